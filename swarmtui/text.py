@@ -68,7 +68,7 @@ def count_noun(number: int, one: str, many: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the number of terminal columns."""
-    return sum(_char_width(char) for char in text)
+    return len(text) if text.isascii() else sum(_char_width(char) for char in text)
 
 
 def truncate(text: str, columns: int) -> str:

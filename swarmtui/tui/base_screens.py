@@ -10,10 +10,10 @@ from textual.app import ComposeResult
 from textual.events import Click
 from textual.screen import Screen
 
-from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
 from swarmtui.tui.lines import Line, LineWidget, Movable, heading
+from swarmtui.tui.table_list import TableList
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -93,7 +93,7 @@ class CursorScreen(Screen[None]):
         super().__init_subclass__()
 
     def movable(self) -> Movable:
-        return self.query_one(CursorList)
+        return self.query_one(TableList)
 
     def update_panels(self) -> None:
         """Show the current data."""

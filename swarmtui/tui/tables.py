@@ -1,15 +1,12 @@
-"""Paint the tables, sentences and facts of `report` in the app: as lines, or as cells of a DataTable."""
+"""Paint the tables, sentences and facts of `report` as lines of the app."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from rich.style import Style
-from rich.text import Text
-
-from swarmtui.report.table import Block, Cell, Code, Sentence, Table, fit
+from swarmtui.report.table import Block, Cell, Code, Facts, Layout, Row, Sentence, Table, fit
 from swarmtui.text import pad, sanitize
-from swarmtui.tui.lines import Line, wrap
+from swarmtui.tui.lines import Line, ljust, wrap
 
 STYLES: dict[Code | None, str] = {
     "ok": "good", "best": "good", "faster": "good",
@@ -18,6 +15,8 @@ STYLES: dict[Code | None, str] = {
     "not applicable": "dim", "partial": "dim", "same": "dim", "unsure": "dim", "detail": "dim",
     "difference": "second", "title": "title", "lead": "bold",
 }  # fmt: skip
+
+_NAME = 11
 
 
 def block_lines(blocks: Iterable[Block], width: int) -> list[Line]:
@@ -29,8 +28,16 @@ def block_lines(blocks: Iterable[Block], width: int) -> list[Line]:
         elif isinstance(block, Sentence):
             lines += ([[]] if block.code == "title" and lines else []) + sentence_lines(block, width)
         else:
-            for name, value in block.rows:
-                lines += sentence_lines(Sentence(f"{name}: {value}"), width)
+            lines += fact_lines(block, width)
+    return lines
+
+
+def fact_lines(facts: Facts, width: int) -> list[Line]:
+    """Return names and values side by side; facts without a value are left out."""
+    lines: list[Line] = []
+    for name, value in facts.rows:
+        parts = wrap(sanitize(value), max(8, width - _NAME - 2)) if value else []
+        lines += [[(f" {ljust('' if at else name, _NAME)}", "dim"), (part, "")] for at, part in enumerate(parts)]
     return lines
 
 
@@ -44,17 +51,17 @@ def table_lines(table: Table, width: int) -> list[Line]:
     """Return the title if there is one, the titles of the columns, and the rows; the note is below them."""
     layout = fit(table, width, gaps=(2, 1))
     title: list[Line] = [[(f" {sanitize(table.title)}", "title")]] if table.title else []
-    rows = [tuple(Cell(text, "detail") for text in layout.titles), *layout.rows]
-    lines: list[Line] = [
-        [
-            (" " * layout.gap + pad(cell.text, w, right=column.right), STYLES.get(cell.code, ""))
-            for cell, w, column in zip(row, layout.widths, layout.columns, strict=True)
-        ]
-        for row in rows
-    ]
+    lines = [titles_line(layout), *(row_line(row, layout) for row in layout.rows)]
     return [*title, *lines, *(sentence_lines(Sentence(table.note, "detail"), width) if table.note else [])]
 
 
-def cell_text(cell: Cell, styles: Mapping[str, Style]) -> Text:
-    """Return a cell for a DataTable; `styles` are the `line_styles` of the app."""
-    return Text(sanitize(cell.text), styles[STYLES.get(cell.code, "")])
+def titles_line(layout: Layout) -> Line:
+    return row_line(tuple(Cell(text, "detail") for text in layout.titles), layout)
+
+
+def row_line(row: Row, layout: Layout, plain: str = "") -> Line:
+    """Return a row with the styles of its codes; `plain` is that of cells without one."""
+    return [
+        (" " * layout.gap + pad(cell.text, w, right=column.right), STYLES.get(cell.code) or plain)
+        for cell, w, column in zip(row, layout.widths, layout.columns, strict=True)
+    ]

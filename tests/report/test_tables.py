@@ -60,4 +60,4 @@ def test_blocks_are_spaced_and_styled_by_their_code() -> None:
     assert paint(blocks) == (
         "session      a\n\none\ntwo\n\n| name | TTFT |  n |\n| ---- | ---: | -: |\n| ok   |    – |  1 |\n"
     )
-    assert block_lines(blocks, 40)[:3] == [[(" Session: a", "")], [(" one", "")], [(" two", "bad")]]
+    assert block_lines(blocks, 40)[:3] == [[(" Session    ", "dim"), ("a", "")], [(" one", "")], [(" two", "bad")]]

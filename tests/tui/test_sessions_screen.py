@@ -17,7 +17,7 @@ from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.live.watch_screens import ReplayScreen
-from swarmtui.tui.sessions.screen import SessionList
+from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 
@@ -46,8 +46,8 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await until(lambda: "four slots" not in screen_text(app))
         await pilot.press("escape")
         await until(lambda: "four slots" in screen_text(app))
-        sessions = app.screen.query_one(SessionList)
-        assert sessions.cursor == 1 and sessions.selected_id == first  # the cursor stays on the session
+        sessions = app.screen.query_one(TableList)
+        assert sessions.cursor == 1 and sessions.selected == first  # the cursor stays on the session
         await pilot.press("g")
 
         await pilot.press("m", "m", "c")
@@ -165,16 +165,16 @@ async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: 
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
-        await pilot.click(SessionList, offset=(20, 3))
-        await until(lambda: "›  11-15 03:03 two slots" in screen_text(app))
-        await pilot.click(SessionList, offset=(20, 2))
-        await until(lambda: "›  11-15 03:03 four slots" in screen_text(app))
-        sessions = app.screen.query_one(SessionList)
+        await pilot.click(TableList, offset=(20, 3))
+        await until(lambda: "›  11-15 03:03  two slots" in screen_text(app))
+        await pilot.click(TableList, offset=(20, 2))
+        await until(lambda: "›  11-15 03:03  four slots" in screen_text(app))
+        sessions = app.screen.query_one(TableList)
         sessions.post_message(MouseScrollDown(sessions, 1, 1, 0, 1, 0, False, False, False))
         await until(lambda: sessions.cursor == 1)
         footer = screen_text(app).split("\n")[-1]
         await pilot.click(KeyFooter, offset=(footer.index("? help"), 0))
         await until(lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("escape")
-        await pilot.click(SessionList, offset=(20, 3), times=2)
+        await pilot.click(TableList, offset=(20, 3), times=2)
         await until(lambda: isinstance(app.screen, ReplayScreen))

@@ -31,9 +31,10 @@ from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.live_model import LiveModel, StreamRate
-from swarmtui.tui.log.screen import _change_line
+from swarmtui.tui.log.screen import log_table
 from swarmtui.tui.plot import zero_based_axis
-from swarmtui.tui.sessions.screen import SessionColumns, session_columns, session_line
+from swarmtui.tui.sessions.screen import common_names, session_table
+from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
 from tests.tui.screen_text import text_of
@@ -326,15 +327,15 @@ def test_changes_have_a_minus_sign_and_no_decimals_from_1000_percent() -> None:
 def test_session_columns_are_those_that_differ() -> None:
     row = SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True)
     other = SessionRow(id="y", model="n", workload="v", state="failed")
-    columns = session_columns([row, other])
     for width in (80, 120, 200):
-        line = session_line(row, "--flag 1", columns, width)
-        assert len(line) == width - 3 and line.rstrip().endswith("done")
+        _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, "%H:%M")], width)
+        line = text_of([first])
+        assert len(line) <= width and line.rstrip().endswith("done")
         assert all(f"{char}… " in line for char in "lmw")
-    same = session_columns([row])
-    assert same == SessionColumns(0, 0, 0, f"(sim) {'m' * 60} · {'w' * 60}")
-    assert "m" not in session_line(row, "--flag 1", same, 200).replace("--flag", "")
-    assert f"{'l' * 60} · --flag 1" in session_line(row, "--flag 1", same, 200)
+    assert common_names([row]) == [f"(sim) {'m' * 60}", "w" * 60] and common_names([row, other]) == []
+    same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, "%H:%M")], 200))
+    assert "mm" not in same and "ww" not in same and "done" not in same
+    assert f"{'l' * 60} · --flag 1" in same
 
 
 def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +349,7 @@ def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
             number=1, created="2026-11-15T20:30:12Z", before="", after="", what="", effect="", verdict="no verdict"
         )
         assert "2026-11-16 01:30" in log_text([change])
-        assert "2026-11-16 01:30" in text_of([_change_line(change, 120, here=False)])
+        assert "2026-11-16 01:30" in text_of(block_lines([log_table([change])], 120))
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -12,7 +12,7 @@ from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 from swarmtui.tui.live_model import ProvisionalLevel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 

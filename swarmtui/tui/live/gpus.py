@@ -8,7 +8,7 @@ from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, gib, percent, rate
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, rjust, scale_top, sparkline, wrapped_note
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen

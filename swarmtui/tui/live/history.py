@@ -10,7 +10,7 @@ from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, rjust, scale_top, sparkline
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen

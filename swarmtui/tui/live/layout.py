@@ -8,7 +8,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from swarmtui.tui.lines import Line, Panel, ljust
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 from swarmtui.tui.live.streams import StreamsPanel
 
 # The lines that the history needs below the streams.

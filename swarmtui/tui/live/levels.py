@@ -11,7 +11,7 @@ from swarmtui.model.session import Level, Spread, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, rjust, wrap, wrapped_note
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 from swarmtui.tui.live_model import ProvisionalLevel
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from swarmtui.numbers import count, fixed, percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, ljust, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen

@@ -14,7 +14,7 @@ from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, wrap
 from swarmtui.tui.live.header import ending_text, saved_text
 from swarmtui.tui.live.levels import LevelsView, alarm_lines, marks_note, remark_lines, table_lines
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen

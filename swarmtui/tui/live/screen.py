@@ -22,7 +22,8 @@ from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, Tiles
 from swarmtui.tui.live.history import HistoryStrip
 from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
 from swarmtui.tui.live.levels import levels_view
-from swarmtui.tui.live.panels import LivePanel, load_panels
+from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.live.panels import load_panels
 from swarmtui.tui.live.result import ResultPanel, ResultView, result_view
 from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, is_heat_map, mixed_rates
 from swarmtui.tui.textual_patches import Row, run_in_background

@@ -18,7 +18,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
-from swarmtui.tui.live.panels import LivePanel
+from swarmtui.tui.live.live_panel import LivePanel
 from swarmtui.tui.live_model import RECENT_RATES, StreamRate
 
 if TYPE_CHECKING:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 
 from swarmtui.analysis.compare.names import varying_flags
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import MISSING, local_time, rate
+from swarmtui.numbers import local_time, rate
+from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter
-from swarmtui.tui.cursor_list import CursorList
+from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.lines import Line, LineWidget, heading, ljust, rjust, wrap, wrapped_note
 from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView, SessionCurve
+from swarmtui.tui.table_list import TableList
+from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -36,27 +36,15 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
     "newest first": "newest", "best first": "best", "by model": "model", "by workload": "workload",
 }  # fmt: skip
 
-_TIME, _BEST, _SWEET = 12, 14, 6
 _SHORT_TIME = "%m-%d %H:%M"
 # Above this width the year is shown.
 _WIDE = 120
-# The largest shares of the remaining width that the model and the workload get.
-_MODEL_SHARE, _WORKLOAD_SHARE = 0.4, 0.25
-_LONGEST_STATE = 13
+_FAILED = ("unreadable", "failed", "interrupted")
 _PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
 
 
 # views
-
-
-class SessionColumns(NamedTuple):
-    """The widths that the columns need; 0 for what is the same in all sessions, which is named in `common` instead."""
-
-    model: int
-    workload: int
-    state: int
-    common: str
 
 
 class ListedSessions(NamedTuple):
@@ -78,26 +66,40 @@ def read_sessions(root: Path) -> ListedSessions:
     return ListedSessions(rows, flags)
 
 
-def session_columns(rows: Sequence[SessionRow]) -> SessionColumns:
-    readable = [row for row in rows if row.problem is None]
-    models, workloads = {_model(row) for row in readable}, {row.workload for row in readable}
-    states = {_state(row) for row in rows}
-    common = " · ".join(sanitize(next(iter(names))) for names in (models, workloads) if len(names) == 1)
-    return SessionColumns(
-        model=max(map(len, models)) if len(models) > 1 else 0,
-        workload=max(map(len, workloads)) if len(workloads) > 1 else 0,
-        state=0 if states <= {"done"} else min(_LONGEST_STATE, max(map(len, states))),
-        common=common,
-    )
+def session_table(listed: Sequence[SessionRow], flags: dict[str, str], time_form: str) -> Table:
+    """Tabulate sessions without the columns in which they do not differ; `common_names` has those."""
+
+    def best(row: SessionRow) -> str | None:
+        return f"{'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else None
+
+    columns: list[Column[SessionRow]] = [
+        Column("time", "time", lambda row: local_time(row.created, time_form) or row.id, right=False, least=11),
+        Column(
+            "name",
+            "label · flags that differ",
+            lambda row: row.problem or session_caption(row, flags.get(row.id, "")),
+            right=False,
+            least=12,
+        ),
+        Column("model", "model", _model, right=False, least=8),
+        Column("workload", "workload", lambda row: row.workload, right=False, least=8),
+        Column("best", "best tok/s", best),
+        Column("sweet", "sweet", lambda row: None if row.sweet_spot is None else f"C={row.sweet_spot}"),
+        Column("state", "state", _state_cell, right=False),
+    ]
+    same = [name for name, values in _distinct(listed).items() if len(values) < 2]
+    unused = ["state"] if all(_state(row) == "done" for row in listed) else []
+    return tabulate("", listed, columns, drop=("sweet", "workload", "model")).without((*same, *unused))
 
 
-def session_line(row: SessionRow, flags: str, columns: SessionColumns, width: int) -> str:
-    mark = "~" if row.chunks_counted else ""
-    best = f"{mark}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else MISSING
-    sweet = MISSING if row.sweet_spot is None else f"C={row.sweet_spot}"
-    name = sanitize(row.problem or "") or session_caption(row, flags)
-    time = local_time(row.created, f"%Y-{_SHORT_TIME}" if width >= _WIDE else _SHORT_TIME) or sanitize(row.id)
-    return _cells((time, name, _model(row), row.workload, best, sweet, _state(row)), columns, width)
+def common_names(listed: Sequence[SessionRow]) -> list[str]:
+    """Return the model and the workload, if all sessions have the same."""
+    return [sanitize(name) for values in _distinct(listed).values() if len(values) == 1 for name in values]
+
+
+def _distinct(listed: Sequence[SessionRow]) -> dict[str, set[str]]:
+    readable = [row for row in listed if row.problem is None]
+    return {"model": {_model(row) for row in readable}, "workload": {row.workload for row in readable}}
 
 
 def session_caption(row: SessionRow, flags: str) -> str:
@@ -114,36 +116,21 @@ def _state(row: SessionRow) -> str:
     return "unreadable" if row.problem is not None or row.state is None else row.state
 
 
-def _titles(columns: SessionColumns, width: int) -> str:
-    names = ("time", "label · flags that differ", "model", "workload", "best tok/s", "sweet", "state")
-    return "   " + _cells(names, columns, width)
+def _state_cell(row: SessionRow) -> Cell:
+    state = _state(row)
+    return Cell(state, "failed" if state in _FAILED else None)
 
 
-def _cells(texts: Sequence[str], columns: SessionColumns, width: int) -> str:
-    """Fit the columns into the width; what distinguishes the sessions gets the rest of it."""
-    time, name, model, workload, best, sweet, state = map(sanitize, texts)
-    time_width = _TIME + (5 if width >= _WIDE else 0)
-    last = columns.state + 2 if columns.state else 0
-    room = width - 3 - time_width - _BEST - _SWEET - last
-    model_width = min(columns.model + 1, int(_MODEL_SHARE * room)) if columns.model else 0
-    workload_width = min(columns.workload + 1, int(_WORKLOAD_SHARE * room)) if columns.workload else 0
-    name_width = room - model_width - workload_width
-    parts = ((time, time_width), (name, name_width), (model, model_width), (workload, workload_width))
-    left = "".join(ljust(text, size - 1) + " " for text, size in parts if size)
-    return left + rjust(best, _BEST) + rjust(sweet, _SWEET) + (f"  {ljust(state, columns.state)}" if last else "")
-
-
-def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
+def preview_blocks(row: SessionRow, flags: str) -> list[Block]:
     """Describe the session under the cursor."""
-    best = f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
+    caption = session_caption(row, flags)
     facts = (
-        ("", session_caption(row, flags)),
         # With the zone: the id above, and the names of the files, are in UTC.
         ("time", local_time(row.created, "%Y-%m-%d %H:%M %Z")),
         ("model", _model(row)),
         ("workload", row.workload),
         ("endpoint", row.endpoint),
-        ("best", best),
+        ("best", f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""),
         ("sweet spot", "" if row.sweet_spot is None else f"C={row.sweet_spot}"),
         ("cliff", "" if row.cliff is None else f"C={row.cliff}"),
         ("requests", "" if row.requests is None else f"{row.requests:,}"),
@@ -151,72 +138,10 @@ def preview_lines(row: SessionRow, flags: str, width: int) -> list[Line]:
         ("state", "" if _state(row) == "done" else f"{_state(row)} {row.problem or ''}"),
         ("files", row.directory),
     )
-    lines: list[Line] = []
-    for name, text in facts:
-        if text:
-            first, *more = wrap(sanitize(text), max(8, width - 13 if name else width - 2))
-            lines.append([(f" {ljust(name, 11)}", "dim"), (first, "")] if name else [(f" {first}", "bold")])
-            lines += [[(" " * (12 if name else 1), ""), (part, "" if name else "bold")] for part in more]
-    return lines
+    return [*([Sentence(caption, "lead")] if caption else []), Facts(facts)]
 
 
 # widgets
-
-
-class SessionList(CursorList["SessionRow"]):
-    """The saved sessions; only the visible rows are formatted, since there may be thousands."""
-
-    class Moved(Message):
-        pass
-
-    marked: set[str] = set()
-    flags: dict[str, str] = {}
-    columns = SessionColumns(0, 0, 0, "")
-    note = ""
-    empty = "loading …"
-
-    def show(self, rows: Sequence[SessionRow], flags: dict[str, str], marked: set[str], note: str, empty: str) -> None:
-        self.columns = session_columns(rows)
-        self.flags, self.marked, self.empty = flags, marked, empty
-        self.note = " · ".join(part for part in (self.columns.common, note) if part)
-        selected = self.selected_id
-        self.set_rows(rows, next((at for at, row in enumerate(rows) if row.id == selected), None))
-
-    @property
-    def selected_id(self) -> str:
-        return self.selected.id if self.selected else ""
-
-    def move_to(self, position: int) -> None:
-        super().move_to(position)
-        self.post_message(self.Moved())
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        head = heading("", "sessions", self.note, width)
-        if not self.rows:
-            return [head, *wrapped_note(self.empty, width)]
-        lines: list[Line] = [head, [(_titles(self.columns, width), "dim")]]
-        for position, row in self.visible_rows(height - self.other_lines):
-            here = position == self.cursor
-            failed = _state(row) in ("unreadable", "failed", "interrupted")
-            sign = ("›" if here else " ") + ("*" if row.id in self.marked else " ") + " "
-            text = session_line(row, self.flags.get(row.id, ""), self.columns, width)
-            lines.append([(sign, "cursor"), (text, "bold" if here else "dim" if failed else "")])
-        return lines
-
-
-class SessionFacts(LineWidget):
-    row: SessionRow | None = None
-    flags = ""
-
-    def show(self, row: SessionRow | None, flags: str) -> None:
-        self.row, self.flags = row, flags
-        lines = len(preview_lines(row, flags, self.size.width)) + 1 if row and self.size else 1
-        self.styles.height = lines
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        head = heading("", "preview", self.row.id if self.row else "", width)
-        return [head, *(preview_lines(self.row, self.flags, width) if self.row else [])]
 
 
 class SessionCurvePanel(OverlayPanel):
@@ -239,9 +164,9 @@ class SessionsScreen(CursorScreen):
 
     def compose(self) -> ComposeResult:
         with Horizontal():
-            yield SessionList()
+            yield TableList("sessions")
             with Vertical(id="session-preview"):
-                yield SessionFacts()
+                yield Page("preview")
                 yield SessionCurvePanel()
         yield InputLine()
         yield KeyFooter()
@@ -275,15 +200,28 @@ class SessionsScreen(CursorScreen):
         none = f"no sessions yet in {self._root}: each run is saved; F5 on the setup screen starts one"
         if text:
             none = f"no session matches “{text}”; Esc clears the filter"
-        note = f"{filtered}{self._order} · {len(rows)}"
-        self.query_one(SessionList).show(rows, self._listed.flags, self._marked, note, self._problem or none)
+        note = " · ".join([*common_names(rows), f"{filtered}{self._order}"])
+        sessions = self.query_one(TableList)
+        time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
+        table = session_table(rows, self._listed.flags, time_form)
+        sessions.marked = self._marked
+        sessions.show(table, [row.id for row in rows], note, self._problem or none)
 
-    @on(SessionList.Moved)
+    @property
+    def _selected(self) -> SessionRow | None:
+        """The session under the cursor."""
+        selected = self.query_one(TableList).selected
+        return next((row for row in self._listed.rows if row.id == selected), None)
+
+    @on(TableList.Moved)
     def _show_preview(self) -> None:
         """Describe the session under the cursor, and draw its curve over those that are marked."""
-        selected = self.query_one(SessionList).selected
-        names = self._listed.flags
-        self.query_one(SessionFacts).show(selected, names.get(selected.id, "") if selected else "")
+        selected, names, preview = self._selected, self._listed.flags, self.query_one(Page)
+        preview.note = selected.id if selected else ""
+        blocks = preview_blocks(selected, names.get(selected.id, "")) if selected else []
+        lines = block_lines(blocks, preview.size.width)
+        preview.styles.height = len(lines) + 1
+        preview.show(lines)
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
@@ -298,7 +236,7 @@ class SessionsScreen(CursorScreen):
 
     def on_resize(self) -> None:
         if self.query(SessionCurvePanel):  # it has none while the app exits
-            self._show_preview()
+            self.update_panels()
 
     def action_sort(self) -> None:
         orders = list(SESSION_ORDERS)
@@ -310,10 +248,10 @@ class SessionsScreen(CursorScreen):
 
     def _selected_id(self) -> str:
         """The id of the session under the cursor; if there is none, say why and return an empty string."""
-        sessions = self.query_one(SessionList)
-        if not sessions.selected_id:
-            self.app.toast(sessions.empty)
-        return sessions.selected_id
+        sessions = self.query_one(TableList)
+        if not sessions.selected:
+            self.app.toast(sessions.empty_text)
+        return sessions.selected
 
     def action_mark(self) -> None:
         self._marked ^= {self._selected_id()} - {""}
@@ -339,7 +277,7 @@ class SessionsScreen(CursorScreen):
 
     def _to_compare(self) -> list[str]:
         """The marked sessions; with fewer than two, the one under the cursor and the marked one or the one before."""
-        rows, selected = self._listed.rows, self.query_one(SessionList).selected
+        rows, selected = self._listed.rows, self._selected
         marked = {row.id for row in rows if row.id in self._marked}
         if len(marked) < 2 and selected is not None:
             earlier = (

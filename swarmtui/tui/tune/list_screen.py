@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from textual.app import ComposeResult
 
@@ -15,91 +15,52 @@ from swarmtui.experiments.store import read_tune, tune_directories
 from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import local_time, rate
-from swarmtui.text import sanitize
+from swarmtui.report.table import Cell, Code, Column, Row, Table
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
-from swarmtui.tui.cursor_list import CursorList
-from swarmtui.tui.lines import Line, heading, ljust, rjust, wrapped_note
+from swarmtui.tui.table_list import TableList
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no tunes yet: `swarmtui tune FILE` starts one; `swarmtui tune --help` shows an example file"
 _RELOAD_S = 2.0
-_STYLES = {"tuning": "first", "done": "good", "failed": "bad", "interrupted": "bad"}
-_STARTED, _STATE, _PROGRESS, _MIN_NAME = 17, 13, 11, 14
+_CODES: dict[str, Code] = {"tuning": "best", "done": "ok", "failed": "failed", "interrupted": "failed"}
+_COLUMNS = (
+    Column[Any]("name", "tune", right=False, least=14),
+    Column[Any]("started", "started", right=False),
+    Column[Any]("state", "state", right=False),
+    Column[Any]("done", "done"),
+    Column[Any]("best", "best", right=False, least=16),
+)
 
 
-# views
+def tune_table(directories: Sequence[Path]) -> Table:
+    return Table("", _COLUMNS, tuple(map(_tune_row, directories)), drop=("started",))
 
 
-class TuneLine(NamedTuple):
-    directory: Path
-    name: str
-    started: str
-    state: str
-    progress: str
-    best: str
-
-
-def tune_line(directory: Path, tune: Tune) -> TuneLine:
-    configurations = configuration_statuses(tune)
+def _tune_row(directory: Path) -> Row:
+    """A tune that cannot be read has the reason in place of its best configuration."""
+    try:
+        tune, problem = read_tune(directory), "was deleted"
+    except BadInput as error:
+        tune, problem = None, str(error)
+    if tune is None:
+        return Cell(directory.name), Cell(""), Cell("unreadable", "note"), Cell(""), Cell(problem)
+    configurations, state = configuration_statuses(tune), tune.status.ended or "tuning"
     finished = sum(configuration.state in ("done", "broken") for configuration in configurations)
-    leaderboard = summarise_rows(tune.starts, tune.definition.objective).leaderboard
-    best = next((row for row in leaderboard if row.state == "done"), None)
-    return TuneLine(
-        directory,
-        sanitize(tune.definition.name),
-        local_time(tune.status.begun),
-        tune.status.ended or "tuning",
-        f"{finished} of {len(configurations)}",
-        f"{rate(best.out_tps)} tok/s at C={best.c} with {sanitize(format_flags(best.flags))}"
-        if best
-        else "no finished configuration yet",
+    return (
+        Cell(tune.definition.name),
+        Cell(local_time(tune.status.begun), "detail"),
+        Cell(state, _CODES.get(state, "note")),
+        Cell(f"{finished} of {len(configurations)}"),
+        Cell(_best(tune)),
     )
 
 
-def _titles(name_width: int) -> str:
-    columns = f"{ljust('started', _STARTED)}{ljust('state', _STATE)}{rjust('done', _PROGRESS)}  best"
-    return f"  {ljust('tune', name_width)}{columns}"
-
-
-def _spans(line: TuneLine, name_width: int, width: int, here: bool) -> Line:
-    bold = "bold" if here else ""
-    return [
-        ("› " if here else "  ", "cursor"),
-        (ljust(line.name, name_width - 1) + " ", bold),
-        (ljust(line.started, _STARTED), "dim"),
-        (ljust(line.state, _STATE), _STYLES.get(line.state, "warn")),
-        (rjust(line.progress, _PROGRESS), bold),
-        (ljust(f"  {line.best}", max(4, width - 2 - name_width - _STARTED - _STATE - _PROGRESS)), bold),
-    ]
-
-
-def _name_width(lines: Sequence[TuneLine], width: int) -> int:
-    """Return the width of the longest name, at most a quarter of the line."""
-    longest = max((len(line.name) for line in lines), default=0) + 2
-    return max(_MIN_NAME, min(longest, width // 4))
-
-
-# widgets
-
-
-class TuneList(CursorList[TuneLine]):
-    empty = "loading …"
-
-    def show(self, lines: Sequence[TuneLine], empty: str) -> None:
-        """Keep the cursor on its tune: a tune that is resumed moves to the top."""
-        self.empty = empty
-        selected = self.selected.directory if self.selected else None
-        position = next((number for number, line in enumerate(lines) if line.directory == selected), None)
-        self.set_rows(lines, position)
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        head = heading("", "tunes", f"newest first · {len(self.rows)}" if self.rows else "", width)
-        if not self.rows:
-            return [head, *wrapped_note(self.empty, width)]
-        name_width = _name_width(self.rows, width)
-        visible = self.visible_rows(max(1, height - self.other_lines))
-        rows = [_spans(line, name_width, width, position == self.cursor) for position, line in visible]
-        return [head, [(_titles(name_width), "dim")], *rows]
+def _best(tune: Tune) -> str:
+    leaderboard = summarise_rows(tune.starts, tune.definition.objective).leaderboard
+    best = next((row for row in leaderboard if row.state == "done"), None)
+    if best is None:
+        return "no finished configuration yet"
+    return f"{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"
 
 
 class TuneListScreen(CursorScreen):
@@ -112,7 +73,7 @@ class TuneListScreen(CursorScreen):
         self._root = root
 
     def compose(self) -> ComposeResult:
-        yield TuneList()
+        yield TableList("tunes")
         yield KeyFooter()
 
     def on_mount(self) -> None:
@@ -120,22 +81,12 @@ class TuneListScreen(CursorScreen):
 
     async def _follow(self) -> None:
         while True:
-            lines = await asyncio.to_thread(_read_lines, self._root)
-            self.query_one(TuneList).show(lines, _EMPTY)
+            directories = await asyncio.to_thread(tune_directories, self._root)
+            table = await asyncio.to_thread(tune_table, directories)
+            ids = [str(directory) for directory in directories]
+            self.query_one(TableList).show(table, ids, "newest first", _EMPTY)
             await asyncio.sleep(_RELOAD_S)
 
     def action_open(self) -> None:
-        selected = self.query_one(TuneList).selected
-        if selected is not None:
-            self.app.open_screen("tune", selected.directory)
-
-
-def _read_lines(root: Path) -> list[TuneLine]:
-    lines = []
-    for directory in tune_directories(root):
-        try:
-            if (tune := read_tune(directory)) is not None:
-                lines.append(tune_line(directory, tune))
-        except BadInput as problem:
-            lines.append(TuneLine(directory, directory.name, "", "unreadable", "", sanitize(str(problem))))
-    return lines
+        if selected := self.query_one(TableList).selected:
+            self.app.open_screen("tune", Path(selected))
