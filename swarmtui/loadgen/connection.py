@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import ssl
 import traceback
@@ -16,6 +17,8 @@ from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_s
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.model.endpoint import tls_problem
 
+# Edge-triggered: the kernel then checks a socket once per arrival, not again in the next poll.
+_ARRIVALS = READ | select.EPOLLET | select.EPOLLRDHUP
 # A read is not larger, so that one saturated stream does not delay the others.
 _READ_BYTES = 32 << 10
 
@@ -120,7 +123,7 @@ class KeptReads(list[Any]):
             # Read before writing: a server that rejects a long request sends the reason before it closes.
             data, ancillary, _, _ = self._recvmsg(_READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
-            pass
+            self._read_on(events)
         except OSError as error:
             assert self._connection is not None
             self._connection.fail(error)
@@ -133,8 +136,15 @@ class KeptReads(list[Any]):
                 t = seconds * 1_000_000_000 + nanoseconds - clock.offset
                 clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
             self.received(t, data)
-        if events & WRITE and self._connection is not None:
+            if events != READ or len(data) == _READ_BYTES:
+                self._read_on(events)
+
+    def _read_on(self, events: int) -> None:
+        """Send what waits for room, and ask to be called again if there may be more to read: data, or the end."""
+        if self._connection is not None and events & WRITE:
             self._connection.flush()
+        elif self._connection is not None:
+            self._connection.await_arrivals()
 
     def received(self, t: int | None, data: bytes) -> None:
         """Take a read, with the kernel's timestamp if it has one; no data is the end of the connection."""
@@ -209,7 +219,7 @@ class Connection:
         if outcome:
             self._next_address(OSError(outcome, os.strerror(outcome)))
             return
-        self._loop.add_fd(self.fd, READ, self.kept.on_ready)
+        self._loop.add_fd(self.fd, _ARRIVALS, self.kept.on_ready)
         if self._tls_context is None:
             self._on_established()
             return
@@ -254,13 +264,17 @@ class Connection:
             return
         if sent < len(data):
             self._pending = data[sent:]
-            self._loop.modify_fd(self.fd, READ | WRITE)
+            self._loop.modify_fd(self.fd, _ARRIVALS | WRITE)
 
     def flush(self) -> None:
         """Send what the socket did not accept before."""
         data, self._pending = self._pending, b""
-        self._loop.modify_fd(self.fd, READ)
+        self.await_arrivals()
         self._write(data)
+
+    def await_arrivals(self) -> None:
+        """Call the reader when data arrives, and also if some is there already."""
+        self._loop.modify_fd(self.fd, _ARRIVALS)
 
     def deliver(self) -> None:
         """Pass what was kept to the user."""

@@ -178,19 +178,21 @@ class HttpExchange:
         if not self._is_stream:
             self._body += b"".join(pieces)[: MAX_ERROR_BODY - len(self._body)]
             return
-        payloads = self._splitter.feed_each(pieces) if len(pieces) == len(times) else None
+        end = _KEPT_ENDS[type(self._splitter)]
+        stamps = times if len(pieces) == len(times) else _stamps(reads, times, end)
+        payloads = self._splitter.feed_each(pieces) if len(pieces) == len(stamps) else None
         if payloads is None:
             payloads, stamps = [], []
             for body, t in zip(_bodies(data, pieces, reads), times, strict=True):
                 events = self._splitter.feed(body)
                 payloads += events
                 stamps += [t] * len(events)
-            times = stamps
+        times = stamps
         self._pool.dialect.read(response, payloads, times)
         if response.chars > MAX_CHARS or len(response.times) > MAX_CHUNKS:
             raise TooLong
         if self._connection is not None and response.times:
-            self._connection.keep_reads(_KEPT_ENDS[type(self._splitter)])
+            self._connection.keep_reads(end)
             last_event = self._pool.dialect.last_event
             self._last = last_event + _LAST_CHUNKS if last_event is not None else None
 
@@ -296,6 +298,11 @@ class HttpExchange:
             else:
                 connection.close()
         self._pool.loop.call_soon(self._done)
+
+
+def _stamps(reads: list[bytes], times: list[int], end: bytes) -> list[int]:
+    """Return when each event arrived, if each is whole in one read and ends so."""
+    return [t for read, t in zip(reads, times, strict=True) for _ in range(read.count(end))]
 
 
 def _bodies(data: bytes, pieces: list[bytes], reads: list[bytes]) -> list[bytes]:

@@ -106,11 +106,10 @@ def _read_chunks(response: Response, payloads: list[bytes], times: list[int]) ->
         except DECODE_ERRORS:
             chunks = []
         if len(chunks) == len(payloads):
-            contents = _contents(chunks)
-            if len(contents) == len(chunks) and response.times:
-                response.add_contents(times, contents)
-                return
-            for chunk, payload, t in zip(chunks, payloads, times, strict=True):
+            contents = _contents(chunks) if response.times else []
+            if contents:
+                response.add_contents(times[: len(contents)], contents)
+            for chunk, payload, t in list(zip(chunks, payloads, times, strict=True))[len(contents) :]:
                 _add_chunk(response, chunk, payload, t)
             return
     for payload, t in zip(payloads, times, strict=True):
