@@ -7,7 +7,12 @@ import select
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = range(5)
 # An internal error of swarmtui, as in sysexits.h.
@@ -47,6 +52,23 @@ def ignore_signals_unless_stuck() -> None:
     """Ignore SIGINT and SIGTERM, unless they come while an output is stuck."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: exit_if_stuck())
+
+
+def set_at_end_of_stdin(event: asyncio.Event) -> None:
+    """Set an event of the running loop when the standard input ends, at once if it was never open."""
+    import asyncio  # lazily: not every process has a loop
+
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        with suppress(OSError):
+            while os.read(0, 1 << 16):
+                pass
+        with suppress(RuntimeError):  # the loop was closed by a signal
+            loop.call_soon_threadsafe(event.set)
+
+    # In a thread, because epoll does not support files.
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _watch(output: int, after_s: float) -> None:

@@ -1,6 +1,6 @@
 """Measure how many streams this machine can read, with a real worker and a server that only sends tokens at a set pace.
 
-Run as a module this file is that server: it prints its port, and exits when its standard input is closed.
+Run as a module this file is that server: it prints its URL, and exits when its standard input is closed.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 import sys
-import threading
 import time
 
 from swarmtui.model import worker_protocol
@@ -18,7 +16,8 @@ from swarmtui.model.base import Stored
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Message, Task
-from swarmtui.processes.spawn import child_environment, module_command, start_worker
+from swarmtui.processes.exits import set_at_end_of_stdin
+from swarmtui.processes.spawn import ServerProcess, start_worker
 
 STREAMS, TICK_S, TOKENS = 256, 0.01, 100
 TYPICAL_TPS = 50.0
@@ -41,26 +40,20 @@ class SelfTestFailed(Exception):
 
 def measure_client_speed() -> ClientSpeed:
     """Tokens arrive one at a time, as real ones do: bursts are cheaper to read, and would give too high a result."""
-    server = subprocess.Popen(
-        module_command(__name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
-    )
+    server = ServerProcess(__name__)
     pipe, worker = start_worker()
     try:
-        assert server.stdout is not None
-        port = server.stdout.readline().decode().strip()
-        if not port:
+        url = server.url()
+        if not url:
             raise SelfTestFailed("the pacing server did not start")
         with pipe:
-            records, cpu_s = _drive(pipe, f"http://127.0.0.1:{port}")
+            records, cpu_s = _drive(pipe, url)
     except OSError as error:
         raise SelfTestFailed(str(error)) from None
     finally:
-        for process in (worker, server):
-            process.kill()
-            process.wait()
-            for end in (process.stdin, process.stdout):
-                if end is not None:
-                    end.close()
+        worker.kill()
+        worker.wait()
+        server.end()
     failed = [record for record in records if not record.ok]
     if failed:
         raise SelfTestFailed(
@@ -147,10 +140,10 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     streams: list[_PacedStream] = []
     listening = await loop.create_server(lambda: _PacedStream(streams), "127.0.0.1", 0, backlog=4 * STREAMS)
-    sys.stdout.write(f"{listening.sockets[0].getsockname()[1]}\n")
+    sys.stdout.write(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     stdin_closed = asyncio.Event()
-    threading.Thread(target=_wait_for_stdin, args=(loop, stdin_closed), daemon=True).start()
+    set_at_end_of_stdin(stdin_closed)
     while len(streams) < STREAMS and not stdin_closed.is_set():
         await asyncio.sleep(TICK_S)
     due = loop.time()
@@ -162,11 +155,6 @@ async def _serve() -> None:
     for stream in streams:
         stream.transport.write(_END)
     await stdin_closed.wait()
-
-
-def _wait_for_stdin(loop: asyncio.AbstractEventLoop, stdin_closed: asyncio.Event) -> None:
-    sys.stdin.buffer.read()
-    loop.call_soon_threadsafe(stdin_closed.set)
 
 
 if __name__ == "__main__":

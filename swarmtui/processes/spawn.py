@@ -89,12 +89,12 @@ def child_environment(names: tuple[str, ...] = _INHERITED) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-class SimulatorProcess:
-    """The embedded simulator in a process that ends with its parent."""
+class ServerProcess:
+    """A server of ours, in a process that ends with its parent: it exits when its standard input is closed."""
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [*module_command("swarmtui.sim"), spec, "--watch-stdin"],
+            [*module_command(module), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=child_environment(),
@@ -114,6 +114,10 @@ class SimulatorProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def start_simulator(spec: str) -> ServerProcess:
+    return ServerProcess("swarmtui.sim", spec, "--watch-stdin")
 
 
 def start_module(

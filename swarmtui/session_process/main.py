@@ -27,7 +27,7 @@ from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
-from swarmtui.processes.spawn import SimulatorProcess, StartedProcess, error_log, socket_path, start_worker
+from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
@@ -77,7 +77,7 @@ class SessionProcess:
         self._events: ServerEvents | None = None
         self._save_refused: SessionWarning | None = None
         self._moving: asyncio.Task[None] | None = None
-        self._simulators: list[SimulatorProcess] = []
+        self._simulators: list[ServerProcess] = []
         self._quality = QualityMonitor(cold_expected=True)
         self._ttft_split = TtftSplitWindow()
         self._findings = PreflightFindings()

@@ -29,7 +29,7 @@ from swarmtui.model.endpoint import (
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, Tool, Workload
-from swarmtui.processes.spawn import SimulatorProcess
+from swarmtui.processes.spawn import ServerProcess, start_simulator
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
 from swarmtui.prompts.generator import TaskGenerator, tools_of
 from swarmtui.prompts.library import WorkloadFile
@@ -225,7 +225,7 @@ def fetch_metrics(client: HttpClient, url: str) -> MetricsPage | None:
 
 
 def inspect_endpoints(
-    request: RunRequest, workload: WorkloadFile, simulators: list[SimulatorProcess], findings: PreflightFindings
+    request: RunRequest, workload: WorkloadFile, simulators: list[ServerProcess], findings: PreflightFindings
 ) -> tuple[tuple[Endpoint, ...], Calibration | None]:
     """Check all endpoints while the workers start; adds to `simulators` and `findings`."""
     endpoints: list[Endpoint] = []
@@ -277,8 +277,8 @@ def _choose_dialect(request: RunRequest, url: str, *, with_tools: bool) -> Diale
     )
 
 
-def _start_simulator(address: str, simulators: list[SimulatorProcess]) -> str:
-    simulator = SimulatorProcess(address.removeprefix(SIMULATOR_PREFIX))
+def _start_simulator(address: str, simulators: list[ServerProcess]) -> str:
+    simulator = start_simulator(address.removeprefix(SIMULATOR_PREFIX))
     simulators.append(simulator)
     url = simulator.url()
     if not url:

@@ -10,14 +10,13 @@ import asyncio
 import os
 import resource
 import signal
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
 from swarmtui.model.base import BadInput
+from swarmtui.processes.exits import set_at_end_of_stdin
 from swarmtui.sim import gpu, metrics
 from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job
@@ -269,19 +268,10 @@ async def _serve(
         raise BadInput(f"cannot listen on {HOST}: {why}", key=f"port {port}") from None
     on_ready(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
     if watch_stdin:
-        threading.Thread(target=_wait_for_stdin_end, args=(loop, stop), daemon=True).start()
+        set_at_end_of_stdin(stop)
     await stop.wait()
     server.close()
     simulator.close()
-
-
-def _wait_for_stdin_end(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Block until stdin ends, at once if it was never open. Runs in a thread, because epoll does not support files."""
-    with suppress(OSError):
-        while os.read(0, 1 << 16):
-            pass
-    with suppress(RuntimeError):  # the loop was closed by a signal
-        loop.call_soon_threadsafe(stop.set)
 
 
 def _raise_file_limit() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.processes.spawn import SimulatorProcess
+from swarmtui.processes.spawn import start_simulator
 from swarmtui.prompts.canaries import COUNT
 from swarmtui.sessions.journal import read_journal
 from tests.cli.corrupting_proxy import CorruptingProxy
@@ -66,7 +66,7 @@ def run_through_proxy(
     sandbox: Sandbox, knows: RawServer, share: float, seed: int, requests: int, canaries: str
 ) -> tuple[CorruptingProxy, str]:
     """Run a level of C=8 on a simulator behind a proxy that corrupts a share of its answers; return what it prints."""
-    simulator = SimulatorProcess("moe-tp1?speed=50&output.median=120&output.cv=0.3&slots=8")
+    simulator = start_simulator("moe-tp1?speed=50&output.median=120&output.cv=0.3&slots=8")
     try:
         ports = [int(str(url).rpartition(":")[2]) for url in (simulator.url(), knows.url)]
         with CorruptingProxy(ports[0], ports[1], share, seed) as proxy:
