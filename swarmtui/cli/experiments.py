@@ -96,7 +96,7 @@ def ab(
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
     from swarmtui.experiments.store import ab_directory, add_change
     from swarmtui.model.base import BadInput
-    from swarmtui.model.plan import parse_seconds
+    from swarmtui.model.parsing import parse_seconds
     from swarmtui.model.tuning import AbTest, is_command
 
     header = options["agent_header"]

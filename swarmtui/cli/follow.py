@@ -227,7 +227,7 @@ def _explain_no_level(directory: str, summary: Summary) -> str:
 
     records = load_session(Path(directory).parent, Path(directory).name).journal.records
     finished = sum(record.phase == "level" and record.error is None for record in records)
-    if not finished or summary.session.plan.mode == "sweep":
+    if not finished or summary.session.plan.goal == "sweep":
         return level_table(())
     requests = count_noun(finished, "request", "requests")
     return f"no level: {requests} finished, but none while C stayed the same\n"
@@ -245,7 +245,7 @@ def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], 
     summary = read_saved_summary(directory)
     if summary is None:
         return True
-    if plan.mode == "capacity":
+    if plan.goal == "capacity":
         return summary.capacity is None or not summary.capacity.agents
     from swarmtui.analysis.limits.slo import slo_sentence
 

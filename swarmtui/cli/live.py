@@ -17,10 +17,11 @@ _DEMO = "sim:qwen36-27b-2x?speed=4"
 @shared.session_dir
 def demo(slow: bool, session_dir: str | None) -> None:
     """Open the app on the embedded simulator with a sweep running; needs no GPU or server."""
-    from swarmtui.model.plan import Plan, Requests
+    from swarmtui.model.load import Closed
+    from swarmtui.model.plan import Plan
     from swarmtui.model.run_request import RunRequest
 
-    plan = Plan(levels=(1, 2, 4, 8), runs=2, rotate=True, requests=Requests(count=4), warmup=2)
+    plan = Plan(load=Closed(runs=2, warmup=2))
     request = RunRequest(
         endpoints=(_DEMO,),
         workload="coding",

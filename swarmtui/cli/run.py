@@ -245,7 +245,7 @@ def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: boo
     from swarmtui.cli.follow import follow_run
 
     defaults = run.make_context("run", [], default_map=config_defaults("capacity")).params
-    request = build_run_request(endpoints, defaults | options | {"mode": "capacity"})
+    request = build_run_request(endpoints, defaults | options | {"plan": "capacity"})
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet))
 
 
@@ -272,7 +272,7 @@ def probe(
 
     Prints one line: the rate, TTFT, the median of the last 7 days, and whether the rate has drifted.
     """
-    from swarmtui.model.plan import parse_seconds
+    from swarmtui.model.parsing import parse_seconds
 
     every_s = parse_seconds(every, "--every") if every else None
     if show_history:
@@ -289,7 +289,7 @@ def probe(
 
         echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
-    params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"mode": "probe"}
+    params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"plan": "probe"}
     build_run_request(options["endpoints"], params)
     sys.exit(_probe_repeatedly(lambda: build_run_request(options["endpoints"], params), every_s, quiet))
 

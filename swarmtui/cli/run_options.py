@@ -10,30 +10,18 @@ from swarmtui.text import echo
 
 def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
     """Check all options before any request to the endpoint; the first error names its option."""
+    from swarmtui.client.choices import RunChoices
     from swarmtui.client.request_builder import build_request
     from swarmtui.model.base import BadInput
 
-    built = build_request(_run_choices(endpoints, options))
+    given = {name: options[name] for name in RunChoices.__struct_fields__ if options.get(name) is not None}
+    given |= {"runs": str(given["runs"])} if "runs" in given else {}
+    given |= {"plan": "cliff"} if options["find_cliff"] else {}
+    choices = RunChoices(**given | {"endpoints": endpoints or (_only_endpoint(),)})
+    built = build_request(choices, find_endpoints(choices.endpoints), session_root(options["session_dir"]))
     if isinstance(built, list):
         raise BadInput(built[0].message, key=_option_name(built[0].field))
     return built
-
-
-def _run_choices(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
-    """Map options to the fields of the request builder; most have the same name."""
-    from swarmtui.client.request_builder import RunChoices
-
-    same = {name: options[name] for name in RunChoices.__struct_fields__ if name in options}
-    runs = options["runs"]
-    return RunChoices(
-        **same
-        | {
-            "endpoints": tuple(find_endpoints(endpoints or (_only_endpoint(),))),
-            "session_root": str(session_root(options["session_dir"])),
-            "mode": "cliff" if options["find_cliff"] else options.get("mode", "sweep"),
-            "runs": None if runs is None else str(runs),
-        }
-    )
 
 
 # Longer than the app waits: without an answer there is no run.
@@ -45,7 +33,7 @@ _OPTION_NAMES = {
     "tags": "--tag",
     "metrics_urls": "--metrics-url",
     "gpu_metrics_urls": "--gpu-metrics-url",
-    "mode": "--find-cliff",
+    "plan": "--find-cliff",
 }
 
 

@@ -161,16 +161,17 @@ def _load_workload(name_or_path: str, changed: int) -> WorkloadFile:
 
 
 def _describe(found: WorkloadFile) -> WorkloadInfo:
-    from swarmtui.model.plan_options import FIXED_MODES, PlanOptions, build_plan
+    from swarmtui.client.choices import RunChoices
+    from swarmtui.client.plan_builder import build_plan
     from swarmtui.prompts.validate import describe_workload
 
     workload = found.workload
-    plan = build_plan(workload, PlanOptions())
+    plan = build_plan(workload, RunChoices())
     return WorkloadInfo(
         **msgspec.structs.asdict(describe_workload(found)),
         check=_describe_checks(workload),
         plan=plan,
-        own_load=workload.load is not None or plan.load in FIXED_MODES,
+        own_load=workload.load is not None or plan.load.fixed,
         reproduction=found.reproduction,
     )
 

@@ -3,76 +3,33 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
-from swarmtui.analysis.limits.slo import validate_slo
 from swarmtui.client.catalogue import load_workload, validate_endpoint
+from swarmtui.client.choices import RunChoices
 from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
+from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig, merge_endpoints
 from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
-from swarmtui.model.plan import AgentHeader, Plan, parse_timeouts
-from swarmtui.model.plan_options import PROBE, LoadOptions, PlanOptions, build_plan, probe_series
+from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.redaction import Secrets
-from swarmtui.model.run_request import RunRequest, parse_restart
+from swarmtui.model.run_request import RESTART_TIMEOUT_S, RunRequest
 from swarmtui.model.session import Session
+from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PlanKind = Literal["sweep", "manual", "cliff", "capacity", "open", "probe"]
-
-_MAX_RUNS = 1000
 _MIN_RAY = (2, 50)
 # Keys of errors that are not the name of a field.
-_FIELDS = {"find_cliff": "mode", "endpoint": "endpoints"}
-
-
-class RunChoices(LoadOptions, frozen=True, kw_only=True):
-    """The user's choices, as typed. An empty one falls back to the endpoint's config, then to the workload.
-
-    `endpoints` are already looked up in config.toml; `headers` and `tags` are written K=V.
-    """
-
-    endpoints: tuple[EndpointConfig, ...]
-    session_root: str
-    workload: str = "coding"
-    model: str | None = None
-    api: str | None = None
-    mode: PlanKind = "sweep"
-    runs: str | None = None
-    agent_header: AgentHeader | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    workers: int | None = None
-    hosts: str = ""
-    slo: str = ""
-    max_c: int | None = None
-    price_per_hour: float | None = None
-    timeout: str = "600s"
-    idle_timeout: str = "30s"
-    on_restart: str = "wait"
-    api_key_env: str | None = None
-    headers: tuple[str, ...] = ()
-    ca_file: str | None = None
-    insecure: bool = False
-    metrics_urls: tuple[str, ...] = ()
-    gpu_metrics_urls: tuple[str, ...] = ()
-    no_gpu: bool = False
-    keep_text: bool = False
-    no_previews: bool = False
-    label: str = ""
-    note: str = ""
-    tags: tuple[str, ...] = ()
-    server_flags: str = ""
-    baseline: str | None = None
+_FIELDS = {"find_cliff": "plan", "endpoint": "endpoints"}
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -101,27 +58,34 @@ def _field_error(field: str, error: BadInput) -> FieldError:
     """Errors of the plan name the field that causes them; other keys are part of the message."""
     key = error.key.removeprefix("--").replace("-", "_")
     key = _FIELDS.get(key, key)
-    if key == field or (field == "mode" and key in RunChoices.__struct_fields__):
+    if key == field or (field == "plan" and key in RunChoices.__struct_fields__):
         return FieldError(key, error.problem)
     return FieldError(field, str(error))
 
 
-def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
-    """Check all choices, without a request to the endpoint; return the request, or every error found."""
+def build_request(
+    choices: RunChoices, endpoints: Sequence[EndpointConfig], session_root: Path
+) -> RunRequest | list[FieldError]:
+    """Check all choices, without a request to the endpoint; return the request, or every error found.
+
+    `endpoints` are those of the choices, with their entries in config.toml.
+    """
     errors = _Errors()
     catch = errors.catch
-    for configured in choices.endpoints:
+    for configured in endpoints:
         catch("endpoints", validate_endpoint, configured.url)
-    endpoint = catch("endpoints", merge_endpoints, list(choices.endpoints)) or EndpointConfig(url="")
-    urls = tuple(configured.url for configured in choices.endpoints)
+    endpoint = catch("endpoints", merge_endpoints, list(endpoints)) or EndpointConfig(url="")
+    urls = tuple(configured.url for configured in endpoints)
     catch("endpoints", hide_urls, urls, Secrets())
     api = catch("api", _api, choices.api) or endpoint.api
     workload = catch("workload", load_workload, choices.workload)
     if workload is not None:
         catch("api", _check_tools, api, urls, workload.workload)
-    baseline = catch("baseline", _find_baseline, choices.session_root, choices.baseline)
+    baseline = catch("baseline", _find_baseline, session_root, choices.baseline)
     seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
-    plan = catch("mode", _plan, choices, workload.workload, seed) if workload is not None else None
+    if seed is None:
+        seed = secrets.randbelow(1_000_000)
+    plan = catch("plan", build_plan, workload.workload, choices, seed) if workload is not None else None
     if choices.ca_file is not None:
         catch("ca_file", check_ca_file, choices.ca_file)
     elif endpoint.ca_file is not None:
@@ -134,7 +98,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
     catch("hosts", check_hosts, choices.hosts)
-    restart_timeout_s = catch("on_restart", parse_restart, choices.on_restart, "on_restart")
+    restart_timeout_s = catch("on_restart", _parse_restart, choices.on_restart)
     if errors.found or plan is None:
         return errors.found
     return RunRequest(
@@ -143,7 +107,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         api=api,
         workload=str(Path(workload.source).resolve()),
         plan=plan,
-        session_root=choices.session_root,
+        session_root=str(session_root),
         hosts=choices.hosts.strip(),
         secrets=Secrets(api_key=api_key, headers=endpoint.headers | headers),
         ca_file=choices.ca_file or endpoint.ca_file,
@@ -157,7 +121,7 @@ def build_request(choices: RunChoices) -> RunRequest | list[FieldError]:
         label=choices.label.strip(),
         note=choices.note.strip(),
         tags=tags,
-        series=probe_series(urls) if choices.mode == "probe" else None,
+        series=Series(kind="probe", name=",".join(urls)) if choices.plan == "probe" else None,
         server_flags=choices.server_flags.strip() or endpoint.server_flags,
         previous=baseline.id if baseline else "",
         # The same requests as the baseline's, but not in the server's prefix cache.
@@ -199,39 +163,15 @@ def _check_tools(api: str | None, urls: tuple[str, ...], workload: Workload) -> 
             raise BadInput(f"{name} cannot send the tools of workload {workload.name}; use {', '.join(usable)}")
 
 
-def _plan(choices: RunChoices, workload: Workload, seed: int | None) -> Plan:
-    return build_plan(
-        workload,
-        _plan_options(choices),
-        max_tokens=choices.max_tokens,
-        temperature=choices.temperature,
-        seed=seed if seed is not None else secrets.randbelow(1_000_000),
-        workers=choices.workers,
-        slo=validate_slo(choices.slo),
-        max_c=choices.max_c,
-        price_per_hour=choices.price_per_hour,
-        timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
-        agent_header=choices.agent_header,
-    )
-
-
-def _plan_options(choices: RunChoices) -> PlanOptions:
-    runs = _number_of_runs(choices.runs) if choices.runs is not None else None
-    if choices.mode == "probe":
-        return msgspec.structs.replace(PROBE, runs=runs)
-    if choices.mode == "capacity" and not choices.slo:
-        raise BadInput("enter what the agents need, for example ttft_p95=2s,stream_p5=20", key="slo")
-    if choices.mode == "open" and not choices.rate:
-        raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
-    mode = choices.mode if choices.mode in ("manual", "cliff", "capacity") else "sweep"
-    load: dict[str, Any] = {name: getattr(choices, name) for name in LoadOptions.__struct_fields__}
-    return PlanOptions(mode=mode, runs=runs, **load)
-
-
-def _number_of_runs(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= _MAX_RUNS:
-        raise BadInput(f"enter a number from 1 to {_MAX_RUNS}", key="runs")
-    return int(text)
+def _parse_restart(text: str) -> float:
+    """Parse `wait`, `stop` or a time: how long a run waits for a server that went away."""
+    known = {"wait": RESTART_TIMEOUT_S, "stop": 0.0}
+    if text in known:
+        return known[text]
+    try:
+        return parse_seconds(text, "on_restart")
+    except BadInput:
+        raise BadInput(f"{text!r} is neither wait nor stop nor a time like 90s", key="on_restart") from None
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
@@ -252,11 +192,11 @@ def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
     return urls
 
 
-def _find_baseline(root: str, baseline: str | None) -> Session | None:
+def _find_baseline(root: Path, baseline: str | None) -> Session | None:
     """Find the baseline before anything is measured; its seed makes both sessions send the same requests."""
     if baseline is None:
         return None
     from swarmtui.sessions.store import load_session
 
-    loaded = load_session(Path(root), baseline)
+    loaded = load_session(root, baseline)
     return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)

@@ -15,7 +15,8 @@ import msgspec
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
-from swarmtui.model.plan import Requests, parse_seconds
+from swarmtui.model.load import Closed, Load, Open, Sessions
+from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, is_env_variable
 
 
@@ -102,9 +103,16 @@ def halving_rounds(tune: TuneFile) -> tuple[HalvingRound, ...]:
     )
 
 
-def scale_requests(requests: Requests, share: float) -> Requests:
-    """The share of the requests that a round sends; at least one."""
-    return Requests(count=max(1, round(requests.count * share)), per_stream=requests.per_stream)
+def scale_load(load: Load, share: float) -> Load:
+    """The share of the requests or of the time of a run that a round has; at least one request."""
+    if not isinstance(load, Closed | Open | Sessions):
+        return load
+    if load.duration_s is not None:
+        return msgspec.structs.replace(load, duration=f"{load.duration_s * share:g}s")
+    if isinstance(load, Sessions) and load.requests is None:
+        return load
+    count = max(1, round(load.per_run.count * share))
+    return msgspec.structs.replace(load, requests=f"{count}C" if load.per_run.per_stream else count)
 
 
 def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]:

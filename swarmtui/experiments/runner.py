@@ -24,7 +24,7 @@ from swarmtui.experiments.store import (
 )
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
-from swarmtui.model.plan import parse_seconds
+from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import Series

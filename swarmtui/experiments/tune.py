@@ -20,7 +20,7 @@ from swarmtui.experiments.grid import (
     configuration_key,
     launch_command,
     pending_configurations,
-    scale_requests,
+    scale_load,
     starts_in_file_order,
 )
 from swarmtui.experiments.managed_server import free_port, server_environment
@@ -72,8 +72,7 @@ class TuneRunner(Runner[TuneFile]):
             endpoints=(launch.url,),
             plan=msgspec.structs.replace(
                 plan,
-                requests=scale_requests(plan.requests, round_.share),
-                duration_s=None if plan.duration_s is None else plan.duration_s * round_.share,
+                load=scale_load(plan.load, round_.share),
             ),
             label=self.request.label or format_flags(flags),
             server_flags=format_flags({option_name(name): value for name, value in flags.items()}),

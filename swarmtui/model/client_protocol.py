@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.findings import Slots
-from swarmtui.model.plan import LoadModeName
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
@@ -216,7 +215,7 @@ class Frame(ProtocolMessage, frozen=True):
     search_result: str = ""
     servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0
-    load: LoadModeName = "closed"
+    load: str = "closed"
     steered: bool = False
     rate: float | None = None
     send_delay_s: float | None = None

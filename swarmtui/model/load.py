@@ -1,47 +1,50 @@
-"""The `[load]` table of a workload, by mode. Options of the command line override it."""
+"""The load of a session: how requests are sent, by load mode, and the traits that tell the modes apart.
+
+A load is the `[load]` table of a workload. With what the user chose instead, it is part of a plan.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from typing import Annotated, ClassVar, Literal, get_args
 
-import msgspec
 from msgspec import Meta
 
-from swarmtui.model.base import BadInput, InputStruct
-from swarmtui.model.plan import MAX_STREAMS, Arrival, Plan, Requests, parse_requests, parse_seconds
+from swarmtui.model.base import BadInput, InputStruct, Stored
+from swarmtui.model.parsing import parse_seconds
 
+MAX_STREAMS = 20_000
+
+Arrival = Literal["poisson", "constant", "gamma", "recorded"]
+Rules = Literal["agentx"]
 Streams = Annotated[int, Meta(ge=1, le=MAX_STREAMS)]
 Levels = Annotated[tuple[Streams, ...], Meta(min_length=1)]
 PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
+_OPEN_REQUESTS = 100
+_MIN_CANARIES, _MAX_CANARIES = 1, 20
 
 
-class _LoadBase(InputStruct, frozen=True, kw_only=True):
-    """Keys of all load modes. `rotate`: each run starts with a different level, so that no level always comes first.
+class Requests(Stored, frozen=True, kw_only=True):
+    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
 
-    By default levels rotate if there are several runs: the runs of a level are then spread over the session.
-    """
+    count: int = 4
+    per_stream: bool = True
 
-    runs: Annotated[int, Meta(ge=1, le=1000)] = 1
-    warmup: Annotated[int, Meta(ge=0)] | None = None
-    rotate: bool | None = None
+    def at(self, c: int) -> int:
+        return self.count * c if self.per_stream else self.count
 
-
-class Closed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="closed"):
-    """C agents, each of which sends its next request when the previous one ends."""
-
-    levels: Levels = (1, 2, 4, 8)
-    requests: str | int = "4C"
-    duration: str | None = None
+    def __str__(self) -> str:
+        return f"{self.count}C" if self.per_stream else str(self.count)
 
 
-class Barrier(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="barrier"):
-    """C tasks start together and the batch ends with the last; `serial`: the same tasks in sequence, as a baseline."""
-
-    levels: Levels = (1, 2, 3, 4)
-    serial: Literal["measured", "none"] = "measured"
+def parse_requests(text: str) -> Requests:
+    match = re.fullmatch(r"\s*(\d+)\s*([cC]?)\s*", text)
+    if not match or int(match.group(1)) < 1:
+        raise BadInput(f"{text!r} is neither a number nor a multiple of C like 4C", key="requests")
+    return Requests(count=int(match.group(1)), per_stream=bool(match.group(2)))
 
 
 class SerialRates(InputStruct, frozen=True, kw_only=True):
@@ -51,20 +54,197 @@ class SerialRates(InputStruct, frozen=True, kw_only=True):
     decode_tps: PositiveFloat
 
 
-class Swarm(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="swarm"):
+class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
+    """What all load modes have: their traits, and the keys that apply to each of them.
+
+    `holds_c`: each stream sends its next request when the previous one ends, so that C are in flight until the end of
+    a level, and its main throughput is the steady one. `scheduled`: requests have send times, whether or not streams
+    are free. `by_rate`: levels are rates, not numbers of streams. `continuous`: streams continue from one level to the
+    next. `batch`: all tasks of a level start together, and can be repeated serially to measure the speed-up.
+    `replayed`: recorded sessions are played. `fixed`: tasks depend on each other, so that no other load can send them.
+    `primary`: the first task of a level is the one that matters. `by_type`: the figures of interest are those of each
+    type of task. `prompt_heavy`: prompts and output are compared. `levels_key` is the key that `--levels` replaces.
+
+    `rotate`: each run starts with a different level, so that no level always comes first. By default levels rotate if
+    there are several runs: the runs of a level are then spread over the session.
+    """
+
+    holds_c: ClassVar[bool] = False
+    scheduled: ClassVar[bool] = False
+    by_rate: ClassVar[bool] = False
+    continuous: ClassVar[bool] = False
+    batch: ClassVar[bool] = False
+    replayed: ClassVar[bool] = False
+    fixed: ClassVar[bool] = False
+    primary: ClassVar[bool] = False
+    by_type: ClassVar[bool] = False
+    prompt_heavy: ClassVar[bool] = False
+    levels_key: ClassVar[str | None] = None
+    # Values that are parsed from text, and raise BadInput if it is wrong.
+    parsed: ClassVar[tuple[str, ...]] = ("per_run", "duration_s", "canary_share")
+
+    runs: Annotated[int, Meta(ge=1, le=1000)] = 1
+    warmup: Annotated[int, Meta(ge=0)] | None = None
+    rotate: bool | None = None
+
+    @classmethod
+    def has(cls, key: str) -> bool:
+        """Return whether the mode has this key, for example a number of requests that can be chosen."""
+        return key in cls.__struct_fields__
+
+    @property
+    def name(self) -> str:
+        """The name of the mode, as in stages, levels and frames."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        return ()
+
+    @property
+    def serial_rates(self) -> SerialRates | None:
+        return None
+
+    @property
+    def serial_tasks(self) -> int | None:
+        """How many tasks of a batch are repeated serially; None: all of them."""
+        return 0
+
+    @property
+    def per_run(self) -> Requests:
+        """The number of requests of a run, where neither its duration nor its tasks decide."""
+        return Requests()
+
+    @property
+    def duration_s(self) -> float | None:
+        return None
+
+    @property
+    def canary_share(self) -> float:
+        return 0.0
+
+    @property
+    def follows_trace(self) -> bool:
+        """Whether requests are sent at the times of a recorded trace."""
+        return self.replayed
+
+    @property
+    def run_length(self) -> str:
+        """How long a run lasts, as text: 30 s, 4C requests, 2C sessions."""
+        if self.duration_s is not None:
+            return f"{self.duration_s:g} s"
+        return "1 request" if str(self.per_run) == "1" else f"{self.per_run} requests"
+
+    @property
+    def rotates(self) -> bool:
+        return self.runs > 1 and not self.continuous if self.rotate is None else self.rotate
+
+    @property
+    def warmup_requests(self) -> int:
+        """One warm-up request per stream if the number was not chosen, but not many."""
+        return min(_MAX_WARMUP, 1 if self.by_rate else max(self.levels)) if self.warmup is None else self.warmup
+
+    def steered(self) -> Load:
+        """Return the load under manual control, and of goals that the user sets then: a closed loop."""
+        return Closed(runs=self.runs, warmup=self.warmup, rotate=self.rotates)
+
+    def find_problem(self) -> None:
+        """Raise BadInput for what the types do not exclude; its key is that of the load."""
+        for name in self.parsed:
+            getattr(self, name)
+        if len(set(self.levels)) < len(self.levels):
+            raise BadInput("duplicate level; use runs to repeat levels", key="levels")
+
+
+class Closed(LoadBase, frozen=True, kw_only=True, tag="closed"):
+    """C agents, each of which sends its next request when the previous one ends.
+
+    `preroll`: unmeasured requests keep C in flight before and after the measured ones. `canaries` is the share of
+    additional questions with known answers, such as "2%".
+    """
+
+    holds_c = True
+    levels_key = "levels"
+
+    levels: Levels = (1, 2, 4, 8)
+    requests: str | int = "4C"
+    duration: str | None = None
+    preroll: bool = True
+    canaries: str = "none"
+
+    @property
+    def per_run(self) -> Requests:
+        return parse_requests(str(self.requests))
+
+    @property
+    def duration_s(self) -> float | None:
+        return _seconds(self.duration)
+
+    @property
+    def canary_share(self) -> float:
+        if self.canaries == "none":
+            return 0.0
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", self.canaries)
+        if not match or not _MIN_CANARIES <= float(match.group(1)) <= _MAX_CANARIES:
+            problem = f"{self.canaries!r} is not a share from {_MIN_CANARIES}% to {_MAX_CANARIES}%, such as 2%"
+            raise BadInput(problem, key="canaries")
+        return float(match.group(1)) / 100
+
+    def steered(self) -> Load:
+        return self
+
+
+class Barrier(LoadBase, frozen=True, kw_only=True, tag="barrier"):
+    """C tasks start together and the batch ends with the last; `serial`: the same tasks in sequence, as a baseline.
+
+    With `serial_rates` their time is extrapolated instead.
+    """
+
+    batch = True
+    levels_key = "levels"
+
+    levels: Levels = (1, 2, 3, 4)
+    serial: Literal["measured", "none"] = "measured"
+    serial_rates: SerialRates | None = None
+
+    @property
+    def serial_tasks(self) -> int | None:
+        return None if self.serial == "measured" and self.serial_rates is None else 0
+
+
+class Swarm(LoadBase, frozen=True, kw_only=True, tag="swarm"):
     """`agents` tasks at once. Their serial time is extrapolated from `sample` tasks run alone, or from rates."""
 
-    agents: Streams
+    batch = True
+    prompt_heavy = True
+    levels_key = "agents"
+
+    agents: Streams | Levels
     sample: Annotated[int, Meta(ge=0)] = 1
     serial_rates: SerialRates | None = None
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return self.agents if isinstance(self.agents, tuple) else (self.agents,)
 
-class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
+    @property
+    def serial_tasks(self) -> int | None:
+        return self.sample if self.serial_rates is None else 0
+
+
+class Open(LoadBase, frozen=True, kw_only=True, tag="open"):
     """`rate` requests per second, however fast the server answers, with at most `streams` in flight.
 
     Several rates are several levels. `burst` is the squared coefficient of variation of gamma gaps: 1 is Poisson, more
     gives bursts.
     """
+
+    scheduled = True
+    by_rate = True
 
     rate: PositiveFloat | Annotated[tuple[PositiveFloat, ...], Meta(min_length=1)]
     arrival: Arrival = "poisson"
@@ -73,9 +253,43 @@ class Open(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="open"):
     duration: str | None = None
     streams: Streams = 512
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return (self.streams,)
 
-class Ramp(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
+    @property
+    def rates(self) -> tuple[float, ...]:
+        return self.rate if isinstance(self.rate, tuple) else (self.rate,)
+
+    @property
+    def per_run(self) -> Requests:
+        return Requests(count=self.requests or _OPEN_REQUESTS, per_stream=False)
+
+    @property
+    def duration_s(self) -> float | None:
+        return _seconds(self.duration)
+
+    @property
+    def follows_trace(self) -> bool:
+        return self.arrival == "recorded"
+
+    def steered(self) -> Load:
+        limit = str(self.per_run)
+        return Closed(runs=self.runs, warmup=self.warmup, rotate=self.rotates, requests=limit, duration=self.duration)
+
+    def find_problem(self) -> None:
+        super().find_problem()
+        if len(set(self.rates)) < len(self.rates):
+            raise BadInput("duplicate rate; use runs to repeat rates", key="rate")
+        _refuse_two_limits(self.requests, self.duration)
+
+
+class Ramp(LoadBase, frozen=True, kw_only=True, tag="ramp"):
     """C grows from `start` to `to` without a pause: by `step`, or doubled, after each `every`."""
+
+    holds_c = True
+    continuous = True
+    parsed = (*LoadBase.parsed, "every_s")
 
     to: Streams
     start: Streams = 1
@@ -83,25 +297,63 @@ class Ramp(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="ramp"):
     step: Streams = 1
     every: str = "10s"
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        steps = [self.start]
+        while steps[-1] < self.to:
+            following = steps[-1] * 2 if self.by == "doubling" else steps[-1] + self.step
+            steps.append(min(self.to, following))
+        return tuple(steps)
 
-class Mixed(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="mixed"):
+    @property
+    def every_s(self) -> float:
+        return parse_seconds(self.every, "every")
+
+    def find_problem(self) -> None:
+        super().find_problem()
+        if self.to < self.start:
+            raise BadInput("is below start", key="to")
+
+
+class Mixed(LoadBase, frozen=True, kw_only=True, tag="mixed"):
     """A primary conversation with C − 1 concurrent side tasks; `loop`: these repeat until the primary has ended."""
+
+    fixed = True
+    primary = True
+    levels_key = "levels"
 
     levels: Levels = (1, 2, 3, 5)
     loop: bool = False
 
 
-class Dag(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="dag"):
-    """Every task of the graph once, each as soon as the tasks that it depends on are done."""
+class Dag(LoadBase, frozen=True, kw_only=True, tag="dag"):
+    """Every task of the graph once, each as soon as the tasks that it depends on are done.
+
+    `size` is their number, which the workload decides.
+    """
+
+    fixed = True
+    by_type = True
+
+    size: Annotated[int, Meta(ge=1)] = 1
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        return (self.size,)
 
 
-class Sessions(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="sessions"):
+class Sessions(LoadBase, frozen=True, kw_only=True, tag="sessions"):
     """C recorded sessions at a time, each an agent with its sub-agents; one that ends is replaced by the next.
 
     A request is due when the answer before it has ended and the recorded pause has passed: at most `max_gap` of it,
     divided by `time_scale`. A run ends when no session is left of `sessions` (a number, a multiple of C, or "all" of
-    the trace), after a number of requests, or after a time.
+    the trace), after a number of requests, or after a time. `rules`: the benchmark whose rules decide all of this.
     """
+
+    scheduled = True
+    replayed = True
+    levels_key = "levels"
+    parsed = (*LoadBase.parsed, "session_limit", "max_gap_s")
 
     levels: Levels = (1, 2, 4, 8)
     sessions: str | int = "2C"
@@ -109,98 +361,75 @@ class Sessions(_LoadBase, frozen=True, kw_only=True, tag_field="mode", tag="sess
     duration: str | None = None
     max_gap: str = "10s"
     time_scale: PositiveFloat = 1.0
+    rules: Rules | None = None
 
+    @property
+    def per_run(self) -> Requests:
+        return parse_requests(str(self.requests or "4C"))
+
+    @property
+    def duration_s(self) -> float | None:
+        return _seconds(self.duration)
+
+    @property
+    def max_gap_s(self) -> float:
+        return parse_seconds(self.max_gap, "max_gap")
+
+    @property
+    def session_limit(self) -> Requests | Literal["all"] | None:
+        """The number of sessions of a run; None if requests or a duration limit it."""
+        if self.requests is not None or self.duration is not None:
+            return None
+        if self.sessions == "all":
+            return "all"
+        try:
+            return parse_requests(str(self.sessions))
+        except BadInput:
+            problem = f"{self.sessions!r} is neither a number nor a multiple of C like 2C nor all"
+            raise BadInput(problem, key="sessions") from None
+
+    @property
+    def run_length(self) -> str:
+        return super().run_length if self.session_limit is None else f"{self.session_limit} sessions"
+
+    def steered(self) -> Load:
+        return self
+
+    def find_problem(self) -> None:
+        super().find_problem()
+        _refuse_two_limits(self.requests, self.duration)
+        if self.rules is not None:
+            ruled = RULES[self.rules]
+            for key in ("max_gap", "time_scale", "sessions", "requests", "duration"):
+                if getattr(self, key) != getattr(ruled, key):
+                    raise BadInput(f"set by the rules of {self.rules}", key=key)
+
+
+# Pauses of at most 10 s, at recorded speed; the run ends when the trace has no session left for a slot.
+RULES: dict[Rules, Sessions] = {"agentx": Sessions(max_gap="10s", time_scale=1.0, sessions="all", rules="agentx")}
 
 Load = Closed | Barrier | Swarm | Open | Ramp | Mixed | Dag | Sessions
 
-
-def replays(load: Load) -> bool:
-    """Whether the load follows the times of a recorded trace."""
-    return isinstance(load, Sessions) or (isinstance(load, Open) and load.arrival == "recorded")
+_TRAITS: dict[str, type[LoadBase]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Load)}
 
 
-def mode_of(load: Load) -> str:
-    return str(load.__struct_config__.tag)
+def traits(name: str) -> type[LoadBase]:
+    """Return the traits of the load mode that a stage, level or frame names; an unknown one has none."""
+    return _TRAITS.get(name, LoadBase)
 
 
 def validate_load(load: Load, source: str) -> None:
     """Raise BadInput for what the types do not exclude."""
     try:
-        make_plan(load, size=1)
+        load.find_problem()
     except BadInput as problem:
         raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None
-    levels = getattr(load, "levels", ())
-    if len(set(levels)) < len(levels):
-        raise BadInput("duplicate level; use runs to repeat levels", source=source, key="load.levels")
 
 
-def make_plan(load: Load, *, size: int, **overrides: Any) -> Plan:
-    """Make the plan of a load; `size` is the number of tasks of a graph, `overrides` are fields chosen by the user."""
-    fields: dict[str, Any] = {"load": mode_of(load), "runs": load.runs}
-    match load:
-        case Closed():
-            fields |= {"levels": load.levels, "requests": parse_requests(str(load.requests))}
-            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
-        case Barrier():
-            fields |= {"levels": load.levels, "serial": load.serial}
-        case Swarm():
-            fields |= {"levels": (load.agents,), "sample": load.sample}
-            fields["serial"] = "extrapolated" if load.sample or load.serial_rates else "none"
-            if load.serial_rates is not None:
-                fields |= {
-                    "serial_prompt_tps": load.serial_rates.prompt_tps,
-                    "serial_decode_tps": load.serial_rates.decode_tps,
-                }
-        case Open():
-            rates = load.rate if isinstance(load.rate, tuple) else (load.rate,)
-            if len(set(rates)) < len(rates):
-                raise BadInput("duplicate rate; use runs to repeat rates", key="rate")
-            fields |= {"levels": (load.streams,), "rates": rates, "arrival": load.arrival, "burst": load.burst}
-            fields["requests"] = parse_requests(str(load.requests or 100))
-            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
-            if load.requests is not None and load.duration is not None:
-                raise BadInput("give requests or duration, not both", key="duration")
-        case Ramp():
-            if load.to < load.start:
-                raise BadInput("is below start", key="to")
-            fields |= {"levels": _ramp_levels(load), "every_s": parse_seconds(load.every, "every")}
-        case Mixed():
-            fields |= {"levels": load.levels, "loop": load.loop}
-        case Dag():
-            fields["levels"] = (size,)
-        case Sessions():
-            fields |= {"levels": load.levels, "time_scale": load.time_scale, "sessions": _session_limit(load)}
-            fields["requests"] = parse_requests(str(load.requests or "4C"))
-            fields["duration_s"] = parse_seconds(load.duration, "duration") if load.duration else None
-            fields["max_gap_s"] = parse_seconds(load.max_gap, "max_gap")
-    fields |= {name: value for name, value in overrides.items() if value is not None}
-    by_default = fields["runs"] > 1 and not isinstance(load, Ramp)
-    fields["rotate"] = by_default if load.rotate is None else load.rotate
-    if isinstance(load, Open) and fields["requests"].per_stream:
-        raise BadInput("an open loop has no C; give a number", key="requests")
-    most = 1 if load.warmup is None and mode_of(load) == "open" else max(fields["levels"])
-    fields.setdefault("warmup", min(_MAX_WARMUP, most) if load.warmup is None else load.warmup)
-    return msgspec.structs.replace(Plan(), **fields)
+def _seconds(text: str | None) -> float | None:
+    return parse_seconds(text, "duration") if text else None
 
 
-def _session_limit(load: Sessions) -> Requests | Literal["all"] | None:
-    if load.requests is not None and load.duration is not None:
+def _refuse_two_limits(requests: object, duration: str | None) -> None:
+    if requests is not None and duration is not None:
         raise BadInput("give requests or duration, not both", key="duration")
-    if load.requests is not None or load.duration is not None:
-        return None
-    if load.sessions == "all":
-        return "all"
-    try:
-        return parse_requests(str(load.sessions))
-    except BadInput:
-        raise BadInput(
-            f"{load.sessions!r} is neither a number nor a multiple of C like 2C nor all", key="sessions"
-        ) from None
-
-
-def _ramp_levels(load: Ramp) -> tuple[int, ...]:
-    steps = [load.start]
-    while steps[-1] < load.to:
-        following = steps[-1] * 2 if load.by == "doubling" else steps[-1] + load.step
-        steps.append(min(load.to, following))
-    return tuple(steps)

@@ -1,4 +1,4 @@
-"""Convert TOML and JSON to structs, with errors that name the file, the key and what was expected."""
+"""Convert TOML, JSON and times to values, with errors that name the file, the key and what was expected."""
 
 from __future__ import annotations
 
@@ -44,6 +44,17 @@ def _check_numbers(data: Any, source: str, key: str, text: str) -> None:
             _check_numbers(value, source, key, text)
     elif isinstance(data, int) and abs(data) > MAX_INTEGER:
         raise BadInput(f"the number is larger than {MAX_INTEGER}", source=source, key=key, line=find_line([key], text))
+
+
+def parse_seconds(text: str, key: str) -> float:
+    """Parse `30`, `30s`, `500ms`, `2m` or `1h`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", text)
+    if not match:
+        raise BadInput(f"{text!r} is not a time like 500ms, 30s, 2m or 1h", key=key)
+    seconds = float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
+    if seconds <= 0:
+        raise BadInput("must be greater than zero", key=key)
+    return seconds
 
 
 def parse_json(text: str | bytes, kind: type[T], source: str) -> T:

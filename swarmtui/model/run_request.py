@@ -6,25 +6,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.endpoint import ApiChoice
-from swarmtui.model.plan import Plan, parse_seconds
+from swarmtui.model.plan import Plan
 from swarmtui.model.redaction import Secrets
 from swarmtui.model.session_tags import Series
 
 # How long a run waits for a server that went away.
 RESTART_TIMEOUT_S = 120.0
-
-
-def parse_restart(text: str, key: str) -> float:
-    """Parse `wait`, `stop` or a time: how long a run waits for a server that went away."""
-    known = {"wait": RESTART_TIMEOUT_S, "stop": 0.0}
-    if text in known:
-        return known[text]
-    try:
-        return parse_seconds(text, key)
-    except BadInput:
-        raise BadInput(f"{text!r} is neither wait nor stop nor a time like 90s", key=key) from None
 
 
 class RunRequest(Stored, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling
 from swarmtui.model.hosts import ClockOffset, Host
-from swarmtui.model.plan import CLOSED_LOOPS, LoadModeName, PerLevel, Plan
+from swarmtui.model.load import traits
+from swarmtui.model.plan import PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.session_tags import ModelFacts, Series
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
@@ -82,7 +83,7 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage
     phase: Phase
     of: int | None = None
     steered: bool = False
-    load: LoadModeName = "closed"
+    load: str = "closed"
     rate: float | None = None
 
 
@@ -405,7 +406,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
     ttft_split: TtftSplit | None = None
-    load: LoadModeName = "closed"
+    load: str = "closed"
     send_delay_s: Spread | None = None
     arrived_per_s: float | None = None
     served_per_s: float | None = None
@@ -448,10 +449,10 @@ class Level(PerLevel, frozen=True, kw_only=True):
 
     @property
     def headline_is_steady(self) -> bool:
-        return self.load in CLOSED_LOOPS and bool(self.out_tps_steady)
+        return traits(self.load).holds_c and bool(self.out_tps_steady)
 
     def _headline(self, steady: float | None, wall: float | None) -> float | None:
-        return (steady if self.load in CLOSED_LOOPS else None) or wall
+        return (steady if traits(self.load).holds_c else None) or wall
 
 
 class Summary(Stored, frozen=True, kw_only=True):

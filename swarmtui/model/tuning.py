@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice
-from swarmtui.model.parsing import parse_toml
-from swarmtui.model.plan import AgentHeader, parse_seconds
+from swarmtui.model.parsing import parse_seconds, parse_toml
+from swarmtui.model.plan import AgentHeader
 
 Value = str | int | float | bool
 Flags = dict[str, Value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from swarmtui.model import load as loads
 from swarmtui.model.answer_check import AnswerCheck, find_check_problems
@@ -268,17 +268,14 @@ class Task(Stored, frozen=True, kw_only=True):
 
 def effective_load(workload: Workload) -> Load:
     """Return the load of the workload, or the default of its kind."""
-    if workload.load is not None:
-        return workload.load
+    load = workload.load
+    if isinstance(workload, Graph) and (load is None or isinstance(load, loads.Dag)):
+        return structs.replace(load or loads.Dag(), size=workload.size)
+    if load is not None:
+        return load
     if isinstance(workload, MixedWorkload):
         return loads.Mixed(levels=tuple(range(1, len(workload.side) + 2)))
-    if isinstance(workload, Trace):
-        return loads.Sessions()
-    return loads.Dag() if isinstance(workload, Graph) else loads.Closed()
-
-
-def task_count(workload: Workload) -> int:
-    return workload.size if isinstance(workload, Graph) else 1
+    return loads.Sessions() if isinstance(workload, Trace) else loads.Closed()
 
 
 def parse_workload(text: str, source: str) -> Workload:
@@ -346,14 +343,15 @@ def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
         loads.validate_load(load, source)
     except BadInput as problem:
         yield problem
-    kind, mode = str(workload.__struct_config__.tag), loads.mode_of(load)
-    for special in ("mixed", "dag"):
-        if (kind == special) != (mode == special):
-            yield BadInput(f"not possible with kind {kind}", source=source, key=f"load.mode {mode}")
-            return
-    if isinstance(workload, Trace) != loads.replays(load):
-        text = "needs kind trace" if loads.replays(load) else "a trace needs sessions, or open with recorded arrivals"
-        yield BadInput(text, source=source, key=f"load.mode {mode}")
+    kind, key = str(workload.__struct_config__.tag), f"load.mode {load.name}"
+    if isinstance(workload, MixedWorkload) != load.primary or isinstance(workload, Graph) != isinstance(
+        load, loads.Dag
+    ):
+        yield BadInput(f"not possible with kind {kind}", source=source, key=key)
+        return
+    if isinstance(workload, Trace) != load.follows_trace:
+        text = "needs kind trace" if load.follows_trace else "a trace needs sessions, or open with recorded arrivals"
+        yield BadInput(text, source=source, key=key)
         return
     if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
         most = len(workload.side) + 1

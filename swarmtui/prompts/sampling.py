@@ -12,7 +12,7 @@ from hashlib import sha256
 from random import Random
 from typing import TypeVar
 
-from swarmtui.model.plan import Arrival
+from swarmtui.model.load import Arrival
 from swarmtui.model.workload import ByLevel, Cycle, Fixed, Length, Lognormal, Normal, Uniform
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
-from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -35,7 +34,7 @@ class LevelRecords:
     """
 
     def __init__(self, plan: Plan, journal: JournalQueue) -> None:
-        self._rates, self._journal = serial_rates(plan), journal
+        self._rates, self._journal = plan.load.serial_rates, journal
         self.starts: list[StageStart] = []
         self.ends: list[StageEnd] = []
         self._records: list[Record] | None = []

@@ -12,7 +12,8 @@ from swarmtui.analysis.stream_detail import earlier_request, live_stream
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.client_protocol import Frame, SessionWarning, Status
 from swarmtui.model.findings import Slots
-from swarmtui.model.plan import LevelKey, LoadModeName
+from swarmtui.model.load import traits
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
@@ -77,7 +78,7 @@ class LiveState:
         self.note = ""
         self.c = self.run = 0
         self.runs = 1
-        self.load: LoadModeName = "closed"
+        self.load = "closed"
         self.steered = False
         self.rate: float | None = None
         self.done = 0
@@ -166,7 +167,7 @@ class LiveState:
         self._add_end(record)
         self.watched.add_record(record)
         self.trace.add(record)
-        if self.load == "mixed" and record.phase == "level" and record.error != CANCELLED:
+        if traits(self.load).primary and record.phase == "level" and record.error != CANCELLED:
             self._add_mixed_record(record)
         if record.t_sent_ns is not None and record.t_sched_ns is not None:
             self._send_delays.append((record.t_sent_ns, (record.t_sent_ns - record.t_sched_ns) / 1e9))
@@ -225,7 +226,7 @@ class LiveState:
 
     def _worst_send_delay(self, now: int) -> float | None:
         """Return the largest send delay of the last seconds; only an open loop has send times."""
-        if self.load != "open":
+        if not traits(self.load).by_rate:
             return None
         return max((delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS), default=None)
 

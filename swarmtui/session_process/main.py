@@ -23,7 +23,6 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
-from swarmtui.model.plan import CLOSED_LOOPS
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
@@ -143,14 +142,14 @@ class SessionProcess:
         hosts.check_addresses([parse_address(endpoint.url).host for endpoint in endpoints])
         counts = workers_per_host(self._request.plan, [link.host.cores for link in hosts.links])
         limits = [link.host.open_files for link in hosts.links if link.host.open_files is not None]
-        check_open_file_limit(max(self._request.plan.levels), sum(counts), min(limits, default=None))
+        check_open_file_limit(max(self._request.plan.load.levels), sum(counts), min(limits, default=None))
         return await hosts.start_workers(counts)
 
     async def _measure(self) -> tuple[Ending, str]:
         """Inspect the endpoints, write the head of the journal and run the plan; return how that ended, and why."""
         request = self._request
         if not request.hosts:
-            check_open_file_limit(max(request.plan.levels), len(self._workers.links), open_file_limit())
+            check_open_file_limit(max(request.plan.load.levels), len(self._workers.links), open_file_limit())
         workload = find_workload(request.workload)
         session_id = new_session_id(datetime.now(UTC))
         self._journal = journal = _open_journal(Path(request.session_root) / session_id)
@@ -171,9 +170,7 @@ class SessionProcess:
             return "stopped", "stopped before the first request"
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._events = events = ServerEvents(journal)
-        self._quality = QualityMonitor(
-            cold_expected=generator.cold, closed=request.plan.load in CLOSED_LOOPS, events=events
-        )
+        self._quality = QualityMonitor(cold_expected=generator.cold, closed=request.plan.load.holds_c, events=events)
         hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
         self._session = session = describe_session(
             request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from swarmtui.model.plan import Plan
+from swarmtui.model.load import Sessions
 from swarmtui.model.record import Phase, Record
 from swarmtui.model.workload import Task
 from swarmtui.prompts.traces.play import Play, SharedBlocks
@@ -43,7 +43,7 @@ class RecordedTasks(TaskSource):
         self,
         factory: TaskFactory,
         c: int,
-        plan: Plan,
+        load: Sessions,
         run: int,
         *,
         total: int | None,
@@ -51,7 +51,7 @@ class RecordedTasks(TaskSource):
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         super().__init__(factory, c, total)
-        self._plan, self._sessions, self._clock_ns = plan, sessions, clock_ns
+        self._load, self._sessions, self._clock_ns = load, sessions, clock_ns
         self._plays = factory.generator.plays
         self._begun = self._uncounted = 0
         # Every run of a level plays other sessions; two per slot is about what a run plays.
@@ -75,13 +75,13 @@ class RecordedTasks(TaskSource):
         self._unanswered.difference_update(removed)
         self._due = [due for due in self._due if due[1] < c]
         heapify(self._due)
-        ramp_ns = int(min(_RAMP_S, self._plan.max_gap_s / c) / self._plan.time_scale * 1e9)
+        ramp_ns = int(min(_RAMP_S, self._load.max_gap_s / c) / self._load.time_scale * 1e9)
         now = self._clock_ns()
         added = [slot for slot in range(c) if slot not in self._slots]
         if added:
             first = self._offset + self._begun
             lengths = self._plays.recordings.lengths(first, len(added))
-            chosen = range(len(added)) if self._plan.sessions == "all" else first_sessions(lengths)
+            chosen = range(len(added)) if self._load.session_limit == "all" else first_sessions(lengths)
             self._starts |= {slot: first + session for slot, session in zip(added, chosen, strict=True)}
             self._begun += len(added)
         for number, slot in enumerate(added):
@@ -136,7 +136,7 @@ class RecordedTasks(TaskSource):
             session, share = self._offset + self._begun, 0.0
             self._begun += 1
         return self._plays.start(
-            number, session, share, self._shared, max_gap_s=self._plan.max_gap_s, time_scale=self._plan.time_scale
+            number, session, share, self._shared, max_gap_s=self._load.max_gap_s, time_scale=self._load.time_scale
         )
 
     def task_finished(self, task: Task, record: Record) -> None:
@@ -145,7 +145,7 @@ class RecordedTasks(TaskSource):
             return
         if slot in self._unanswered:
             self._unanswered.discard(slot)
-            if not self._unanswered and not self._issued and self._plan.sessions != "all":
+            if not self._unanswered and not self._issued and self._load.session_limit != "all":
                 self._uncounted = self._begun - self._c  # they ended before any request counted
         if self._slots.get(slot) is not play:
             return

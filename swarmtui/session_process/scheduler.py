@@ -11,7 +11,8 @@ from typing import Literal
 
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol, worker_protocol
-from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, LoadModeName, Plan
+from swarmtui.model.load import Closed, Load
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.model.workload import Task
@@ -150,9 +151,9 @@ class Scheduler:
     # the plan
 
     async def run(self) -> Literal["done", "stopped", "unusable"]:
-        if self.plan.warmup and not await self._warm_up():
+        if self.plan.load.warmup_requests and not await self._warm_up():
             return "stopped" if self.steering.state == "stop" else "unusable"
-        if self.plan.canaries:
+        if self.plan.load.canary_share:
             self.state.status = "warming up"
             await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
@@ -169,8 +170,8 @@ class Scheduler:
     async def _warm_up(self) -> bool:
         """Return whether at least one request succeeded, or a command ended it before."""
         self.state.status = "warming up"
-        count = self.plan.warmup
-        streams = min(count, max(self.plan.levels))
+        count = self.plan.load.warmup_requests
+        streams = min(count, max(self.plan.load.levels))
         stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
         state = self.steering.current_state()
         if state == "next":
@@ -240,7 +241,7 @@ class Scheduler:
     ) -> ActiveStage:
         """Run a stage from its first request to its last answer, or until the next command."""
         self._stages += 1
-        load: LoadModeName = "closed" if phase in ("warmup", "canary") else self.load.mode_name
+        load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
         stage = ActiveStage(
             self._stages, c, run, phase, source,
             load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
@@ -248,13 +249,13 @@ class Scheduler:
         self._stage = stage
         state = self.state
         state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
-        state.load, state.rate, state.steered = load, rate, steered
+        state.load, state.rate, state.steered = load.name, rate, steered
         if not steered:
             state.trace = TraceCounts()
         state.trace.end_plays(source.abandoned)
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
-            steered=steered, load=load, rate=rate,
+            steered=steered, load=load.name, rate=rate,
         )  # fmt: skip
         self.records.starts.append(start)
         self.journal.write(start)

@@ -6,7 +6,6 @@ import asyncio
 from typing import Literal
 
 from swarmtui.model.plan import Plan
-from swarmtui.model.plan_options import FIXED_MODES
 from swarmtui.session_process.goals import Goal, goal_of
 
 # run: continue; next: end this run; new_goal: end it, run the new goal; pause: send nothing; stop: end the session.
@@ -26,8 +25,7 @@ class Steering:
         self.stop_now = asyncio.Event()
         # Set whenever the scheduler has to look at what happened: a command, a report of a worker.
         self.changed = asyncio.Event()
-        # The tasks of these workloads depend on each other and cannot run as a closed loop.
-        self._fixed = plan.load in FIXED_MODES
+        self._fixed = plan.load.fixed
 
     def stop(self, grace_s: float) -> None:
         stopping = self.state == "stop"

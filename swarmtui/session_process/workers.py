@@ -18,13 +18,13 @@ import msgspec
 from swarmtui.model import worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.plan import LoadModeName, Plan
+from swarmtui.model.load import Closed, Load
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
 from swarmtui.processes.spawn import StartedProcess
 from swarmtui.session_process.dispatch import Dispatcher
-from swarmtui.session_process.load_modes import LOAD_MODES
 from swarmtui.session_process.task_sources import TaskSource
 from swarmtui.sessions.journal import spool_paths
 from swarmtui.text import count_noun
@@ -47,6 +47,7 @@ _EXIT_TIMEOUT_S = 2.0
 
 # The workers of a batch begin so long after all are ready: none must learn of it too late.
 _BEGIN_NS = 5_000_000
+_CLOSED = Closed()
 
 
 def worker_count(streams: int, cores: int) -> int:
@@ -59,7 +60,7 @@ def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
     hosts = len(cores)
     if plan.workers is not None:
         return [plan.workers // hosts + (number < plan.workers % hosts) for number in range(hosts)]
-    return [worker_count(-(-max(plan.levels) // hosts), each) for each in cores]
+    return [worker_count(-(-max(plan.load.levels) // hosts), each) for each in cores]
 
 
 def open_file_limit() -> int | None:
@@ -116,7 +117,7 @@ class ActiveStage:
         phase: Phase,
         source: TaskSource,
         *,
-        load: LoadModeName = "closed",
+        load: Load = _CLOSED,
         rate: float | None = None,
         duration_s: float | None = None,
         streams: int | None = None,
@@ -124,9 +125,9 @@ class ActiveStage:
         self.number, self.c, self.run, self.phase, self.source, self.load = number, c, run, phase, source, load
         self.rate = rate
         self.streams = c if streams is None else streams
-        self.scheduled = LOAD_MODES[load].scheduled
+        self.scheduled = load.scheduled
         # All requests of a batch start at the same time.
-        self.together = LOAD_MODES[load].batch and self.streams > 1
+        self.together = load.batch and self.streams > 1
         self._duration_s = duration_s
         self.until: float | None = None
         if not source.fills:
@@ -141,7 +142,7 @@ class ActiveStage:
     @property
     def depth(self) -> int:
         """The tasks that a stream may hold: no reserve in a batch, nor while it is not known what the next task is."""
-        return _LOOPING_DEPTH if LOAD_MODES[self.load].looping and not self.source.preparing else 1
+        return _LOOPING_DEPTH if self.load.holds_c and not self.source.preparing else 1
 
     @property
     def timed_out(self) -> bool:

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
-from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.model.session import Head, RequestEntry, ServerEntry, StageEnd, StageStart
 from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
@@ -30,7 +29,7 @@ def main() -> None:
         unique_records([entry.record for entry in (*journal, *unwritten) if isinstance(entry, RequestEntry)]),
         [entry for entry in unwritten if isinstance(entry, StageStart)],
         [entry for entry in unwritten if isinstance(entry, StageEnd)],
-        serial_rates(head.session.plan) if head else None,
+        head.session.plan.load.serial_rates if head else None,
         [entry.server for entry in journal if isinstance(entry, ServerEntry)],
     )
     sys.stdout.buffer.write(msgspec.json.encode(levels))

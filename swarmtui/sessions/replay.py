@@ -10,12 +10,12 @@ from itertools import accumulate
 from pathlib import Path
 
 from swarmtui.analysis.levels.figures import level_figures
-from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.levels.stats import ratio, sum_known
 from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
 from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
+from swarmtui.model.load import traits
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level, StageEnd, StageStart, Summary, TaskFigures
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
@@ -118,7 +118,7 @@ class Replay:
             rate=stage.rate if stage else None,
             c=point.c,
             run=stage.run if stage else 0,
-            runs=self._session.plan.runs,
+            runs=self._session.plan.load.runs,
             in_flight=point.in_flight,
             waiting=point.waiting,
             out_tps=point.out_tps,
@@ -206,13 +206,13 @@ class Replay:
             over = {end.number for end in ends}
             starts = [start for start in self._starts if start.number in over]
             records = [r for r in self._records if r.stage in over and r.phase != "warmup"]
-            rates = serial_rates(self._session.plan)
+            rates = self._session.plan.load.serial_rates
             self._levels = (ended, level_figures(records, starts, ends, rates, self._servers))
         return self._levels[1]
 
     def _tasks(self, levels: Sequence[Level]) -> tuple[TaskFigures, ...]:
         """Return the tasks of a mixed load at these levels, as live frames have them."""
-        shown = {level.key for level in levels if level.load == "mixed"}
+        shown = {level.key for level in levels if traits(level.load).primary}
         return tuple(task for task in self._summary.tasks if (task.c, task.rate) in shown) if shown else ()
 
     def _request_at(self, agent: int, now: int) -> Record | None:

@@ -18,7 +18,6 @@ from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import finished_by_level, runs_by_level
-from swarmtui.analysis.levels.serial import serial_rates
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
 from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use
 from swarmtui.analysis.machine.energy import gpu_names
@@ -107,7 +106,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     if state == "interrupted" and not message:
         message = "interrupted; contains the requests that were saved by then"
     session = journal.head.session
-    rates = serial_rates(session.plan)
+    rates = session.plan.load.serial_rates
     figures = level_figures(journal.records, journal.stages, journal.ends, rates, journal.servers)
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers

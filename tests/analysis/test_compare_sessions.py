@@ -19,6 +19,7 @@ from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding
+from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
@@ -97,15 +98,15 @@ def test_five_percent_at_one_percent_noise_is_found_at_any_level() -> None:
 
 def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
     """Runs of one session agree to 1 %, sessions of the same configuration only to 5 %."""
-    a = summary([level(4, tps=100, runs=BEFORE)], "a", plan=Plan(runs=4))
-    b = summary([level(4, tps=108, runs=[value * 1.08 for value in BEFORE])], "b", plan=Plan(runs=4))
-    repeats = [summary([level(4, tps=tps)], f"0{tps}", plan=Plan(runs=4)) for tps in (95, 105, 98)]
+    a = summary([level(4, tps=100, runs=BEFORE)], "a", plan=Plan(load=Closed(runs=4)))
+    b = summary([level(4, tps=108, runs=[value * 1.08 for value in BEFORE])], "b", plan=Plan(load=Closed(runs=4)))
+    repeats = [summary([level(4, tps=tps)], f"0{tps}", plan=Plan(load=Closed(runs=4))) for tps in (95, 105, 98)]
     assert "these two sessions differ: +8.0 %" in compare_pair(a, b).sentence
     found = compare_pair(a, b, history=[*repeats, a, b])
     assert "undecided: +8.0 %" in found.sentence and "spread of 4 sessions" in found.sentence
     others = [
-        summary([level(4, tps=95)], "x", server_flags="--other 1", plan=Plan(runs=8)),
-        summary([level(4, tps=95)], "y", workload_digest="ffff", plan=Plan(runs=4)),
+        summary([level(4, tps=95)], "x", server_flags="--other 1", plan=Plan(load=Closed(runs=8))),
+        summary([level(4, tps=95)], "y", workload_digest="ffff", plan=Plan(load=Closed(runs=4))),
     ]
     assert "these two sessions differ" in compare_pair(a, b, history=others).sentence
 
@@ -113,8 +114,10 @@ def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
 def test_same_seed_compares_run_by_run() -> None:
     lengths = [90.0, 100.0, 110.0, 105.0]
     for seed, paired in ((5, True), (6, False)):
-        a = summary([level(4, tps=100, runs=lengths)], "a", plan=Plan(seed=5, runs=4))
-        b = summary([level(4, tps=103, runs=[92.8, 103.0, 113.2, 108.1])], "b", plan=Plan(seed=seed, runs=4))
+        a = summary([level(4, tps=100, runs=lengths)], "a", plan=Plan(load=Closed(runs=4), seed=5))
+        b = summary(
+            [level(4, tps=103, runs=[92.8, 103.0, 113.2, 108.1])], "b", plan=Plan(load=Closed(runs=4), seed=seed)
+        )
         assert ("paired" in compare_pair(a, b).sentence) is paired
 
 
@@ -126,7 +129,7 @@ def test_levels_of_one_session_only_are_listed_not_compared() -> None:
     assert compare_pair(summary([level(1, tps=1)]), summary([level(2, tps=2)])).sentence == "no level in common"
 
 
-PLAYED = "pauses up to 2 s, time scale 1"
+PLAYED = "pauses up to 2 s, time scale 1, 2C sessions"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ PLAYED = "pauses up to 2 s, time scale 1"
         ("plan", Plan(max_tokens=256), "token_cap", "different output caps: none and 256"),
         (
             "plan",
-            Plan(load="sessions", max_gap_s=2),
+            Plan(load=Sessions(max_gap="2s")),
             "rules_of_play",
             f"different rules of play: {PLAYED} and other load",
         ),

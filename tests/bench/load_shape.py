@@ -8,13 +8,12 @@ from __future__ import annotations
 import statistics
 import sys
 
-from swarmtui.model.plan import Requests
 from swarmtui.model.session import Level
 from tests.seeds.virtual_session import simulate_session
 
 SIMULATOR = "moe-tp1?slots=64&output.median=100&output.cv=0.5"
 LEVELS = (1, 4, 8, 16, 50)
-DEFAULT = Requests()
+DEFAULT = "4C"
 FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")
 
 
@@ -23,14 +22,14 @@ def figures(level: Level) -> tuple[float, ...]:
     return tuple(value or 0.0 for value in found)
 
 
-def simulate_level(c: int, seed: int, requests: Requests = DEFAULT) -> tuple[float, ...]:
+def simulate_level(c: int, seed: int, requests: str | int = DEFAULT) -> tuple[float, ...]:
     (level,) = simulate_session(SIMULATOR, "chat", seed=seed, levels=(c,), requests=requests, warmup=1).levels
     return figures(level)
 
 
 def long_run(c: int, requests: int = 2000) -> tuple[float, ...]:
     """Return the mean of two long levels, which hardly differ."""
-    counted = Requests(count=max(requests, 40 * c), per_stream=False)
+    counted = max(requests, 40 * c)
     return tuple(map(statistics.fmean, zip(*(simulate_level(c, seed, counted) for seed in (1, 2)), strict=True)))
 
 

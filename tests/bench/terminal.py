@@ -26,6 +26,7 @@ from pathlib import Path
 
 from swarmtui.client.session_client import SessionClient, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Stop, Subscribe
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 
@@ -144,7 +145,7 @@ def run_swarm(c: int, root: Path) -> tuple[SessionClient, str]:
     request = RunRequest(
         endpoints=(endpoint,),
         workload="coding",
-        plan=Plan(mode="manual", levels=(c,), warmup=1),
+        plan=Plan(goal="manual", load=Closed(levels=(c,), warmup=1)),
         session_root=str(root),
     )
     client = start_session(request, Subscribe(hz=2.0))

@@ -17,6 +17,7 @@ from swarmtui.analysis.compare.sessions import Pair, compare_pair
 from swarmtui.experiments.ab import interleaved_sides
 from swarmtui.experiments.effects import summarise_rows
 from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import Start
@@ -36,7 +37,7 @@ def session(
     for c in LEVELS:
         rates = [100.0 * c * (1 + change) * exp(luck + random.gauss(0, cv)) for _ in range(runs)]
         levels.append(level(c, tps=runs / sum(1 / rate for rate in rates), runs=rates))
-    return summary(levels, name, plan=Plan(seed=seed, runs=runs))
+    return summary(levels, name, plan=Plan(load=Closed(runs=runs), seed=seed))
 
 
 class Count:

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model.plan import parse_requests
 from swarmtui.model.session import Head, RequestEntry
 from tests.cli.programs import Sandbox, open_sandbox
 from tests.seeds.virtual_session import simulate_journal
@@ -22,7 +21,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     with open_sandbox(tmp_path_factory.mktemp("compared")) as sandbox:
         for number, (label, slots, cap) in enumerate((("one", 1, 32), ("eight", 8, 32), ("shorter", 8, 16))):
             journal = simulate_journal(
-                f"moe-tp1?slots={slots}", "chat", seed=5, levels=(4,), runs=4, requests=parse_requests("8"),
+                f"moe-tp1?slots={slots}", "chat", seed=5, levels=(4,), runs=4, requests=8,
                 max_tokens=cap,
             )  # fmt: skip
             session = msgspec.structs.replace(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.cli.render.table import level_table, session_table, session_text
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
 from swarmtui.sessions.index import SessionRow
@@ -176,7 +177,7 @@ def test_session_text() -> None:
         workload="coding",
         workload_digest="0123456789abcdef",
         workload_spec={},
-        plan=Plan(levels=(1, 4)),
+        plan=Plan(load=Closed(levels=(1, 4))),
         client=ClientInfo(version="0.1.0", python="3.11.7", host="box", cores=2),
         simulated=True,
     )

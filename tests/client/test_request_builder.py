@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from swarmtui.client.request_builder import FieldError, RunChoices, build_request
+from swarmtui.client.choices import RunChoices
+from swarmtui.client.request_builder import FieldError, build_request
 from swarmtui.model.config import EndpointConfig
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from tests.sessions.session_builders import head, write_session
@@ -17,7 +19,8 @@ SIM = EndpointConfig(url="sim:moe-tp1")
 
 
 def build(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest | list[FieldError]:
-    return build_request(RunChoices(endpoints=(endpoint,), **({"session_root": "/nowhere"} | choices)))
+    root = Path(choices.pop("session_root", "/nowhere"))
+    return build_request(RunChoices(endpoints=(endpoint.url,), **choices), (endpoint,), root)
 
 
 def request(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest:
@@ -46,14 +49,14 @@ def test_all_wrong_fields_are_named_at_once() -> None:
         ({"levels": "0"}, "levels"),
         ({"api": "chatt"}, "api"),
         ({"canaries": "90%"}, "canaries"),
-        ({"canaries": "2%", "mode": "manual"}, "canaries"),
+        ({"canaries": "2%", "plan": "manual"}, "canaries"),
         ({"runs": "1001"}, "runs"),
         ({"requests": "many"}, "requests"),
         ({"requests": "4", "duration": "1s"}, "duration"),
         ({"warmup": "some"}, "warmup"),
-        ({"mode": "cliff", "levels": "1,2"}, "mode"),
-        ({"mode": "open"}, "rate"),
-        ({"mode": "manual", "workload": "orchestrator-dag"}, "workload"),
+        ({"plan": "cliff", "levels": "1,2"}, "plan"),
+        ({"plan": "open"}, "rate"),
+        ({"plan": "manual", "workload": "orchestrator-dag"}, "workload"),
         ({"burst": 2.0}, "burst"),
         ({"slo": "ttft"}, "slo"),
         ({"timeout": "soon"}, "timeout"),
@@ -96,16 +99,16 @@ def test_ca_file_without_certificates_is_refused(tmp_path: Path) -> None:
 
 
 def test_probe_is_one_timed_request_in_a_series_of_its_endpoint() -> None:
-    built = request(mode="probe", runs="3", levels="8", requests="100")
-    assert (built.plan.levels, built.plan.runs, built.plan.requests.at(1), built.plan.warmup) == ((1,), 3, 1, 1)
+    built = request(plan="probe", runs="3", levels="8", requests="100")
+    assert built.plan.load == Closed(levels=(1,), runs=3, requests="1", warmup=1, preroll=False)
     assert built.series is not None and built.series.kind == "probe" and SIM.url in built.series.name
 
 
 def test_baseline_gives_the_same_requests_with_other_nonces(tmp_path: Path) -> None:
     """Prompts that the baseline sent may be in the server's prefix cache."""
     write_session(tmp_path / "20261115-014455-3f9a", [head("20261115-014455-3f9a", plan=Plan(seed=77))])
-    made = request(session_root=str(tmp_path), baseline="last")
+    made = request(session_root=tmp_path, baseline="last")
     assert (made.previous, made.plan.seed) == ("20261115-014455-3f9a", 77)
     assert made.salt
-    assert request(session_root=str(tmp_path), baseline="last", seed=5).plan.seed == 5
-    assert not request(session_root=str(tmp_path)).salt
+    assert request(session_root=tmp_path, baseline="last", seed=5).plan.seed == 5
+    assert not request(session_root=tmp_path).salt

@@ -11,11 +11,11 @@ from swarmtui.experiments.grid import (
     halving_rounds,
     launch_command,
     pending_configurations,
-    scale_requests,
+    scale_load,
     tune_digest,
 )
 from swarmtui.model.base import BadInput
-from swarmtui.model.plan import Requests
+from swarmtui.model.load import Barrier, Closed, Open, Sessions
 from swarmtui.model.tuning import AbTest, Flags, Halving, Objective, Start, TuneFile, format_flags, parse_tune
 
 
@@ -104,8 +104,13 @@ def test_last_halving_round_has_all_requests() -> None:
     text = f'command = "x {{port}}"\n{grid}[halving]\nfactor = 3\nrounds = 3\n'
     rounds = halving_rounds(tune(text))
     assert [(r.configurations, round(r.share, 3)) for r in rounds] == [(27, 0.111), (9, 0.333), (3, 1.0)]
-    assert scale_requests(Requests(count=9), rounds[0].share) == Requests(count=1)
-    assert scale_requests(Requests(count=4), 0.01).count == 1
+    assert scale_load(Closed(requests="9C"), rounds[0].share) == Closed(requests="1C")
+    assert scale_load(Closed(requests=400), 0.5) == Closed(requests=200)
+    assert scale_load(Closed(requests="4C"), 0.01) == Closed(requests="1C")
+    assert scale_load(Closed(duration="30s"), 0.5) == Closed(duration="15s")
+    assert scale_load(Open(rate=2.0), 0.5) == Open(rate=2.0, requests=50)
+    for load in (Barrier(), Sessions()):
+        assert scale_load(load, 0.5) == load
     assert len(halving_rounds(tune(GRID))) == 1
 
 

@@ -17,10 +17,13 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.client.plan_builder import parse_levels
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
+from swarmtui.model.config import Config
 from swarmtui.model.endpoint import PATHS, Dialect, parse_address
-from swarmtui.model.plan import parse_levels, parse_requests, parse_seconds
+from swarmtui.model.load import parse_requests
+from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.session import entry_encoder
 from swarmtui.model.workload import parse_workload
 from swarmtui.prompts.library import builtin_workloads
@@ -35,7 +38,7 @@ from swarmtui.telemetry import metrics
 from swarmtui.telemetry.gpu import amd_exporter, dcgm
 from swarmtui.text import display_width, sanitize, sanitize_lines, truncate
 from swarmtui.tui.launch import read_app_config as read_config
-from swarmtui.tui.setup.form import read_setup_choices
+from swarmtui.tui.setup.form import read_setup
 from tests.faults.fuzz_stream import FRAGMENTS, HEAD, run_request
 from tests.sessions.session_builders import full_session
 
@@ -151,10 +154,10 @@ def test_damaged_workload_is_rejected_with_a_message(text: str, start: int, size
 @given(st.text(max_size=80) | st.binary(max_size=80))
 def test_damaged_configuration_is_rejected_with_a_message(content: str | bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
-        for file in ("config.toml", "last.toml", "last.json"):
+        for file in ("config.toml", "setup.json"):
             data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
             (Path(name) / file).write_bytes(data)
-        for read in (read_config, read_setup_choices):
+        for read in (read_config, lambda directory: read_setup(Config(), directory)):
             try:
                 read(Path(name))
             except BadInput as error:

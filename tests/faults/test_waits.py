@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.client.plan_builder import parse_timeouts
 from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
 from swarmtui.experiments.server_guardian import LaunchCommand
-from swarmtui.model.plan import Timeouts, parse_timeouts
+from swarmtui.model.plan import Timeouts
 from swarmtui.model.redaction import Secrets
 from tests.cli.programs import SIM, TIMEOUT_S, Sandbox, wait_until
 from tests.loadgen.raw_server import DONE, ROLE, RawCall, RawServer, delta

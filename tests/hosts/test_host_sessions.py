@@ -19,7 +19,8 @@ from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
 from swarmtui.hosts.ray_cluster import check_reachable, first_line, refusal
 from swarmtui.model.host_protocol import WorkerHello
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed, Sessions
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import ClockEntry
@@ -62,7 +63,7 @@ def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM, workload: str = "ch
 
 
 def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) -> None:
-    plan = Plan(levels=(4,), requests=Requests(count=16, per_stream=False), warmup=0, max_tokens=8, seed=1)
+    plan = Plan(load=Closed(levels=(4,), requests=16, warmup=0), max_tokens=8, seed=1)
     session = start(sandbox, plan)
     ended = session.wait_for_end()
     assert ended.ending == "done", ended
@@ -91,8 +92,7 @@ def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) ->
 
 
 def test_recorded_sessions_are_played_over_hosts_each_request_after_the_answer_before_it(sandbox: Sandbox) -> None:
-    sessions = Requests(count=3, per_stream=False)
-    plan = Plan(load="sessions", levels=(2,), sessions=sessions, warmup=0, time_scale=200.0, seed=1)
+    plan = Plan(load=Sessions(levels=(2,), sessions=3, warmup=0, time_scale=200.0), seed=1)
     session = start(sandbox, plan, endpoint="sim:moe-tp1?speed=100", workload="agents")
     ended = session.wait_for_end()
     assert ended.ending == "done", ended
@@ -113,7 +113,7 @@ def test_recorded_sessions_are_played_over_hosts_each_request_after_the_answer_b
 
 def test_lost_host_is_named_and_what_finished_is_saved(sandbox: Sandbox) -> None:
     # Slow enough that each host has requests in flight when its agent is killed.
-    plan = Plan(mode="manual", levels=(6,), warmup=0, max_tokens=64, seed=1)
+    plan = Plan(goal="manual", load=Closed(levels=(6,), warmup=0), max_tokens=64, seed=1)
     session = start(sandbox, plan, endpoint="sim:moe-tp1?speed=2")
     session.wait_for_frame(lambda frame: frame.finished >= 12 and frame.in_flight == 6)
     agents = [process.pid for process in sandbox.processes() if "run_node_agent" in process.command_line]

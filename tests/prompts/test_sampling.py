@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from swarmtui.model.plan import Arrival
+from swarmtui.model.load import Arrival
 from swarmtui.prompts.sampling import arrival_times
 
 COUNT = 4000

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarmtui.client.choices import RunChoices
+from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Open, Sessions
-from swarmtui.model.plan_options import PlanOptions, build_plan
 from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
@@ -84,7 +85,7 @@ def write_mooncake(path: Path, count: int) -> Path:
 def test_arrivals_are_replayed_at_the_recorded_rate_and_in_order(tmp_path: Path) -> None:
     found = find_workload(str(write_mooncake(tmp_path / "m.jsonl", 5)))
     assert found.workload.load == Open(rate=2.0, arrival="recorded", requests=5)
-    assert build_plan(found.workload, PlanOptions(time_scale=3.0)).rates == (6.0,)
+    assert build_plan(found.workload, RunChoices(time_scale=3.0)).load.rates == (6.0,)
     generator = TaskGenerator(found, seed=1, calibration=None)
     assert list(islice(generator.arrival_times(4.0), 7)) == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5]
     first, again, second = generator.task(0, 1, 0), generator.task(7, 1, 0), generator.task(1, 1, 1)
@@ -121,22 +122,17 @@ def test_digest_covers_the_trace_and_not_its_name(tmp_path: Path) -> None:
 )
 def test_options_that_do_not_fit_are_refused(workload: str, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadInput, match=problem):
-        build_plan(find_workload(workload).workload, PlanOptions(**options))
+        build_plan(find_workload(workload).workload, RunChoices(**options))
 
 
 def test_rules_of_a_benchmark_set_all_at_once() -> None:
     workload = find_workload("agents").workload
-    plan = build_plan(workload, PlanOptions(rules="agentx", levels="3"))
-    assert (plan.rules, plan.max_gap_s, plan.time_scale, plan.sessions, plan.levels) == (
-        "agentx",
-        10.0,
-        1.0,
-        "all",
-        (3,),
-    )
-    timed = build_plan(workload, PlanOptions(duration="30s", max_gap="1s"))
-    assert (timed.duration_s, timed.sessions, timed.max_gap_s) == (30.0, None, 1.0)
-    assert build_plan(workload, PlanOptions(mode="cliff")).load == "sessions"
+    ruled = Sessions(rules="agentx", max_gap="10s", time_scale=1.0, sessions="all", levels=(3,))
+    assert build_plan(workload, RunChoices(rules="agentx", levels="3")).load == ruled
+    timed = build_plan(workload, RunChoices(duration="30s", max_gap="1s")).load
+    assert isinstance(timed, Sessions)
+    assert (timed.duration_s, timed.session_limit, timed.max_gap_s) == (30.0, None, 1.0)
+    assert build_plan(workload, RunChoices(plan="cliff")).load.replayed
 
 
 @pytest.mark.parametrize(

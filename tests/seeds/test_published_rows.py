@@ -10,7 +10,7 @@ import re
 import pytest
 
 from swarmtui.cli.render.table import findings_text, tables_text
-from swarmtui.model.plan import parse_requests
+from swarmtui.model.load import SerialRates
 from swarmtui.model.record import LEVEL_PHASES
 from swarmtui.model.session import Summary
 from tests.seeds.virtual_session import simulate_journal, simulate_session
@@ -36,8 +36,7 @@ def rows(summary: Summary) -> list[float | None]:
 
 def ttft_of_first(preset: str, count: int) -> float:
     """Return the mean TTFT at C=8 with the requests that found an idle server, as the source counts it."""
-    requests = parse_requests(str(count))
-    records = simulate_journal(preset, "random-1k-1k", levels=(8,), requests=requests).records
+    records = simulate_journal(preset, "random-1k-1k", levels=(8,), requests=count).records
     first = sorted((r for r in records if r.phase in LEVEL_PHASES), key=lambda r: r.t_sent_ns or 0)[:count]
     return sum(record.ttft_s or 0.0 for record in first) / count
 
@@ -68,7 +67,7 @@ def test_s0_rows_of_the_short_form(preset: str) -> None:
 
 @pytest.mark.parametrize("requests", ["16", "2C"])
 def test_s1_sweet_spot_queue_and_anomaly_of_two_replicas(requests: str) -> None:
-    summary = simulate_session("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=parse_requests(requests))
+    summary = simulate_session("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=requests)
     assert rows(summary) == [within_5_percent(row) for row in (82, 154, 225, 167)]
     said = " ".join(findings_text(summary).split())
     assert "sweet spot C=4 (2×2)" in said and "queue forms at C=8" in said and "cliff at C=8" in said
@@ -80,11 +79,9 @@ def test_s1_sweet_spot_queue_and_anomaly_of_two_replicas(requests: str) -> None:
 @pytest.mark.parametrize("requests", ["32", "4C"])
 def test_s1_moe_throughput_is_flat_beyond_its_slots(requests: str) -> None:
     """The published row at C=1 has short answers, the others have long ones."""
-    alone = simulate_session(
-        "qwen36-35b-moe", "random-1k-1k", levels=(1,), requests=parse_requests("8"), max_tokens=256
-    )
+    alone = simulate_session("qwen36-35b-moe", "random-1k-1k", levels=(1,), requests=8, max_tokens=256)
     assert rows(alone) == [within_5_percent(90)]
-    summary = simulate_session("qwen36-35b-moe", "random-1k-1k", levels=(2, 4, 8), requests=parse_requests(requests))
+    summary = simulate_session("qwen36-35b-moe", "random-1k-1k", levels=(2, 4, 8), requests=requests)
     assert rows(summary) == [within_5_percent(row) for row in (161, 283, 282)]
     assert ttft_of_first("qwen36-35b-moe", 32) == within_5_percent(13.4)
     assert summary.scaling is not None and summary.scaling.anomalies == ()
@@ -92,7 +89,7 @@ def test_s1_moe_throughput_is_flat_beyond_its_slots(requests: str) -> None:
 
 
 def test_s2_fifty_agents_with_extrapolated_serial_time() -> None:
-    summary = simulate_session("b70-swarm", "s2-swarm-50", serial_prompt_tps=85.4, serial_decode_tps=13.4)
+    summary = simulate_session("b70-swarm", "s2-swarm-50", serial_rates=SerialRates(prompt_tps=85.4, decode_tps=13.4))
     (level,) = summary.levels
     assert level.c == level.ok == 50
     assert level.wall_s == within_5_percent(70)

@@ -18,12 +18,11 @@ from swarmtui.analysis.answers import check_answer
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.load import make_plan
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, End, Head, Level, Session, StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.model.workload import Message, Task, effective_load, task_count
+from swarmtui.model.workload import Message, Task, effective_load
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
@@ -41,7 +40,7 @@ _THINK_S = 0.001
 
 
 def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
-    """Simulate `swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan."""
+    """Simulate `swarmtui run --endpoint sim:… --workload …`; `given` are fields of the plan or of its load."""
     journal = simulate_journal(simulator, workload, seed=seed, **given)
     return summarise(LoadedSession(directory=Path("virtual"), journal=journal))
 
@@ -51,12 +50,13 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: A
     found = find_workload(workload)
     plan, factory = _plan(found, seed, **given)
     planned, client = PlannedLoad(plan, factory), _VirtualClient(preset)
-    client.run_stage(max(plan.levels), 0, "warmup", WarmupTasks(factory, max(plan.levels), plan.warmup))
-    for (c, rate), run in planned.run_order(plan.levels, plan.runs):
+    load = plan.load
+    client.run_stage(max(load.levels), 0, "warmup", WarmupTasks(factory, max(load.levels), load.warmup_requests))
+    for (c, rate), run in planned.run_order(load.levels, load.runs):
         source = planned.task_source((c, rate), run)
-        client.run_stage(c, run, "level", source, load=plan.load)
+        client.run_stage(c, run, "level", source, load=load.name)
         if isinstance(source, NewTasks) and (serial := planned.serial_contents(c, source.contents)):
-            client.run_stage(c, run, "serial", RepeatedTasks(factory, c, serial), load=plan.load, streams=1)
+            client.run_stage(c, run, "serial", RepeatedTasks(factory, c, serial), load=load.name, streams=1)
     session = Session(
         id="virtual",
         created="2026-11-15T01:44:55Z",
@@ -91,7 +91,8 @@ def simulate_cliff_search(simulator: str, workload: str, *, seed: int = 1, max_c
 
 
 def _plan(found: WorkloadFile, seed: int, **given: Any) -> tuple[Plan, TaskFactory]:
-    plan = make_plan(effective_load(found.workload), size=task_count(found.workload), seed=seed, **given)
+    of_load = {name: given.pop(name) for name in list(given) if name not in Plan.__struct_fields__}
+    plan = Plan(load=msgspec.structs.replace(effective_load(found.workload), **of_load), seed=seed, **given)
     source = TaskGenerator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
     return plan, TaskFactory(source)
 
@@ -135,7 +136,7 @@ class _VirtualClient:
         phase: Phase,
         source: TaskSource,
         *,
-        load: Any = "closed",
+        load: str = "closed",
         streams: int | None = None,
         complete: bool = True,
     ) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from swarmtui.client.session_client import SessionClient, attach, start_session
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.sessions.journal import Journal, read_journal
 from tests.cli.programs import TIMEOUT_S, Sandbox, send_signal
@@ -18,13 +19,13 @@ from tests.cli.programs import TIMEOUT_S, Sandbox, send_signal
 OFTEN = client_protocol.Subscribe(hz=20.0)
 
 
-def plan(*levels: int, requests: int = 12, **given: Any) -> Plan:
-    """No warm-up, and a fixed number of requests per level."""
-    return Plan(levels=levels, requests=Requests(count=requests, per_stream=False), warmup=0, **given)
+def plan(*levels: int, workers: int | None = None, **load: Any) -> Plan:
+    """A closed loop without warm-up, with a fixed number of requests per level."""
+    return Plan(load=Closed(levels=levels, warmup=0, **({"requests": 12} | load)), workers=workers)
 
 
 def ramp(c: int, **given: Any) -> Plan:
-    return Plan(mode="manual", levels=(c,), warmup=0, **given)
+    return Plan(goal="manual", load=Closed(levels=(c,), warmup=0), **given)
 
 
 class RecordingClient:

@@ -6,6 +6,7 @@ import pytest
 
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import CapacitySearch
@@ -18,10 +19,10 @@ from tests.sessions.session_builders import head, write_session
 @pytest.mark.parametrize(
     ("plan", "goal"),
     [
-        (Plan(levels=(2, 4), runs=3), client_protocol.Sweep((2, 4), 3)),
-        (Plan(mode="manual", levels=(5,)), client_protocol.SetConcurrency(5)),
-        (Plan(mode="cliff", max_c=64), client_protocol.FindCliff(64)),
-        (Plan(mode="capacity", slo="ttft=1s", max_c=64), client_protocol.FindCapacity("ttft=1s", 64)),
+        (Plan(load=Closed(levels=(2, 4), runs=3)), client_protocol.Sweep((2, 4), 3)),
+        (Plan(goal="manual", load=Closed(levels=(5,))), client_protocol.SetConcurrency(5)),
+        (Plan(goal="cliff", max_c=64), client_protocol.FindCliff(64)),
+        (Plan(goal="capacity", slo="ttft=1s", max_c=64), client_protocol.FindCapacity("ttft=1s", 64)),
     ],
 )
 def test_first_goal_is_that_of_the_plan(plan: Plan, goal: Goal) -> None:

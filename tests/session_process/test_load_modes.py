@@ -6,7 +6,10 @@ import time
 from itertools import count, islice
 from pathlib import Path
 
-from swarmtui.model.plan import Plan, Requests
+import pytest
+
+from swarmtui.model.load import Closed, Open
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Message, Task, parse_workload
 from swarmtui.prompts.generator import TaskGenerator
@@ -255,7 +258,7 @@ def test_scheduled_tasks_end_by_count_or_by_duration() -> None:
 
 def test_rotated_levels_form_a_latin_square() -> None:
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
-    order = [(c, run) for (c, _), run in PlannedLoad(Plan(rotate=True), factory).run_order((1, 2, 4), 3)]
+    order = [(c, run) for (c, _), run in PlannedLoad(Plan(load=Closed(rotate=True)), factory).run_order((1, 2, 4), 3)]
     assert order == [(1, 1), (2, 1), (4, 1), (2, 2), (4, 2), (1, 2), (4, 3), (1, 3), (2, 3)]
     plain = PlannedLoad(Plan(), factory).run_order((1, 2), 2)
     assert plain == [((1, None), 1), ((1, None), 2), ((2, None), 1), ((2, None), 2)]
@@ -263,12 +266,11 @@ def test_rotated_levels_form_a_latin_square() -> None:
 
 def test_each_rate_of_an_open_loop_is_a_level() -> None:
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
-    plan = Plan(
-        load="open", levels=(512,), rates=(20.0, 40.0), requests=Requests(count=3, per_stream=False), rotate=True
-    )
+    plan = Plan(load=Open(streams=512, rate=(20.0, 40.0), requests=3, rotate=True))
     planned = PlannedLoad(plan, factory)
     slow, fast = (512, 20.0), (512, 40.0)
-    assert planned.run_order(plan.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
-    times = {rate: [task.at_ns for task in issue_all(planned.task_source(rate, 1))] for rate in (slow, fast)}
+    assert planned.run_order(plan.load.levels, 2) == [(slow, 1), (fast, 1), (fast, 2), (slow, 2)]
+    times = {rate: [task.at_ns or 0 for task in issue_all(planned.task_source(rate, 1))] for rate in (slow, fast)}
     assert len(times[slow]) == len(times[fast]) == 3
-    assert all(a and b and a > b for a, b in zip(times[slow], times[fast], strict=True))
+    spans = [times[rate][-1] - times[rate][0] for rate in (slow, fast)]
+    assert spans[0] == pytest.approx(2 * spans[1], rel=1e-6), "the same gaps, at half the rate"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
 
 import pytest
 
+from swarmtui.model.load import Barrier, Closed, Load, LoadBase, Open
+from swarmtui.model.plan import Plan
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
-from tests.session_process.harness import SessionHarness, plan
+from tests.session_process.harness import SessionHarness
 
 C = 6
 WORDS = respond_with_words(1)
@@ -50,19 +51,18 @@ class FullHouse:
 
 
 @pytest.mark.parametrize(
-    ("load", "requests", "given"),
+    ("load", "requests"),
     [
-        ("closed", 4 * C, {"preroll": False}),
-        ("barrier", C, {}),
-        ("open", 4 * C, {"rates": (5000.0,)}),
+        (Closed(levels=(C,), warmup=0, requests=4 * C, preroll=False), 4 * C),
+        (Barrier(levels=(C,), warmup=0, serial="none"), C),
+        (Open(streams=C, warmup=0, requests=4 * C, rate=5000.0), 4 * C),
     ],
+    ids=lambda value: value.name if isinstance(value, LoadBase) else str(value),
 )
-def test_streams_of_all_workers_stay_busy(
-    harness: SessionHarness, load: str, requests: int, given: dict[str, Any]
-) -> None:
+def test_streams_of_all_workers_stay_busy(harness: SessionHarness, load: Load, requests: int) -> None:
     responder = FullHouse(requests)
     with scripted_server(responder) as server:
-        session_client = harness.start(server.url, plan(C, requests=requests, load=load, workers=3, **given))
+        session_client = harness.start(server.url, Plan(load=load, workers=3))
         ended = session_client.wait_for_end()
     measured = [record for record in harness.journal(session_client).records if record.phase == "level"]
     assert (ended.ending, responder.starved) == ("done", False)

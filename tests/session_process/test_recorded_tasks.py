@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.model.plan import Plan
+from swarmtui.model.load import Sessions
 from swarmtui.model.record import Record
 from swarmtui.model.trace import ReplayedRequest, SubAgent, TraceRequest, TraceSession, subagents_of
 from swarmtui.model.workload import Task
@@ -74,7 +74,7 @@ class Simulation:
                 (Path(directory) / f"{number}.json").write_bytes(weka_json(session))
             generator = TaskGenerator(find_workload(directory), seed=3, calibration=None)
             self.source = RecordedTasks(
-                TaskFactory(generator), c, Plan(load="sessions", max_gap_s=MAX_GAP_S, time_scale=TIME_SCALE), 1,
+                TaskFactory(generator), c, Sessions(max_gap=f"{MAX_GAP_S}s", time_scale=TIME_SCALE), 1,
                 total=total, sessions=limit, clock_ns=lambda: self.now,
             )  # fmt: skip
             self._run()
@@ -175,7 +175,7 @@ def test_long_sessions_are_in_more_of_the_first_slots(tmp_path: Path) -> None:
     source = RecordedTasks(
         TaskFactory(generator),
         4,
-        Plan(load="sessions", max_gap_s=0.01),
+        Sessions(max_gap="0.01s"),
         1,
         total=None,
         sessions=None,

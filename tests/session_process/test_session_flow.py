@@ -14,6 +14,8 @@ import pytest
 from swarmtui.client.session_client import ConnectionLost, attach, running_sessions
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
+from swarmtui.model.load import Barrier
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.replay import Replay
@@ -158,7 +160,7 @@ def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
     assert max(frame.in_flight for frame in session_client.frames) <= 5
 
 
-@pytest.mark.parametrize("given", [{"requests": 24}, {"duration_s": 1.0}], ids=["requests", "duration"])
+@pytest.mark.parametrize("given", [{"requests": 24}, {"duration": "1s"}], ids=["requests", "duration"])
 def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
     harness: SessionHarness, given: dict[str, Any]
 ) -> None:
@@ -178,7 +180,7 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
     (level,) = session_client.frames[-1].levels
     assert (level.n, level.errors, level.unfinished, level.complete) == (len(by_phase["level"]), 0, 0, True)
     assert level.c_held is not None and level.c_held > 0.9 * 3
-    if "duration_s" in given:
+    if "duration" in given:
         assert 0.5e9 < sent[-1] - sent[0] < 5e9, "tasks that were queued when the time was up are not measured"
         assert journal.ends[0].complete
 
@@ -186,7 +188,7 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
 def test_last_frame_is_that_of_the_level_and_not_of_its_serial_baseline(harness: SessionHarness) -> None:
     """The tiles show the last level at the end."""
     with scripted_server(respond_with_words(2, gap_s=0.0)) as server:
-        session_client = harness.start(server.url, plan(1, 2, load="barrier", serial="measured"))
+        session_client = harness.start(server.url, Plan(load=Barrier(levels=(1, 2), warmup=0)))
         assert session_client.wait_for_end().ending == "done"
     assert harness.journal(session_client).stages[-1].phase == "serial"
     last = session_client.frames[-1]

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Sessions
+from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from tests.session_process.harness import SessionHarness
 
@@ -14,9 +15,7 @@ FAST = "sim:moe-tp1?speed=100"
 
 
 def test_sessions_are_played_with_the_recorded_lengths(harness: SessionHarness) -> None:
-    plan = Plan(
-        load="sessions", levels=(2,), sessions=Requests(count=3, per_stream=False), warmup=0, time_scale=200.0, seed=1
-    )
+    plan = Plan(load=Sessions(levels=(2,), sessions=3, warmup=0, time_scale=200.0), seed=1)
     session_client = harness.start(FAST, plan, workload="agents")
     assert session_client.wait_for_end().ending == "done"
     records = [record for record in harness.journal(session_client).records if record.replayed is not None]
@@ -32,7 +31,7 @@ def test_sessions_are_played_with_the_recorded_lengths(harness: SessionHarness) 
 
 
 def test_number_of_sessions_is_changed_while_they_are_played(harness: SessionHarness) -> None:
-    plan = Plan(mode="manual", load="sessions", levels=(1,), warmup=0, time_scale=200.0, seed=1)
+    plan = Plan(goal="manual", load=Sessions(levels=(1,), warmup=0, time_scale=200.0), seed=1)
     session_client = harness.start(FAST, plan, workload="agents")
     session_client.wait_for_frame(lambda frame: frame.done > 2)
     session_client.send(client_protocol.SetConcurrency(3))
@@ -66,7 +65,7 @@ def test_file_that_was_not_checked_before_the_run_is_named(harness: SessionHarne
     (trace := tmp_path / "trace").mkdir()
     (trace / "a.json").write_text(json.dumps(whole))
     (trace / "b.json").write_text('{"id": "b",\n"requests": [\n{"t": nonsense}]}')
-    plan = Plan(load="sessions", levels=(1,), sessions=Requests(count=2, per_stream=False), warmup=0, seed=1)
+    plan = Plan(load=Sessions(levels=(1,), sessions=2, warmup=0), seed=1)
     ended = harness.start(FAST, plan, workload=str(trace)).wait_for_end()
     assert (ended.ending, ended.fault) == ("failed", False)
     assert f"{trace / 'b.json'}:3: not valid JSON" in ended.message

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import get_args
 
 import pytest
 
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import LoadModeName, Plan
-from swarmtui.model.plan_options import FIXED_MODES
+from swarmtui.model.load import Barrier, Closed, Load
+from swarmtui.model.plan import Plan
 from swarmtui.session_process.goals import Goal
 from swarmtui.session_process.steering import Steering
 from swarmtui.sessions.store import load_session, summarise
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
+from tests.model.loads import LOADS
 from tests.session_process.harness import SessionHarness, plan, ramp
 
 SLOW = respond_with_words(5, gap_s=0.01)
@@ -47,7 +47,7 @@ def test_command_before_the_first_answer_ends_the_warm_up(harness: SessionHarnes
         SLOW(to, request)
 
     with scripted_server(answer_later) as server:
-        session_client = harness.start(server.url, Plan(mode="manual", levels=(1,), warmup=1))
+        session_client = harness.start(server.url, Plan(goal="manual", load=Closed(levels=(1,), warmup=1)))
         session_client.wait_for_frame(lambda frame: frame.status == "warming up" and frame.in_flight == 1)
         session_client.send(client_protocol.SetConcurrency(3))
         session_client.wait_for_frame(lambda frame: frame.status == "running" and frame.c == 3)
@@ -57,9 +57,9 @@ def test_command_before_the_first_answer_ends_the_warm_up(harness: SessionHarnes
         assert session_client.wait_for_end().ending == "done"
 
 
-@pytest.mark.parametrize("load", FIXED_MODES)
+@pytest.mark.parametrize("load", [load for load in LOADS if load.fixed], ids=lambda load: load.name)
 @pytest.mark.parametrize("goal", GOALS)
-def test_fixed_load_mode_keeps_its_goal(load: LoadModeName, goal: Goal) -> None:
+def test_fixed_load_mode_keeps_its_goal(load: Load, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     before = steering.goal
     assert not steering.set_goal(goal)
@@ -71,9 +71,9 @@ def test_fixed_load_mode_keeps_its_goal(load: LoadModeName, goal: Goal) -> None:
     assert seen == ["pause", "run", "next", "stop"]
 
 
-@pytest.mark.parametrize("load", [mode for mode in get_args(LoadModeName) if mode not in FIXED_MODES])
+@pytest.mark.parametrize("load", [load for load in LOADS if not load.fixed], ids=lambda load: load.name)
 @pytest.mark.parametrize("goal", GOALS)
-def test_other_load_modes_accept_a_new_goal_until_they_stop(load: LoadModeName, goal: Goal) -> None:
+def test_other_load_modes_accept_a_new_goal_until_they_stop(load: Load, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     assert steering.set_goal(goal)
     assert (steering.goal, steering.state) == (goal, "new_goal")
@@ -86,7 +86,7 @@ def test_other_load_modes_accept_a_new_goal_until_they_stop(load: LoadModeName, 
 
 def test_manual_control_turns_a_batch_into_a_closed_loop(harness: SessionHarness) -> None:
     with scripted_server(SLOW) as server:
-        session_client = harness.start(server.url, plan(4, load="barrier", runs=1000))
+        session_client = harness.start(server.url, Plan(load=Barrier(levels=(4,), runs=1000, warmup=0, serial="none")))
         session_client.wait_for_frame(lambda frame: frame.run >= 2)
         session_client.send(client_protocol.SetConcurrency(2))
         session_client.wait_for_frame(lambda frame: frame.c == 2 and frame.done >= 4)

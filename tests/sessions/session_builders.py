@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.load import Closed, Open
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import (
@@ -52,7 +53,7 @@ def head(session_id: str = "20261115-014455-3f9a", **fields: Any) -> Head:
         "workload": "coding",
         "workload_digest": "0123456789abcdef",
         "workload_spec": {"kind": "prompts", "prompts": ["say | this\n"]},
-        "plan": Plan(levels=(1, 2)),
+        "plan": Plan(load=Closed(levels=(1, 2))),
         "client": ClientInfo(version="0.1.0", python="3.11.7", host="box", cores=2),
     }
     return Head(session=Session(**(defaults | fields)), pid=1)
@@ -101,7 +102,7 @@ def full_session(session_id: str = "20261115-014455-3f9a", **fields: Any) -> lis
 
 def open_loop_session(session_id: str = "20261115-014455-3f9a") -> list[Entry]:
     """Five requests at 2/s and five at 4/s, with at most 512 in flight."""
-    entries: list[Entry] = [head(session_id, plan=Plan(levels=(512,), load="open", rates=(2.0, 4.0)))]
+    entries: list[Entry] = [head(session_id, plan=Plan(load=Open(streams=512, rate=(2.0, 4.0))))]
     for number, rate in ((1, 2.0), (2, 4.0)):
         start = 10_000 * number
         entries.append(

@@ -24,6 +24,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.findings import Goodput
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
@@ -268,7 +269,7 @@ def test_html_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_empty_session_is_exported(tmp_path: Path) -> None:
-    entries: list[Entry] = [head(plan=Plan(levels=(1,)))]
+    entries: list[Entry] = [head(plan=Plan(load=Closed(levels=(1,))))]
     for form in TEXT_FORMATS:
         assert isinstance(export([loaded(tmp_path / form, entries)], form), bytes)
 

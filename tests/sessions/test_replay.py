@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.load import Barrier, Mixed, SerialRates, Swarm
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.sessions.replay import Replay, open_replay
@@ -86,9 +87,9 @@ def test_frame_has_telemetry(replay: Replay) -> None:
 @pytest.mark.parametrize(
     ("plan", "how", "speedup"),
     [
-        (Plan(levels=(2,), load="barrier", serial="measured"), "measured", 2.0),
+        (Plan(load=Barrier(levels=(2,), serial="measured")), "measured", 2.0),
         (
-            Plan(levels=(2,), load="swarm", serial="extrapolated", serial_prompt_tps=100.0, serial_decode_tps=100.0),
+            Plan(load=Swarm(agents=2, serial_rates=SerialRates(prompt_tps=100.0, decode_tps=100.0))),
             "extrapolated from 100 prompt and 100 output tok/s of a single stream",
             0.34 / 0.14,
         ),
@@ -96,11 +97,11 @@ def test_frame_has_telemetry(replay: Replay) -> None:
 )
 def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how: str, speedup: float) -> None:
     entries: list[Entry] = [session_builders.head(plan=plan)]
-    entries.append(StageStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load=plan.load))
+    entries.append(StageStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load=plan.load.name))
     entries += [RequestEntry(record=session_builders.record(task, c=2)) for task in (0, 1)]
     entries.append(StageEnd(number=1, t_ns=T0 + 150 * MS, complete=True))
-    if plan.serial == "measured":
-        entries.append(StageStart(number=2, t_ns=T0 + 200 * MS, c=2, run=1, phase="serial", of=2, load=plan.load))
+    if plan.load.serial_tasks is None:
+        entries.append(StageStart(number=2, t_ns=T0 + 200 * MS, c=2, run=1, phase="serial", of=2, load=plan.load.name))
         entries += [
             RequestEntry(record=session_builders.record(2 + n, sent=200 + 140 * n, c=2, stage=2, phase="serial"))
             for n in (0, 1)
@@ -111,7 +112,7 @@ def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how:
     replay = open_replay(tmp_path, "last")
     frame = replay.frame_at(replay.length_s)
     (shown,) = frame.levels
-    assert (frame.load, shown.key) == (plan.load, (frame.c, frame.rate))
+    assert (frame.load, shown.key) == (plan.load.name, (frame.c, frame.rate))
     assert shown.serial is not None and shown.serial.how == how
     assert shown.wall_speedup == pytest.approx(speedup)
     (saved,) = summarise(load_session(tmp_path, "last")).levels
@@ -119,7 +120,7 @@ def test_replayed_batch_has_its_serial_baseline(tmp_path: Path, plan: Plan, how:
 
 
 def test_replayed_mixed_load_has_its_tasks(tmp_path: Path) -> None:
-    entries: list[Entry] = [session_builders.head(plan=Plan(levels=(2,), load="mixed"))]
+    entries: list[Entry] = [session_builders.head(plan=Plan(load=Mixed(levels=(2,))))]
     entries.append(StageStart(number=1, t_ns=T0, c=2, run=1, phase="level", of=2, load="mixed"))
     kinds = ("primary", "side")
     entries += [RequestEntry(record=session_builders.record(n, c=2, type=kind)) for n, kind in enumerate(kinds)]

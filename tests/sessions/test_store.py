@@ -102,7 +102,7 @@ def test_saved_files_have_the_documented_fields(tmp_path: Path) -> None:
     toml = tomllib.loads((directory / "summary.toml").read_text())
     assert (toml["id"], toml["state"], toml["label"], toml["tags"]) == (ID, "done", "before", {"gpu": "H200"})
     assert toml["endpoints"][0]["model"] == "qwen3"
-    assert toml["plan"]["levels"] == [1, 2]
+    assert toml["plan"]["load"]["levels"] == [1, 2]
     assert toml["levels"][1]["out_tps_steady"] == 142.857
     assert "p99" not in toml["levels"][1]["ttft_s"]
     assert toml["events"] == [{"at_s": 1.5, "name": "left_out", "detail": "the server refused stream_options"}]

@@ -13,7 +13,8 @@ import msgspec
 
 from swarmtui.client.session_client import start_session
 from swarmtui.model.client_protocol import Ended, Subscribe
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Head, entry_decoder, entry_encoder
 from swarmtui.sessions.journal import JOURNAL
@@ -35,7 +36,7 @@ def record(label: str, endpoint: str) -> None:
         request = RunRequest(
             endpoints=(endpoint,),
             workload=str(Path(__file__).with_name("recorded.toml")),
-            plan=Plan(levels=(1, 2, 4, 8), runs=4, requests=Requests(count=1), warmup=2, seed=7),
+            plan=Plan(load=Closed(levels=(1, 2, 4, 8), runs=4, requests="1C", warmup=2), seed=7),
             session_root=folder,
             label=label,
             server_flags=f"--max-num-seqs {2 if 'two' in label else 4}",

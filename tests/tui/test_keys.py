@@ -12,8 +12,8 @@ from textual.widgets import Input
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config
-from swarmtui.model.plan import LoadModeName, Plan
-from swarmtui.model.plan_options import FIXED_MODES
+from swarmtui.model.load import Dag, Mixed
+from swarmtui.model.plan import Plan
 from swarmtui.tui.app import SCREENS, SwarmApp
 from swarmtui.tui.dialogs import Palette, help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
@@ -128,12 +128,12 @@ async def test_halve_rounds_down_and_stops_at_one(c: int, halves: list[int]) -> 
     assert concurrency_commands(source) == [protocol.SetConcurrency(half) for half in halves]
 
 
-@pytest.mark.parametrize("mode", FIXED_MODES)
-async def test_a_fixed_load_mode_cannot_be_steered(mode: LoadModeName, until: Until) -> None:
+@pytest.mark.parametrize("load", [Mixed(levels=(4,)), Dag(size=4)], ids=lambda load: load.name)
+async def test_a_fixed_load_mode_cannot_be_steered(load: Mixed | Dag, until: Until) -> None:
     source = RecordingSource()
-    session = msgspec.structs.replace(hello().session, plan=Plan(load=mode, levels=(4,)))
+    session = msgspec.structs.replace(hello().session, plan=Plan(load=load))
     source.live.apply(protocol.Hello(session, "/nowhere"))
-    source.live.apply(msgspec.structs.replace(frame(4), load=mode))
+    source.live.apply(msgspec.structs.replace(frame(4), load=load.name))
     app = SwarmApp(source=source)
     steering = ("plus", "minus", "right_square_bracket", "left_square_bracket", "c", "s", "f", "N")
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
@@ -145,7 +145,7 @@ async def test_a_fixed_load_mode_cannot_be_steered(mode: LoadModeName, until: Un
         for key in steering:
             await pilot.press(key)
             await pilot.pause()
-        await until(lambda: f"load mode {mode}" in " ".join(screen_text(app).split()))
+        await until(lambda: f"load mode {load.name}" in " ".join(screen_text(app).split()))
         assert source.commands == []
         await pilot.press("p", "x")
         await pilot.pause()

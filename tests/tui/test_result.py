@@ -9,6 +9,7 @@ import msgspec
 
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.findings import Slots
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
@@ -58,7 +59,7 @@ def test_result_of_a_failed_run_says_why_it_ended() -> None:
 
 
 def test_progress_after_a_stop_counts_the_levels_of_the_plan() -> None:
-    session = msgspec.structs.replace(hello().session, plan=Plan(mode="sweep", levels=(1, 2, 4, 8)))
+    session = msgspec.structs.replace(hello().session, plan=Plan(goal="sweep", load=Closed(levels=(1, 2, 4, 8))))
     levels = (level(1), level(2, complete=False), level(3))
     seen = msgspec.structs.replace(frame(2), status="ended", done=8, of=8, levels=levels)
     view = header_view(session, seen, Ended("stopped", "", "/saved"), None)

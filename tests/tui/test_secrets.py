@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
+from swarmtui.client.choices import RunChoices
 from swarmtui.client.request_builder import build_request
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui import launch
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.dialogs import HelpScreen
-from swarmtui.tui.setup.form import SetupForm, run_choices
+from swarmtui.tui.setup.form import applicable
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
@@ -69,8 +70,8 @@ def test_key_is_not_in_the_crash_report(
     monkeypatch.setenv("MY_KEY", KEY)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     known = EndpointConfig(url="http://127.0.0.1:9", api_key_env="MY_KEY")
-    form = SetupForm(endpoint="http://127.0.0.1:9", model="", workload="coding", plan="manual", configured=known)
-    request = build_request(run_choices(form, tmp_path))
+    choices = RunChoices(endpoints=("http://127.0.0.1:9",), plan="manual")
+    request = build_request(applicable(choices), (known,), tmp_path)
     assert isinstance(request, RunRequest)
     assert request.secrets.api_key == KEY
     try:

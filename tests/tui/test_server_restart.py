@@ -15,7 +15,8 @@ import pytest
 from swarmtui.client.session_client import start_session
 from swarmtui.experiments.store import read_log
 from swarmtui.model.client_protocol import Subscribe
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import LiveSource
@@ -65,7 +66,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
     request = RunRequest(
         endpoints=(f"http://127.0.0.1:{port}",),
         workload="coding",
-        plan=Plan(levels=(1, 4), runs=4, requests=Requests(count=2), warmup=1, max_tokens=24, seed=7),
+        plan=Plan(load=Closed(levels=(1, 4), runs=4, requests="2C", warmup=1), max_tokens=24, seed=7),
         session_root=str(tmp_path / "sessions"),
     )
     with simulator(port, 1) as server:

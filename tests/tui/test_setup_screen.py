@@ -13,21 +13,16 @@ from textual.widgets import Input
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request as order_of_words
 from swarmtui.client import catalogue
-from swarmtui.client.request_builder import FieldError, PlanKind, build_request
+from swarmtui.client.choices import PlanKind, RunChoices
+from swarmtui.client.request_builder import FieldError, build_request
 from swarmtui.model.config import Config, Defaults, EndpointConfig
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live_model import LiveModel
-from swarmtui.tui.setup.form import (
-    SetupChoices,
-    SetupForm,
-    read_setup_choices,
-    run_choices,
-    with_defaults,
-    write_setup_choices,
-)
+from swarmtui.tui.setup.form import Setup, applicable, default_choices, read_setup, write_setup
 from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
@@ -54,12 +49,12 @@ def command_line_plan(workload: str, **options: object) -> Plan:
     return msgspec.structs.replace(plan, seed=0)
 
 
-def build(form: SetupForm) -> RunRequest | list[FieldError]:
-    return build_request(run_choices(form, Path("/nowhere")))
+def build(choices: RunChoices) -> RunRequest | list[FieldError]:
+    return build_request(applicable(choices), (EndpointConfig(url=SIM),), Path("/nowhere"))
 
 
 def setup_plan(workload: str, plan: PlanKind, **typed: Any) -> Plan:
-    request = build(SetupForm(endpoint=SIM, model="", workload=workload, plan=plan, **typed))
+    request = build(RunChoices(endpoints=(SIM,), workload=workload, plan=plan, **typed))
     assert isinstance(request, RunRequest), request
     return msgspec.structs.replace(request.plan, seed=0)
 
@@ -73,12 +68,12 @@ def test_a_workload_has_the_same_plan_as_on_the_command_line(workload: str) -> N
 def test_typed_fields_override_the_workload_like_options() -> None:
     typed = {"levels": "1,3", "runs": "2", "requests": "5", "canaries": "5%"}
     same = command_line_plan("coding", levels="1,3", runs=2, requests="5", canaries="5%")
-    assert setup_plan("coding", "sweep", **typed) == same and same.canaries == 0.05
+    assert setup_plan("coding", "sweep", **typed) == same and same.load.canary_share == 0.05
     assert setup_plan("s0-swarm-coding", "sweep", levels="2,4") == command_line_plan("s0-swarm-coding", levels="2,4")
     assert setup_plan("coding", "cliff") == command_line_plan("coding", find_cliff=True)
     assert setup_plan("coding", "open", rate="2,4") == command_line_plan("coding", rate="2,4")
-    one_request = command_line_plan("coding", levels="1", requests="1", warmup="1")
-    assert setup_plan("coding", "probe") == msgspec.structs.replace(one_request, preroll=False)
+    one_request = Closed(levels=(1,), requests="1", warmup=1, preroll=False)
+    assert setup_plan("coding", "probe").load == one_request
 
 
 def test_fields_of_another_plan_are_ignored() -> None:
@@ -89,7 +84,7 @@ def test_fields_of_another_plan_are_ignored() -> None:
 @pytest.mark.parametrize("plan", ["manual", "cliff", "open"])
 def test_a_fixed_load_mode_cannot_be_changed(plan: PlanKind) -> None:
     for workload in ("s4-mixed-fastapi", "orchestrator-dag"):
-        errors = build(SetupForm(endpoint=SIM, model="", workload=workload, plan=plan, rate="4"))
+        errors = build(RunChoices(endpoints=(SIM,), workload=workload, plan=plan, rate="4"))
         assert isinstance(errors, list) and [error.field for error in errors] == ["workload"]
 
 
@@ -131,7 +126,7 @@ def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
 async def test_found_servers_come_first_and_simulators_are_folded(
     tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_setup_choices(SetupChoices(endpoint="sim:moe-tp1"), Config())
+    write_setup(Setup(choices=RunChoices(endpoints=("sim:moe-tp1",), plan="manual")), Config())
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=size) as pilot:
@@ -270,29 +265,43 @@ async def test_defaults_of_the_config_are_shown_and_used(
         await until(lambda: bool(requests))
     (request,) = requests
     assert (request.endpoints, request.gpus) == (("http://127.0.0.1:1",), False)
-    assert (request.plan.levels, request.plan.runs, request.plan.max_tokens) == ((1, 3), 2, 64)
+    assert (request.plan.load.levels, request.plan.load.runs, request.plan.max_tokens) == ((1, 3), 2, 64)
     assert request.plan.timeouts.total == request.plan.timeouts.first_token == 90.0
 
 
-def test_last_choices_override_the_defaults() -> None:
-    config = Config(defaults=Defaults(workload="chat", levels="1,3", warmup=2))
-    chosen = with_defaults(SetupChoices(workload="coding", plan="cliff"), config)
-    assert (chosen.workload, chosen.plan, chosen.levels, chosen.warmup) == ("coding", "cliff", "1,3", "2")
-    assert with_defaults(SetupChoices(), Config()) == SetupChoices(workload="coding", plan="manual")
+def test_last_choices_override_the_defaults(tmp_path: Path) -> None:
+    write_setup(Setup(choices=RunChoices(workload="coding", plan="cliff")), Config(), tmp_path)
+    config = Config(defaults=Defaults(workload="chat", levels="1,3", warmup=2, timeout="90s"))
+    assert default_choices(config) == RunChoices(workload="chat", plan="sweep", levels="1,3", warmup="2", timeout="90s")
+    chosen = read_setup(config, tmp_path).choices
+    assert (chosen.plan, chosen.levels, chosen.warmup, chosen.timeout) == ("cliff", "1,3", "2", "90s")
+    assert default_choices(Config()) == RunChoices(workload="coding", plan="manual")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"choices": {"plan": "nonsense"}}', '{"choices": {"levels": 3}}'])
+def test_damaged_choices_are_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "setup.json").write_text(text)
+    assert read_setup(Config(), tmp_path) == Setup()
+
+
+def test_choices_that_may_be_secret_are_not_remembered(tmp_path: Path) -> None:
+    choices = RunChoices(endpoints=("http://user:pass@a",), headers=("X-Key=secret",), api_key_env="KEY", runs="3")
+    write_setup(Setup(choices=choices, recent=choices.endpoints), Config(), tmp_path)
+    assert read_setup(Config(), tmp_path) == Setup(choices=RunChoices(plan="sweep", runs="3"))
+    assert b"pass" not in (tmp_path / "setup.json").read_bytes()
 
 
 def test_defaults_are_not_saved_as_choices(tmp_path: Path) -> None:
     before, after = (Config(defaults=Defaults(levels=levels)) for levels in ("1,3", "1,2,4"))
-    chosen = with_defaults(SetupChoices(), before)
-    write_setup_choices(msgspec.structs.replace(chosen, runs="2", recent=("http://a",)), before, tmp_path)
-    again = with_defaults(read_setup_choices(tmp_path), after)
-    assert (again.levels, again.runs, again.recent) == ("1,2,4", "2", ("http://a",))
+    chosen = msgspec.structs.replace(default_choices(before), runs="2")
+    write_setup(Setup(choices=chosen, recent=("http://a",)), before, tmp_path)
+    again = read_setup(after, tmp_path)
+    assert (again.choices.levels, again.choices.runs, again.recent) == ("1,2,4", "2", ("http://a",))
 
 
 def test_default_duration_applies_to_closed_loops_only() -> None:
-    defaults = Defaults(duration="30s")
     durations = {
-        name: setup_plan(name, "sweep", defaults=defaults).duration_s
+        name: setup_plan(name, "sweep", duration="30s").load.duration_s
         for name in ("coding", "s0-swarm-coding", "s2-swarm-50")
     }
     assert durations == {"coding": 30.0, "s0-swarm-coding": None, "s2-swarm-50": None}

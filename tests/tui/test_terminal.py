@@ -18,6 +18,7 @@ import pytest
 from swarmtui.client.session_client import SessionClient, running_sessions, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Subscribe
 from swarmtui.model.config import Config
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SwarmApp
@@ -52,7 +53,7 @@ def run(tmp_path: Path) -> Iterator[tuple[SessionClient, str]]:
     request = RunRequest(
         endpoints=("sim:moe-tp1?speed=10",),
         workload="coding",
-        plan=Plan(mode="manual", levels=(2,), warmup=1),
+        plan=Plan(goal="manual", load=Closed(levels=(2,), warmup=1)),
         session_root=str(tmp_path / "sessions"),
     )
     client = start_session(request, Subscribe(hz=10))

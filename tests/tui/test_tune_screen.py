@@ -11,7 +11,8 @@ import pytest
 
 from swarmtui.experiments.store import read_tune, tune_directory
 from swarmtui.experiments.tune import TuneJob, start_tune_process
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import Tune, TuneFile
 from swarmtui.tui.app import SwarmApp
@@ -105,7 +106,7 @@ async def test_configurations_can_be_watched_and_the_tune_continues_after_detach
     command = f"{sys.executable} -m swarmtui.sim moe-tp1 --speed=2 --port={{port}}"
     tune = TuneFile(command=command, name="two", grid={"--slots": (1, 2)}, stop_within="5s")
     # Long enough to be watched, and left, on a busy machine.
-    plan = Plan(levels=(2,), requests=Requests(count=24), warmup=1, max_tokens=100, seed=1)
+    plan = Plan(load=Closed(levels=(2,), requests="24C", warmup=1), max_tokens=100, seed=1)
     request = RunRequest(endpoints=(), workload="coding", plan=plan, session_root=str(root))
     directory = tune_directory(root, tune)
     start_tune_process(TuneJob(tune=tune, request=request, directory=str(directory)))

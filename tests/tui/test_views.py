@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.history import history_point
 from swarmtui.cli.render.tuning import log_text
 from swarmtui.model.client_protocol import Ended, Frame, Status
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
@@ -44,7 +45,7 @@ RECORDED = Path(__file__).parent / "recorded"
 
 def manual(**changes: object) -> tuple[Session, Frame]:
     """A manually controlled run, whose stage has no end."""
-    session = msgspec.structs.replace(hello().session, plan=Plan(mode="manual", levels=(1,)))
+    session = msgspec.structs.replace(hello().session, plan=Plan(goal="manual", load=Closed(levels=(1,))))
     return session, msgspec.structs.replace(frame(2), of=None, steered=True, warnings=(), note="", **changes)
 
 

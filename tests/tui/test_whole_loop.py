@@ -107,7 +107,7 @@ async def test_run_again_repeats_the_sweep_and_compares_it(tmp_path: Path, until
         await pilot.press("x", "x")
         await until(lambda: fourth.ended is not None)
     assert first.session is not None and again.session is not None
-    assert again.session.plan.levels == (1, 2) and again.session.plan.mode == "sweep"
+    assert again.session.plan.load.levels == (1, 2) and again.session.plan.goal == "sweep"
     assert again.session.previous == first.session.id
     # The marked baseline applies to all later runs.
     assert fourth.session is not None and fourth.session.previous == again.session.id

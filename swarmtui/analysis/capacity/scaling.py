@@ -13,6 +13,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
+from swarmtui.model.load import traits
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level
 from swarmtui.numbers import percent, short, signed_percent
@@ -50,7 +51,7 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
         found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
         return msgspec.structs.replace(found, sentence=open_loop_sentence(known))
     cliff = find_cliff(known)
-    agents = any(level.load == "sessions" for level in known)
+    agents = any(traits(level.load).replayed for level in known)
     slots = None if agents else slots or _inferred_slots(cliff)
     found = Scaling(
         slots=slots, cliff=cliff, queueing_delay=_queueing_delay(known, slots), anomalies=_anomalies(known, slots)

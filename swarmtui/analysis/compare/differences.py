@@ -11,7 +11,7 @@ from swarmtui.model.base import Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.hosts import Host
-from swarmtui.model.plan import Plan
+from swarmtui.model.load import Load, Sessions
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.tuning import is_env_variable
@@ -93,7 +93,7 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
         ("token_cap", "token cap", _text(a.plan.max_tokens), _text(b.plan.max_tokens)),
         ("temperature", "temperature", _text(a.plan.temperature), _text(b.plan.temperature)),
         ("agent_header", "agent header", a.plan.agent_header or "", b.plan.agent_header or ""),
-        ("requests", "requests per run", str(a.plan.requests), str(b.plan.requests)),
+        ("requests", "requests per run", str(a.plan.load.per_run), str(b.plan.load.per_run)),
         ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
         ("client_version", "client", _client(a), _client(b)),
         ("client_host", "client host", a.client.host, b.client.host),
@@ -192,7 +192,7 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
     if first.plan.max_tokens != second.plan.max_tokens:
         caps = " and ".join(_text(s.plan.max_tokens) or "none" for s in (first, second))
         refuse("token_cap", f"different output caps: {caps}")
-    rules = {_rules_of_play(session.plan) for session in (first, second)}
+    rules = {_rules_of_play(session.plan.load) for session in (first, second)}
     if len(rules) > 1:
         refuse("rules_of_play", f"different rules of play: {' and '.join(sorted(rules, key=len, reverse=True))}")
     sources_a, sources_b = _sources(a.levels), _sources(b.levels)
@@ -204,12 +204,12 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
     return tuple(found)
 
 
-def _rules_of_play(plan: Plan) -> str:
+def _rules_of_play(load: Load) -> str:
     """Describe how recorded sessions were played."""
-    if plan.load != "sessions":
+    if not isinstance(load, Sessions):
         return "other load"
-    sessions = "" if plan.sessions is None else f", {plan.sessions} sessions"
-    return f"pauses up to {plan.max_gap_s:g} s, time scale {plan.time_scale:g}{sessions}"
+    sessions = "" if load.session_limit is None else f", {load.session_limit} sessions"
+    return f"pauses up to {load.max_gap_s:g} s, time scale {load.time_scale:g}{sessions}"
 
 
 def is_same_configuration(a: Summary, b: Summary) -> bool:
@@ -218,7 +218,7 @@ def is_same_configuration(a: Summary, b: Summary) -> bool:
         not comparison_refusals(a, b)
         and not flag_differences(a, b)
         and not server_differences(a, b)
-        and a.session.plan.duration_s == b.session.plan.duration_s
+        and a.session.plan.load.duration_s == b.session.plan.load.duration_s
         and all(found.code in CLIENT_DIFFERENCES for found in session_differences(a.session, b.session))
     )
 

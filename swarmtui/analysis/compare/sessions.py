@@ -176,12 +176,12 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
     """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`."""
-    runs = min(a.session.plan.runs, b.session.plan.runs)
+    runs = min(a.session.plan.load.runs, b.session.plan.load.runs)
     others = (
         other
         for other in history
         if other.session.id not in (a.session.id, b.session.id)
-        and other.session.plan.runs <= runs
+        and other.session.plan.load.runs <= runs
         and is_same_configuration(a, other)
     )
     return (a, *others)

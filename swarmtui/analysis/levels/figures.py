@@ -29,8 +29,8 @@ from swarmtui.analysis.levels.stats import (
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.analysis.levels.window import first_tokens_in, steady_half_width, window_stream_rate
 from swarmtui.model.answer_check import PASSES
-from swarmtui.model.load import SerialRates
-from swarmtui.model.plan import CLOSED_LOOPS, LevelKey
+from swarmtui.model.load import SerialRates, traits
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
@@ -96,7 +96,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
-    in_window = [run for run in counted if run.load in CLOSED_LOOPS and run.has_preroll]
+    in_window = [run for run in counted if traits(run.load).holds_c and run.has_preroll]
     per_stream, first_tokens = rate_summary(ok), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
@@ -179,7 +179,7 @@ def _with_serial(
     level: Level, runs: list[LevelRun], serial_runs: list[LevelRun], single_stream: SerialRates | None
 ) -> Level:
     """Add the speed-up over the same tasks run serially."""
-    if level.load not in ("barrier", "swarm") or level.c == 1:
+    if not traits(level.load).batch or level.c == 1:
         return level
     found = compare_with_serial(
         [record for run in runs for record in run.finished],
@@ -232,7 +232,7 @@ def _with_contention(level: Level, single: Level | None) -> Level:
     if single is None:
         return level
     kept = ratio(level.per_stream_tps.mean, single.per_stream_tps.mean)
-    batches = level.load not in CLOSED_LOOPS
+    batches = not traits(level.load).holds_c
     contention = None if kept is None else 1.0 - kept
     return msgspec.structs.replace(
         level,

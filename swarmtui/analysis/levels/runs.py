@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.model.base import Stored
-from swarmtui.model.plan import CLOSED_LOOPS, LevelKey, LoadModeName
+from swarmtui.model.load import traits
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 from swarmtui.model.session import StageEnd, StageStart
 
@@ -128,7 +129,7 @@ class LevelRun(NamedTuple):
     complete: bool
     start_ns: int
     end_ns: int | None
-    load: LoadModeName
+    load: str
     rate: float | None
     steered: bool
     send_delays_s: tuple[float, ...]
@@ -176,7 +177,7 @@ class LevelRun(NamedTuple):
         Ending it at the last measured send would leave out the decode phase of the last cycle. Recorded sessions have
         no such cycles. Without pre-roll, it is the time from the first to the last moment at which C were in flight.
         """
-        if self.load == "sessions":
+        if traits(self.load).replayed:
             return (self._sent_ns[0], self._sent_ns[-1]) if self._sent_ns else None
         if self.has_preroll:
             return (self.window_sends[0], self.window_sends[-1]) if self.window_sends else None
@@ -197,7 +198,7 @@ class LevelRun(NamedTuple):
     def held_window(self) -> Span | None:
         """The time in which the client had work for C streams; None if there were no more requests than streams."""
         sent = self._sent_ns
-        if self.load not in CLOSED_LOOPS or len(sent) <= self.c:
+        if not traits(self.load).holds_c or len(sent) <= self.c:
             return None
         return self.steady_window if self.has_preroll or self.steered else (sent[self.c - 1], sent[-1])
 
@@ -253,7 +254,7 @@ def runs_by_level(
             unmeasured = _overlapping(records, stage, end, inside)
             found = inside
         delays: list[float | None] = []
-        if stage.load in ("open", "sessions"):
+        if traits(stage.load).scheduled:
             delays = [r.send_delay_s for r in found if r.ok]
         sent = [r for r in found if r.error != CANCELLED]
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
@@ -261,7 +262,7 @@ def runs_by_level(
             number=len(same_level) + 1,
             stage=stage.number,
             c=stage.c,
-            finished=list(map(_from_due_time, sent)) if stage.load == "open" else sent,
+            finished=list(map(_from_due_time, sent)) if traits(stage.load).by_rate else sent,
             sent=sent,
             unfinished=[r for r in found if r.error == CANCELLED],
             unmeasured=unmeasured,

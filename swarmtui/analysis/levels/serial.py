@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.base import Stored
 from swarmtui.model.load import SerialRates
-from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import SerialBaseline
 from swarmtui.text import count_noun
@@ -30,12 +29,6 @@ class Speedup(Stored, frozen=True, kw_only=True):
     clean: float | None
     token_ratio: float | None
     reason: str = ""
-
-
-def serial_rates(plan: Plan) -> SerialRates | None:
-    if plan.serial_prompt_tps is None or plan.serial_decode_tps is None:
-        return None
-    return SerialRates(prompt_tps=plan.serial_prompt_tps, decode_tps=plan.serial_decode_tps)
 
 
 def compare_with_serial(

@@ -9,6 +9,7 @@ from math import fsum
 
 from swarmtui.analysis.levels.runs import LevelRun, Span, in_flight_span
 from swarmtui.analysis.levels.stats import median, ratio, spread
+from swarmtui.model.load import traits
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import TraceFigures, TtftCell
 from swarmtui.model.telemetry import DiscoveredServer
@@ -47,7 +48,7 @@ def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigu
     if not measured:
         return None
     ok = [(record, replayed) for record, replayed in measured if record.ok]
-    sessions = runs[-1].load == "sessions"
+    sessions = traits(runs[-1].load).replayed
     windows = [(run, window) for run in runs if (window := run.steady_window) is not None]
     span_s = sum(last - first for _, (first, last) in windows) / 1e9
     jobs_per_h = ratio(fsum(_shares(run, window) for run, window in windows) * 3600.0, span_s) if sessions else None

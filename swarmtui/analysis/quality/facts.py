@@ -12,7 +12,7 @@ import msgspec
 from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
-from swarmtui.model.plan import CLOSED_LOOPS
+from swarmtui.model.load import traits
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
 from swarmtui.model.telemetry import QualityFacts, ServerState, Telemetry
@@ -44,7 +44,7 @@ def session_facts(
 ) -> QualityFacts:
     """Return the facts of a whole session; `measured` adds what only its own process could see."""
     turnaround = Turnaround()
-    if session.plan.load in CLOSED_LOOPS:
+    if session.plan.load.holds_c:
         for record in sorted(records, key=lambda record: record.t_sent_ns or 0):
             turnaround.add(record)
     return merge_facts(
@@ -113,7 +113,7 @@ def _rate_since_first_token(record: Record) -> float | None:
 
 def level_facts(levels: Sequence[Level]) -> QualityFacts:
     """Return the load, its furthest distance from the planned concurrency, and the worst of the other conditions."""
-    closed = [level for level in levels if level.load in CLOSED_LOOPS]
+    closed = [level for level in levels if traits(level.load).holds_c]
     off = [(1.0 - level.c_held / level.c, level) for level in closed if level.c_held is not None]
     furthest = max(off, key=lambda pair: pair[0])[1] if off else None
     delays = [share for level in levels if (share := send_delay_share(level)) is not None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
-from swarmtui.model.plan import CLOSED_LOOPS
+from swarmtui.model.load import traits
 from swarmtui.model.telemetry import QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
 from swarmtui.text import count_noun
@@ -120,7 +120,7 @@ def _client_lag(facts: QualityFacts) -> Grade | None:
 
 
 def _held_c(facts: QualityFacts) -> Grade | None:
-    if facts.load is not None and facts.load not in CLOSED_LOOPS:
+    if facts.load is not None and not traits(facts.load).holds_c:
         return Grade("ok", f"{facts.load} load", "this load does not hold a constant C", "")
     if facts.c_held is None or not facts.c:
         return None

@@ -12,6 +12,7 @@ from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_milli
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.findings import Check
+from swarmtui.model.load import traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import MISSING, factor, percent, short, significant
@@ -88,7 +89,7 @@ def level_table(levels: Sequence[Level]) -> str:
     best = best_level(levels)
     table, left_out = _fit_table(levels, best, unused)
     batches = not any(level.headline_is_steady for level in levels)
-    sessions = any(level.load == "sessions" for level in levels)
+    sessions = any(traits(level.load).replayed for level in levels)
     counted = "while C sessions were played" if sessions else "while C requests were in flight"
     legend = _OPEN_LOOP_LEGEND if is_open_loop(levels) else _legend(batches, best is not None, counted)
     if not all(level.has_complete_run for level in levels):

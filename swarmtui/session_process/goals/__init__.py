@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swarmtui.model import client_protocol
-from swarmtui.model.plan import MAX_STREAMS, Plan
+from swarmtui.model.load import MAX_STREAMS
+from swarmtui.model.plan import Plan
 from swarmtui.session_process.goals import capacity, cliff, manual, sweep
 
 if TYPE_CHECKING:
@@ -16,11 +17,11 @@ Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.
 
 def goal_of(plan: Plan) -> Goal:
     """Return the goal that a session starts with."""
-    match plan.mode:
+    match plan.goal:
         case "sweep":
-            return client_protocol.Sweep(plan.levels, plan.runs)
+            return client_protocol.Sweep(plan.load.levels, plan.load.runs)
         case "manual":
-            return client_protocol.SetConcurrency(plan.levels[0])
+            return client_protocol.SetConcurrency(plan.load.levels[0])
         case "cliff":
             return client_protocol.FindCliff(plan.max_c)
         case "capacity":

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from swarmtui.model.client_protocol import Sweep
+from swarmtui.model.load import Ramp
 from swarmtui.session_process.live_levels import RequestTimes
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.workers import ActiveStage
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 async def run(scheduler: Scheduler, levels: tuple[int, ...], runs: int) -> bool:
     """Return False, and skip the remaining levels, if no request of the first level succeeded."""
     await scheduler.drain()
-    if scheduler.load.mode.continuous:
-        await _ramp(scheduler, levels)
+    if isinstance(scheduler.load.mode, Ramp):
+        await _ramp(scheduler, levels, scheduler.load.mode.every_s)
         return scheduler.records.answered
     order = scheduler.load.run_order(levels, runs)
     for number, (key, run_number) in enumerate(order, 1):
@@ -31,10 +32,10 @@ async def run(scheduler: Scheduler, levels: tuple[int, ...], runs: int) -> bool:
     return True
 
 
-async def _ramp(scheduler: Scheduler, levels: tuple[int, ...]) -> None:
+async def _ramp(scheduler: Scheduler, levels: tuple[int, ...], every_s: float) -> None:
     """Raise C while requests continue; each C becomes a level if enough requests ended during it."""
     for c in levels:
-        if not await scheduler.run_continuous(c, scheduler.plan.every_s):
+        if not await scheduler.run_continuous(c, every_s):
             return
     await scheduler.drain()
 

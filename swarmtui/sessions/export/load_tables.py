@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum, log10
 
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.load import Open, Sessions, traits
 from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level, Spread, Summary, TaskFigures
 from swarmtui.numbers import MISSING, count, factor, milliseconds, seconds, short_percent, signed_percent, significant
@@ -21,10 +22,10 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
     levels = summary.levels
     load = summary.session.plan.load
     tables: tuple[Table, ...] = (_serial(levels), _throughput_kinds(levels), _arrivals(summary))
-    if load == "mixed":
+    if load.primary:
         tables += (_primary(summary.tasks, levels),)
     tables += (_sessions(summary), _hits(levels), _ttft_by_turn(levels))
-    if load == "dag":
+    if load.by_type:
         tables += (_by_type(summary.tasks),)
     tables += (_answers(summary.tasks), _replicas(summary))
     return tuple(table for table in tables if table.rows)
@@ -77,7 +78,7 @@ def _throughput_kinds(levels: Sequence[Level]) -> Table:
             seconds(level.ttft_s.max),
         )
         for level in levels
-        if level.load == "swarm"
+        if traits(level.load).prompt_heavy
     ]
     columns = ("agents", "wall", "prompt tok/s", "output tok/s", "prompt + output tok/s", "TTFT mean", "TTFT max")
     note = "prompt tokens are read, not generated"
@@ -85,11 +86,12 @@ def _throughput_kinds(levels: Sequence[Level]) -> Table:
 
 
 def _arrivals(summary: Summary) -> Table:
-    plan = summary.session.plan
+    load = summary.session.plan.load
+    arrival = load.arrival if isinstance(load, Open) else MISSING
     rows = [
         (
             MISSING if level.rate is None else f"{level.rate:g}",
-            plan.arrival,
+            arrival,
             str(level.n),
             str(level.errors),
             significant(level.arrived_per_s, 3),
@@ -128,16 +130,18 @@ def _sessions(summary: Summary) -> Table:
             _send_delay(level.send_delay_s),
         )
         for level in summary.levels
-        if (found := level.replay) is not None and level.load == "sessions"
+        if (found := level.replay) is not None and traits(level.load).replayed
     ]
-    plan = summary.session.plan
+    load = summary.session.plan.load
+    if not isinstance(load, Sessions):
+        load = Sessions()
     columns = ("C", "jobs", "failed", "jobs/h", "per user", "per GPU", "time per job", "live context", "send delay")
     note = (
         "C: recorded sessions at a time, each with its sub-agents; jobs: sessions played from first to last request; "
         "jobs/h: requests as shares of their session; time per job: median, with pauses of at most "
-        f"{plan.max_gap_s:g} s{'' if plan.time_scale == 1 else f' divided by {plan.time_scale:g}'}; "
+        f"{load.max_gap_s:g} s{'' if load.time_scale == 1 else f' divided by {load.time_scale:g}'}; "
         "live context: tokens, mean; send delay: p99, or the maximum below 299 requests"
-        f"{'' if plan.rules is None else f'; rules of {plan.rules}'}"
+        f"{'' if load.rules is None else f'; rules of {load.rules}'}"
     )
     return _table("Sessions", columns, rows, note)
 

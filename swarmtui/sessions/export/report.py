@@ -88,7 +88,8 @@ def _lead(summary: Summary) -> tuple[str, ...]:
 def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     """Describe what was measured, with what and how, by name and text."""
     session, plan = summary.session, summary.session.plan
-    levels = ("rate = " if plan.rates else "C = ") + ", ".join(f"{at:g}" for at in plan.rates or plan.levels)
+    load = plan.load
+    levels = ("rate = " if load.by_rate else "C = ") + ", ".join(f"{at:g}" for at in load.rates or load.levels)
     simulated = "SIMULATED" if session.simulated else ""
     facts = [
         ("Session", session.id),
@@ -103,7 +104,7 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
         (
             "Plan",
-            f"{plan.mode} over {levels}; {plan.runs} × {plan.run_length} per level; warm-up {summary.warmup_requests}",
+            f"{plan.goal} over {levels}; {load.runs} × {load.run_length} per level; warm-up {summary.warmup_requests}",
         ),
         ("Token limit", "" if plan.max_tokens is None else str(plan.max_tokens)),
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),

@@ -12,7 +12,8 @@ import msgspec
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.plan import Plan, Requests
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, RunFigures, Session, Spread, Summary
 
 _N = TypeVar("_N", int, float)
@@ -61,7 +62,7 @@ def build_summary(imported: ImportedFile, path: Path) -> Summary:
         workload=imported.tool,
         workload_digest=_digest(imported.tool, levels),
         workload_spec={},
-        plan=Plan(levels=tuple(level.c for level in levels), requests=Requests(count=levels[0].n, per_stream=False)),
+        plan=Plan(load=Closed(levels=tuple(level.c for level in levels), requests=levels[0].n)),
         client=ClientInfo(version=imported.tool, python="", host="", cores=0),
         tags={"imported": imported.tool},
     )

@@ -8,7 +8,8 @@ from swarmtui.analysis.history import server_waiting
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
-from swarmtui.model.plan import CLOSED_LOOPS, MIN_STEERED_COMPLETIONS
+from swarmtui.model.load import traits
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, percent, rate, seconds
@@ -134,10 +135,10 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
     if frame.status == "ended" and frame.levels:
         return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
-    steady = level.headline_is_steady if level else frame.load in CLOSED_LOOPS
+    steady = level.headline_is_steady if level else traits(frame.load).holds_c
     headline = f"{rate(level.headline_tps if level else None)} {'steady' if steady else 'wall'}"
     trace = _trace_tiles(frame)
-    delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if frame.load == "open" else ()
+    delay = (Tile("send delay", seconds(frame.send_delay_s), "max"),) if traits(frame.load).by_rate else ()
     per_stream = Tile("per stream", rate(frame.per_stream_tps), "tok/s")
     if mixed is not None:
         per_stream = Tile("primary", rate(mixed.primary_tps), f"side {rate(mixed.side_tps)}")
@@ -221,7 +222,7 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
     """
     if frame.status == "ended":
         plan = session.plan if session else None
-        planned = (plan.rates or plan.levels) if plan and plan.mode == "sweep" else ()
+        planned = (plan.load.rates or plan.load.levels) if plan and plan.goal == "sweep" else ()
         complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
         if planned:
             return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.history import history_point
 from swarmtui.analysis.levels.stats import mean
+from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, rjust, scale_top, sparkline
@@ -147,7 +148,7 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
         whole_session = ended or screen.only_panel == self.key
         view = history_view(live.points, screen.t0_ns, self.columns, whole_session, ended, now)
         # The C of an open loop is the number of agents in reserve.
-        self.show(view._replace(marks=()) if live.frame is not None and live.frame.load == "open" else view)
+        self.show(view._replace(marks=()) if live.frame is not None and traits(live.frame.load).by_rate else view)
 
     @property
     def columns(self) -> int:

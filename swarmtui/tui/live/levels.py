@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.model.findings import ALARMS
+from swarmtui.model.load import LoadBase, Open, traits
 from swarmtui.model.session import Level, Spread, TaskFigures
 from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_percent
 from swarmtui.text import sanitize
@@ -73,7 +74,7 @@ def levels_view(
     provisional: Sequence[ProvisionalLevel] = (),
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
-    loads = {level.load for level in levels} or {"open" for level in provisional if level.is_rate}
+    loads = {traits(level.load) for level in levels} or {Open for level in provisional if level.is_rate}
     columns = _columns(levels, tasks, loads)
     best, cliff = best_load(levels), scaling(levels).cliff
     lines = tuple(
@@ -133,11 +134,14 @@ def _baseline_cells(level: Level, baseline: Pair | None) -> tuple[str, ...]:
     return (rate(row.before), f"{signed_percent(row.change)} {row.verdict.word}")
 
 
-def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[str]) -> tuple[LevelColumn, ...]:
+def _columns(
+    levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[type[LoadBase]]
+) -> tuple[LevelColumn, ...]:
     """Return the load first, then the throughput; `tasks` are those of a mixed load."""
     checked = (LevelColumn("pass", 7, lambda level: percent(level.pass_rate)),)
     passes = checked if any(level.verdicts for level in levels) else ()
-    if loads == {"open"}:
+    load = next(iter(loads)) if len(loads) == 1 else LoadBase
+    if load.by_rate:
         return (
             LevelColumn("rate", 6, lambda level: f"{level.offered_load:g}"),
             LevelColumn("done/s", 8, lambda level: rate(level.served_per_s)),
@@ -146,7 +150,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[s
             LevelColumn("send delay", 11, lambda level: _send_delay(level.send_delay_s)),
             *passes, _N, _ERRORS, _STREAM, _IN_FLIGHT,
         )  # fmt: skip
-    if loads == {"mixed"}:
+    if load.primary:
         primary = {task.c: task.type for task in reversed(tasks)}
         return (
             _C,
@@ -155,7 +159,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[s
             LevelColumn("side", 8, lambda level: rate(_side_tps(tasks, level.c, primary.get(level.c)))),
             _TTFT, *passes, _N, _ERRORS, _IN_FLIGHT,
         )  # fmt: skip
-    if loads == {"sessions"}:
+    if load.replayed:
         return (
             _C, _WALL, _STREAM, _TTFT,
             LevelColumn("jobs/h", 7, lambda level: rate(level.replay.jobs_per_h if level.replay else None)),
@@ -163,7 +167,7 @@ def _columns(levels: Sequence[Level], tasks: Sequence[TaskFigures], loads: Set[s
             LevelColumn("at most", 8, lambda level: percent(level.replay.max_hit_rate if level.replay else None)),
             _SLOWDOWN, _N, _ERRORS, _IN_FLIGHT,
         )  # fmt: skip
-    if loads and loads <= {"barrier", "swarm", "dag"}:
+    if loads and all(load.batch or load.by_type for load in loads):
         return (_C, _WALL, _STREAM, _TTFT, *passes, _SLOWDOWN, _SPEED_UP, _N, _ERRORS, _IN_FLIGHT)
     return (_C, _STEADY, _STREAM, _TTFT, *passes, _SLOWDOWN, _SCALING, _N, _ERRORS, _WALL, _IN_FLIGHT)
 

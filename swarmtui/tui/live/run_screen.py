@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.client.plan_builder import parse_levels
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
-from swarmtui.model.plan import CLOSED_LOOPS, MAX_STREAMS, LoadModeName, parse_levels
-from swarmtui.model.plan_options import FIXED_MODES
+from swarmtui.model.load import MAX_STREAMS, traits
 from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.frame_source import LiveSource
@@ -65,7 +65,7 @@ class RunScreen(LiveScreen):
     def actions(self) -> list[Action]:
         session, frame = self.source.live.session, self.source.live.frame
         now = super().actions()
-        if session is not None and session.plan.load in FIXED_MODES:
+        if session is not None and session.plan.load.fixed:
             now = [action for action in now if action.id not in _STEERING]
         return relabel(now, {"pause": "resume"} if frame is not None and frame.status == "paused" else {})
 
@@ -102,12 +102,12 @@ class RunScreen(LiveScreen):
         self.source.send(protocol.SetConcurrency(wanted))
         self.update_panels()
 
-    def _set_plan(self, mode: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: str) -> None:
+    def _set_plan(self, goal: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: str) -> None:
         """Run again repeats what the run was changed to."""
         if self._request is not None:
             plan = self._request.plan
-            load: LoadModeName = "sessions" if plan.load == "sessions" else "closed"
-            plan = msgspec.structs.replace(plan, mode=mode, levels=levels, load=load, rates=(), **fields)
+            load = msgspec.structs.replace(plan.load.steered(), levels=levels)
+            plan = msgspec.structs.replace(plan, goal=goal, load=load, **fields)
             self._request = msgspec.structs.replace(self._request, plan=plan)
 
     def _in_progress(self) -> bool:
@@ -121,10 +121,12 @@ class RunScreen(LiveScreen):
         session, frame = self.source.live.session, self.source.live.frame
         if not self._in_progress():
             return False
-        if session is not None and session.plan.load in FIXED_MODES:
-            self.app.toast(f"{session.workload} has load mode {session.plan.load}, which cannot be changed; x stops it")
+        if session is not None and session.plan.load.fixed:
+            self.app.toast(
+                f"{session.workload} has load mode {session.plan.load.name}, which cannot be changed; x stops it"
+            )
             return False
-        if frame is not None and frame.load not in (*CLOSED_LOOPS, "sessions"):
+        if frame is not None and not (traits(frame.load).holds_c or traits(frame.load).replayed):
             self.app.toast("manual control: closed loop from here on")
         return True
 
@@ -161,11 +163,11 @@ class RunScreen(LiveScreen):
         def done(text: str | None) -> None:
             if text:
                 levels = parse_levels(text)
-                self.source.send(protocol.Sweep(levels, session.plan.runs if session else 1))
+                self.source.send(protocol.Sweep(levels, session.plan.load.runs if session else 1))
                 self._set_plan("sweep", levels)
 
         if self._can_steer():
-            planned = ",".join(map(str, session.plan.levels)) if session else ""
+            planned = ",".join(map(str, session.plan.load.levels)) if session else ""
             suggested = planned if planned.count(",") else "1,2,4,8"
             self.query_one(InputLine).ask("sweep over C:", suggested, parse_levels, done)
 

@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
+from swarmtui.model.load import traits
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
@@ -152,7 +153,7 @@ class LiveScreen(CursorScreen):
     def _levels_fit_below(self) -> bool:
         """Whether a small screen has room for the levels below the streams."""
         frame = self.shown.frame
-        if frame is None or frame.load in ("open", "sessions") or self.has_ended or self.only_panel is not None:
+        if frame is None or traits(frame.load).scheduled or self.has_ended or self.only_panel is not None:
             return False
         return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
 

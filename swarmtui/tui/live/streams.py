@@ -11,6 +11,7 @@ from textual.events import Click
 
 from swarmtui.analysis.history import server_waiting
 from swarmtui.model.client_protocol import Frame
+from swarmtui.model.load import traits
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
@@ -40,8 +41,6 @@ _MIN_TEXT, _ENOUGH_TEXT = 12, 24
 _LONG_WORD = 12
 # More streams than this are shown as a heat map.
 _MANY_STREAMS = 40
-# Load modes in which C is not the number of streams.
-_WITHOUT_C = ("open", "sessions")
 # The heading, the titles, the selected stream and the legend.
 _AROUND_MAP = 4
 
@@ -108,14 +107,14 @@ def streams_view(
     cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
     empty = _empty_reason(frame, filter_text)
     found = shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps
-    return StreamsView(*found, streams=len(streams), varies=frame.load in _WITHOUT_C)
+    return StreamsView(*found, streams=len(streams), varies=traits(frame.load).scheduled)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
     """Whether the streams are shown as a heat map: as `chosen` by the user, else if there are many."""
     if chosen is not None or frame is None:
         return bool(chosen)
-    return (frame.in_flight if frame.load == "open" else frame.c) > _MANY_STREAMS
+    return (frame.in_flight if traits(frame.load).by_rate else frame.c) > _MANY_STREAMS
 
 
 def text_window(tail: TextTail, width: int) -> str:
@@ -144,7 +143,7 @@ def _from_word(text: str, start: int) -> str:
 
 def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int, StreamRate]) -> MixedRates | None:
     """Return the mean rates of the primary and the side tasks of a mixed load; None for other loads."""
-    if session is None or frame is None or frame.load != "mixed":
+    if session is None or frame is None or not traits(frame.load).primary:
         return None
     primary = primary_type(session)
     found: dict[bool, list[float]] = {True: [], False: []}
@@ -165,7 +164,7 @@ def primary_type(session: Session | None) -> str:
 
 def _streams(frame: Frame) -> list[StreamRow]:
     """Return the streams without idle agents above C; those that an open loop has in reserve are no streams."""
-    c = 0 if frame.load in _WITHOUT_C else frame.c
+    c = 0 if traits(frame.load).scheduled else frame.c
     return [with_queue_state(row, frame) for row in frame.rows if row.agent < c or row.state != "idle"]
 
 

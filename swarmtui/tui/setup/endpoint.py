@@ -24,7 +24,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
-from swarmtui.tui.setup.form import SetupChoices
+from swarmtui.tui.setup.form import Setup
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
 from swarmtui.tui.textual_patches import run_in_background
 
@@ -80,9 +80,9 @@ class EndpointPart(VerticalScroll):
     class Changed(Message):
         pass
 
-    def __init__(self, choices: SetupChoices) -> None:
+    def __init__(self, setup: Setup) -> None:
         super().__init__(id="endpoint-part", can_focus=False)
-        self._choices = choices
+        self._setup = setup
         self._found: tuple[DiscoveredServer, ...] = ()
         self._searching = True
         self._inspected: dict[str, DiscoveredServer] = {}
@@ -99,7 +99,7 @@ class EndpointPart(VerticalScroll):
         yield Static("── 2 model ", markup=False, classes="rule")
         yield PickList(id="models")
         yield from field("model", "name", hint="another model")
-        yield from field("api", "API", self._choices.api, hint=_API_HINTS[0])
+        yield from field("api", "API", self._setup.choices.api or "", hint=_API_HINTS[0])
         yield from field("label", "label", hint="a name for this session")
         yield from field("note", "note", hint="a comment on this session")
         yield from field("flags", "flags", hint="flags the server was started with")
@@ -231,7 +231,7 @@ class EndpointPart(VerticalScroll):
         if not self._found:
             status = "searching for servers on this host …" if self._searching else "no server found on this host"
             items.append(("", status))
-        servers = server_rows(self._found, configured, self._choices.recent)
+        servers = server_rows(self._found, configured, self._setup.recent)
         items += [*servers, (TYPED, "the URL typed below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
@@ -247,7 +247,7 @@ class EndpointPart(VerticalScroll):
 
     def _default_endpoint(self, configured: Iterable[str]) -> str:
         """The endpoint of the last run, unless it is gone or simulated and there is a server on this host."""
-        last = self._choices.endpoint
+        last = self._setup.endpoint
         gone = last.startswith((SIMULATOR_PREFIX, *_LOOPBACK)) and last not in configured
         if self._found and (gone or not last) and not any(last.startswith(server.url) for server in self._found):
             return self._found[0].url
@@ -258,7 +258,7 @@ class EndpointPart(VerticalScroll):
         server, preset, models = self.server, self._preset(), self._pick_list("models")
         names = server.models if server else (preset.model,) if preset else ()
         items = [(name, sanitize(name)) for name in names] or [(_FIRST, "first model of the server")]
-        wanted = models.picked if models.picked == TYPED or models.picked in names else self._choices.model
+        wanted = models.picked if models.picked == TYPED or models.picked in names else self._setup.choices.model or ""
         models.set_items([*items, (TYPED, "the name typed below")], wanted)
 
     async def _discover(self) -> None:

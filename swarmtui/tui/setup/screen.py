@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,25 +15,20 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 
 from swarmtui.client import catalogue
-from swarmtui.client.request_builder import PlanKind, build_request
+from swarmtui.client.choices import PlanKind, RunChoices
+from swarmtui.client.request_builder import FieldError, build_request
 from swarmtui.model.base import BadInput
+from swarmtui.model.config import EndpointConfig
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import RunRequest
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
-from swarmtui.tui.setup.form import (
-    SetupChoices,
-    SetupForm,
-    error_text,
-    plan_fields,
-    read_setup_choices,
-    run_choices,
-    with_defaults,
-    write_setup_choices,
-)
+from swarmtui.tui.setup.form import Setup, applicable, error_text, plan_fields, read_setup, write_setup
 from swarmtui.tui.setup.view import PLAN_TEXTS, align_columns, field_hints, ready_text, sweep_text, workload_lines
 
 if TYPE_CHECKING:
@@ -56,16 +52,17 @@ class SetupScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._choices = read_setup_choices()
+        self._setup = Setup()
         self._workloads: tuple[catalogue.WorkloadInfo, ...] = ()
         self._plan: PlanKind = "manual"
         self._unfolded = False
 
     def compose(self) -> ComposeResult:
-        self._choices = with_defaults(self._choices, self.app.config)
+        self._setup = read_setup(self.app.config)
+        choices = self._setup.choices
         yield Static(" swarmtui   New benchmark", markup=False, id="title")
         with Horizontal(id="choices"):
-            yield EndpointPart(self._choices)
+            yield EndpointPart(self._setup)
             with VerticalScroll(id="workload-part", can_focus=False):
                 yield Static("── 3 workload ", markup=False, classes="rule")
                 yield PickList(id="workloads")
@@ -74,26 +71,27 @@ class SetupScreen(Screen[None]):
                 yield Static("── 4 plan ", markup=False, classes="rule")
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
-                    yield from field(name, label, getattr(self._choices, name))
-                yield from field("hosts", "hosts", self._choices.hosts, hint="this host; auto, ray://…")
+                    yield from field(name, label, getattr(choices, name) or "")
+                yield from field("hosts", "hosts", choices.hosts, hint="this host; auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 
     def on_mount(self) -> None:
         self._update_footer(typing=False)
-        if self._choices.plan in PLAN_TEXTS:
-            self._plan = self._choices.plan
+        if self._setup.choices.plan in PLAN_TEXTS:
+            self._plan = self._setup.choices.plan
         self._pick_list("plans").set_items(PLAN_TEXTS.items(), self._plan)
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
         """Load what the first paint does not wait for."""
         self._workloads = catalogue.builtin_workloads()
-        last = next((known for known in self._workloads if known.name == self._choices.workload), None)
+        chosen = self._setup.choices.workload
+        last = next((known for known in self._workloads if known.name == chosen), None)
         self._unfolded = last is not None and last.reproduction
-        self._list_workloads(self._choices.workload)
-        if self._pick_list("workloads").picked != self._choices.workload:
-            self._entry("file").value = self._choices.workload
+        self._list_workloads(chosen)
+        if self._pick_list("workloads").picked != chosen:
+            self._entry("file").value = chosen
         # Import the next screen while the user is choosing.
         self.set_timer(_PREFETCH_S, lambda: importlib.import_module("swarmtui.tui.live.run_screen"))
         if self.focused is None:
@@ -217,40 +215,45 @@ class SetupScreen(Screen[None]):
         workload = self._workload_info()
         self._pick_list("plans").pick("sweep" if workload is not None and workload.own_load else self._plan)
 
-    def _form(self) -> SetupForm:
+    def _choices(self) -> RunChoices:
+        """Return what is chosen now; options without a field are those of [defaults]."""
         part = self._endpoint_part
-        names = [*(name for name, _ in _PLAN_FIELDS), "api", "hosts", "label", "note"]
-        typed: dict[str, Any] = {name: self._entry(name).value for name in names}
-        return SetupForm(
-            endpoint=part.endpoint,
+        fields: dict[str, Any] = {
+            name: self._entry(name).value.strip() or None for name in (*(name for name, _ in _PLAN_FIELDS), "api")
+        }
+        return msgspec.structs.replace(
+            self._setup.choices,
+            endpoints=(part.endpoint,),
             model=part.model,
             workload=self._workload(),
-            plan=self._pick_list("plans").picked,
-            **typed,
-            flags=part.flags,
-            configured=part.configured,
-            defaults=self.app.config.defaults,
+            plan=cast(PlanKind, self._pick_list("plans").picked),
+            server_flags=part.flags,
+            **fields,
+            **{name: self._entry(name).value for name in ("hosts", "label", "note")},
         )
+
+    def _request(self, choices: RunChoices) -> RunRequest | list[FieldError]:
+        endpoint = self._endpoint_part.configured or EndpointConfig(url=choices.endpoints[0])
+        return build_request(applicable(choices), (endpoint,), self.app.session_root)
 
     def _validate(self) -> None:
         """Show the first error, or what Enter starts."""
         if not self._workloads:
             return
-        form, workload = self._form(), self._workload_info()
-        plan = cast(PlanKind, form.plan)
+        choices, workload = self._choices(), self._workload_info()
         width = self.app.size.width
         self._endpoint_part.describe()
         status = self.query_one("#problem", Static)
         missing = self._missing
-        request = build_request(run_choices(form, self.app.session_root)) if not missing else []
+        request = self._request(choices) if not missing else []
         if isinstance(request, list):
             text, bad = missing or f"✖ {sanitize(error_text(request[0]))}", not missing
-            self._update_fields(plan, workload, workload.plan if workload is not None else None)
+            self._update_fields(choices.plan, workload, workload.plan if workload is not None else None)
         else:
             server = self._endpoint_part.server
             bad = server is not None and not server.reachable
             text = ready_text(request, bad, width)
-            self._update_fields(plan, workload, request.plan)
+            self._update_fields(choices.plan, workload, request.plan)
         status.update(ljust(f" {text}", width))
         status.set_class(bad, "-bad")
         preview = self.query_one("#preview", Description)
@@ -261,7 +264,7 @@ class SetupScreen(Screen[None]):
 
     def _update_fields(self, kind: PlanKind, workload: catalogue.WorkloadInfo | None, plan: Plan | None) -> None:
         """Show the fields that apply to the plan; an empty one shows its default."""
-        applicable = plan_fields(kind, workload.plan.load if workload is not None else "closed")
+        applicable = plan_fields(kind, workload.plan.load if workload is not None else Closed())
         for name, _ in _PLAN_FIELDS:
             self.query_one(f"#{name}-field").display = name in applicable
         if plan is not None:
@@ -274,15 +277,13 @@ class SetupScreen(Screen[None]):
     # keys
 
     def action_start(self) -> None:
-        form = self._form()
-        request = build_request(run_choices(form, self.app.session_root))
+        choices = self._choices()
+        request = self._request(choices)
         if self._missing or isinstance(request, list):
             self._validate()
             return
-        names = (name for name in SetupChoices.__struct_fields__ if name != "recent")
-        recent = (form.endpoint, *self._choices.recent)
-        self._choices = SetupChoices(**{name: getattr(form, name) for name in names}, recent=recent)
-        write_setup_choices(self._choices, self.app.config)
+        self._setup = Setup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))
+        write_setup(self._setup, self.app.config)
         # When the user comes back from the run, keys must not be typed into a field.
         self._pick_list("endpoints").focus()
         self.app.open_run(request)

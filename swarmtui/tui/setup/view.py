@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
-from swarmtui.client.request_builder import PlanKind
+from swarmtui.client.choices import PlanKind
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
+from swarmtui.model.load import Barrier, Closed, Dag, Load, Mixed, Open, Ramp, Sessions, Swarm
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
@@ -125,59 +127,64 @@ def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]
 
 def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
+    load = plan.load
     hints: dict[PlanField, str] = {
-        "levels": ",".join(map(str, plan.levels)),
+        "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
-        "runs": str(plan.runs),
-        "requests": f"as many as fit into {plan.duration_s:g} s" if plan.duration_s else _requests_hint(plan),
-        "warmup": str(plan.warmup),
+        "runs": str(load.runs),
+        "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else _requests_hint(load),
+        "warmup": str(load.warmup_requests),
         "canaries": "none, or 1% to 20%",
     }
-    return hints | {"requests": "100", "warmup": "1"} if kind == "open" and plan.load != "open" else hints
+    return hints | {"requests": "100", "warmup": "1"} if kind == "open" and not load.by_rate else hints
 
 
-def _requests_hint(plan: Plan) -> str:
+def _requests_hint(load: Load) -> str:
     """An empty field of recorded sessions stands for a number of these."""
-    return plan.run_length if plan.load == "sessions" else str(plan.requests)
+    return load.run_length if load.replayed else str(load.per_run)
 
 
-def _load_texts(plan: Plan) -> tuple[str, str]:
-    """Describe the load of a plan: for the list of plans, and as part of a sentence."""
-    levels = ",".join(map(str, plan.levels))
-    first, last = plan.levels[0], plan.levels[-1]
-    known = {
-        "closed": ("sweep: one level after the other", f"closed loop, C={levels}"),
-        "barrier": ("batches: C tasks at once, per level", f"batches, C={levels}"),
-        "swarm": (f"swarm: {levels} agents at once", f"{levels} agents at once"),
-        "open": (f"open loop: {_rates(plan)}", f"open loop, {_rates(plan)}"),
-        "ramp": (f"ramp: C grows from {first} to {last}", f"C={levels}, {clock(plan.every_s)} each"),
-        "mixed": ("mixed: a primary task with side tasks", f"a primary task with side tasks, C={levels}"),
-        "dag": (f"graph: {levels} dependent tasks", f"a graph of {levels} tasks"),
-        "sessions": ("sessions: C recorded agents at a time", f"recorded sessions, C={levels}"),
-    }
-    return known.get(plan.load, (f"{plan.load}: C={levels}", f"{plan.load}, C={levels}"))
+def _load_texts(load: Load) -> tuple[str, str]:
+    """Describe a load: for the list of plans, and as part of a sentence."""
+    levels = ",".join(map(str, load.levels))
+    match load:
+        case Closed():
+            return "sweep: one level after the other", f"closed loop, C={levels}"
+        case Barrier():
+            return "batches: C tasks at once, per level", f"batches, C={levels}"
+        case Swarm():
+            return f"swarm: {levels} agents at once", f"{levels} agents at once"
+        case Open():
+            rates = f"{','.join(f'{rate:g}' for rate in load.rates)} requests/s, {load.arrival}"
+            return f"open loop: {rates}", f"open loop, {rates}"
+        case Ramp():
+            return f"ramp: C grows from {load.start} to {load.to}", f"C={levels}, {clock(load.every_s)} each"
+        case Mixed():
+            return "mixed: a primary task with side tasks", f"a primary task with side tasks, C={levels}"
+        case Dag():
+            return f"graph: {levels} dependent tasks", f"a graph of {levels} tasks"
+        case Sessions():
+            return "sessions: C recorded agents at a time", f"recorded sessions, C={levels}"
+    assert_never(load)
 
 
 def sweep_text(workload: WorkloadInfo | None) -> str:
     """Describe the workload's own plan."""
-    return PLAN_TEXTS["sweep"] if workload is None else _load_texts(workload.plan)[0]
+    return PLAN_TEXTS["sweep"] if workload is None else _load_texts(workload.plan.load)[0]
 
 
 def plan_text(plan: Plan) -> str:
     """Describe a plan in one line."""
-    load = _load_texts(plan)[1]
-    if plan.mode == "manual":
-        load = "manual control from C=1"
-    elif plan.mode == "cliff":
-        load = "search for the cliff"
-    parts = [load]
-    if plan.mode != "manual" and plan.load in ("closed", "open", "sessions"):
-        parts.append(f"{plan.run_length} each")
-    if plan.runs > 1:
-        parts.append(f"{plan.runs} runs" + (", rotated" if plan.rotate else ""))
-    if plan.serial == "measured":
+    load, warmup = plan.load, plan.load.warmup_requests
+    goals = {"manual": "manual control from C=1", "cliff": "search for the cliff"}
+    parts = [goals.get(plan.goal) or _load_texts(load)[1]]
+    if plan.goal != "manual" and load.has("requests"):
+        parts.append(f"{load.run_length} each")
+    if load.runs > 1:
+        parts.append(f"{load.runs} runs" + (", rotated" if load.rotates else ""))
+    if load.serial_tasks is None:
         parts.append("then the same tasks serially")
-    parts.append(count_noun(plan.warmup, "warm-up request", "warm-up requests") if plan.warmup else "no warm-up")
+    parts.append(count_noun(warmup, "warm-up request", "warm-up requests") if warmup else "no warm-up")
     if plan.max_tokens is not None:
         parts.append(f"at most {plan.max_tokens:,} tokens per answer")
     return ", ".join(parts)
@@ -190,7 +197,3 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     text += f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     address = f" · {sanitize(show_url(request.endpoints[0]))}"
     return text + address if len(text + address) < width else text
-
-
-def _rates(plan: Plan) -> str:
-    return f"{','.join(f'{rate:g}' for rate in plan.rates)} requests/s, {plan.arrival}"
