@@ -79,7 +79,7 @@ def test_json_has_all_contract_fields(sweep: Sweep) -> None:
 
 def test_too_few_samples_are_null(sweep: Sweep) -> None:
     for level in sweep.summary["levels"]:
-        assert level["ttft_s"]["n"] == 6
+        assert 6 <= level["ttft_s"]["n"] < 29, "of all requests whose first token arrived in the window"
         assert level["ttft_s"]["p50"] is not None
         assert [level["ttft_s"][name] for name in ("p90", "p95", "p99")] == [None] * 3
         assert level["pass_rate"] is None
@@ -89,8 +89,8 @@ def test_too_few_samples_are_null(sweep: Sweep) -> None:
 def test_median_needs_five_samples(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "2", "--requests", "3", "--json")
     (level,) = json.loads(ran.out)["levels"]
-    assert (level["n"], level["ok"], level["ttft_s"]["n"]) == (3, 3, 3)
-    assert level["ttft_s"]["p50"] is None and level["ttft_s"]["mean"] > 0
+    assert (level["n"], level["ok"], level["e2e_s"]["n"]) == (3, 3, 3)
+    assert level["e2e_s"]["p50"] is None and level["e2e_s"]["mean"] > 0
     assert level["per_stream_tps"]["p50"] is None
     assert (level["contention"], level["rate_speedup"]) == (None, None)
 
@@ -116,7 +116,7 @@ def test_every_request_is_saved_with_timestamps(sweep: Sweep) -> None:
     measured = [request for request in requests if request["phase"] == "level"]
     by_phase = Counter(request["phase"] for request in requests)
     assert by_phase["level"] == 12 and by_phase["warmup"] == sweep.summary["warmup_requests"]
-    assert by_phase["preroll"] == 2 * (1 + 2), "one per stream and run"
+    assert by_phase["preroll"] >= 2 * (1 + 2), "at least one per stream and run"
     for request in measured:
         assert request.keys() >= REQUEST_FIELDS
         assert request["t_sent_ns"] < request["t_first_ns"] <= request["t_last_ns"] <= request["t_done_ns"]
@@ -182,7 +182,7 @@ def test_duration_stops_new_requests_and_finishes_the_rest(sandbox: Sandbox) -> 
         assert ran.code == 0, ran
     (level,) = json.loads(ran.out)["levels"]
     sent = [request["t_sent_ns"] for request in sandbox.detail()["requests"] if request["phase"] == "level"]
-    assert level["complete"] and level["cancelled"] == level["errors"] == 0
+    assert level["complete"] and level["unfinished"] == level["errors"] == 0
     assert level["n"] == len(sent) > 2
     assert max(sent) - min(sent) < 2e9  # a busy machine stops late
 

@@ -194,7 +194,7 @@ def test_stopping_once_saves_and_prints_the_table(sandbox: Sandbox, number: sign
     assert "stopping: " in ran.err
     # Requests in flight were completed.
     assert saved(sandbox).keys() == {response.id for response in server.completed}
-    assert sandbox.show_session()["levels"][0]["cancelled"] == 0
+    assert sandbox.show_session()["levels"][0]["unfinished"] == 0
 
 
 def test_stopping_twice_does_not_wait_for_streams(sandbox: Sandbox) -> None:
@@ -211,7 +211,7 @@ def test_stopping_twice_does_not_wait_for_streams(sandbox: Sandbox) -> None:
         assert_stopped_session(sandbox, ran, server)
         assert {response.id for response in server.completed} <= saved(sandbox).keys()
     (level,) = sandbox.show_session()["levels"]
-    assert (level["cancelled"], level["errors"]) == (3, 0)
+    assert (level["unfinished"], level["errors"]) == (3, 0)
 
 
 def test_stopping_twice_does_not_wait_for_token_counts(sandbox: Sandbox) -> None:

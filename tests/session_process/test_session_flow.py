@@ -139,8 +139,9 @@ def test_two_sessions_run_independently(harness: SessionHarness) -> None:
     assert [end.ending for end in ended] == ["done", "done"]
     assert len({end.directory for end in ended}) == 2
     assert [session_client.frames[-1].levels[0].n for session_client in clients] == [40, 40]
-    answered = {r.id for session_client in clients for r in harness.journal(session_client).records if r.ok}
-    assert answered == {answer.id for answer in server.completed}
+    records = [record for session_client in clients for record in harness.journal(session_client).records]
+    completed = {answer.id for answer in server.completed}
+    assert {record.id for record in records if record.ok} <= completed <= {record.id for record in records}
 
 
 def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
@@ -152,7 +153,8 @@ def test_two_workers_share_the_streams(harness: SessionHarness) -> None:
         assert [row.agent for row in full.rows] == [0, 1, 2, 3, 4]
         assert session_client.wait_for_end().ending == "done"
     records = harness.journal(session_client).records
-    assert {record.id for record in records if record.ok} == {answer.id for answer in server.completed}
+    completed = {answer.id for answer in server.completed}
+    assert {record.id for record in records if record.ok} <= completed <= {record.id for record in records}
     assert {record.agent for record in records if record.phase == "preroll"} == {0, 1, 2, 3, 4}
     assert {record.agent for record in records if record.phase == "level"} == {0, 1, 2, 3, 4}
     assert len({record.task for record in records}) == len(records)
