@@ -52,17 +52,21 @@ def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
 
 
 def _only_endpoint() -> str:
-    """Return the only server on this host; with none or several the user must choose."""
+    """Return the only server on this host that is not another user's; with none or several the user must choose."""
     from swarmtui.client.catalogue import discover_servers
     from swarmtui.model.base import BadInput
 
-    found = [server for server in discover_servers(_DISCOVERY_S) if server.reachable and not server.problem]
+    usable = [server for server in discover_servers(_DISCOVERY_S) if server.reachable and not server.problem]
+    found = [server for server in usable if not server.user]
     if len(found) == 1:
         echo(f"endpoint: {found[0].url} ({found[0].engine})", err=True)
         return found[0].url
     if found:
         named = ", ".join(f"{server.url} ({server.engine})" for server in found)
         raise BadInput(f"choose one of {named}", key="--endpoint")
+    if usable:
+        named = ", ".join(f"{server.url} ({server.user})" for server in usable)
+        raise BadInput(f"name it to send load to a server of another user: {named}", key="--endpoint")
     raise BadInput(
         "no server found on this host; for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
         key="--endpoint",

@@ -172,7 +172,8 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.
 
     `kv_tokens` is the size of its KV cache, over all its engines, and `block_size` that of the blocks in which prompts
-    are cached. Null flags are not known; `problem` says why it cannot be used or read.
+    are cached. Null flags are not known; `problem` says why it cannot be used or read. `user` is who started it, if
+    that is another person.
     """
 
     url: str
@@ -184,6 +185,7 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     kv_tokens: int | None = None
     block_size: int | None = None
     pid: int | None = None
+    user: str = ""
     gpus: tuple[str, ...] = ()
     flags: dict[str, str] | None = None
     reachable: bool = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -36,15 +38,21 @@ _EXCLUDED_PORTS = frozenset(
 _MAX_PORTS = 64
 _THREADS = 16
 _ANCESTORS = 3
+# Lower user ids, and nobody, are of the system and its services, such as Ollama's: they are anybody's to use.
+_FIRST_USER, _NOBODY = 1000, 65534
 
 
 class Listener(NamedTuple):
-    """A listening TCP socket of this host; `engine` is set if its process is an inference server."""
+    """A listening TCP socket of this host; `engine` is set if its process is an inference server.
+
+    `user` is who opened it, if that is another person.
+    """
 
     host: str
     port: int
     pid: int | None
     engine: Engine | None = None
+    user: str = ""
 
 
 def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
@@ -165,6 +173,7 @@ def _listeners() -> Iterable[Listener]:
     except (psutil.Error, OSError):
         return
     engines: dict[int, Engine | None] = {}
+    users = _other_users()
     for connection in connections:
         if connection.status != psutil.CONN_LISTEN or not connection.laddr:
             continue
@@ -174,7 +183,22 @@ def _listeners() -> Iterable[Listener]:
         host = "[::1]" if address.version == 6 and address.is_loopback else "127.0.0.1"
         if pid is not None and pid not in engines:
             engines[pid] = _process_engine(pid)
-        yield Listener(host, connection.laddr.port, pid, None if pid is None else engines[pid])
+        port = connection.laddr.port
+        yield Listener(host, port, pid, None if pid is None else engines[pid], users.get(port, ""))
+
+
+def _other_users() -> dict[int, str]:
+    """Return the names of other people with listening sockets, by port; the kernel tells it of all processes."""
+    found: dict[int, str] = {}
+    for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for row in map(str.split, path.read_text().splitlines()[1:] if path.exists() else ()):
+            uid = int(row[7])
+            if row[3] == "0A" and uid != os.getuid() and _FIRST_USER <= uid != _NOBODY:
+                try:
+                    found[int(row[1].rpartition(":")[2], 16)] = pwd.getpwuid(uid).pw_name
+                except KeyError:
+                    found[int(row[1].rpartition(":")[2], 16)] = f"user {uid}"
+    return found
 
 
 def _process_engine(pid: int) -> Engine | None:
@@ -210,6 +234,7 @@ def _inspect(
     found = next((server for server in replies if server is not None), None)
     if found is None:
         return _unreachable(listener, timed_out=time.monotonic() >= deadline)
+    found = msgspec.structs.replace(found, user=listener.user)
     if listener.pid is None:
         return found
     # Some servers have nothing distinctive in their replies.
@@ -238,6 +263,7 @@ def _unreachable(listener: Listener, *, timed_out: bool) -> DiscoveredServer | N
         url=f"http://{listener.host}:{listener.port}",
         engine=listener.engine.name,
         pid=listener.pid,
+        user=listener.user,
         flags=None if listener.engine.gateway else process_flags(listener.pid),
         reachable=False,
         problem=f"{'no answer in time' if timed_out else 'unexpected reply'}: the server may be loading or busy",

@@ -8,15 +8,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from swarmtui.cli import run_options
+from swarmtui.client import catalogue
 from swarmtui.engines.llamacpp import LlamaCpp
 from swarmtui.engines.registry import flags_from_command
 from swarmtui.http_client import HttpClient
+from swarmtui.model.base import BadInput
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
 from swarmtui.model.worker_protocol import pack
 from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
@@ -278,3 +281,34 @@ def test_gpus_of_a_server_include_those_of_child_processes() -> None:
         ours, remote = with_gpus((DiscoveredServer(url="a", pid=os.getpid()), DiscoveredServer(url="b")), gpus)
         child.stdin.close()
     assert (ours.gpus, remote.gpus) == (("GPU-child",), ())
+
+
+@contextmanager
+def as_user(uid: int) -> Iterator[None]:
+    """What this process opens belongs to this user."""
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can open a socket as another user")
+@pytest.mark.parametrize(("uid", "user"), [(54321, "user 54321"), (998, ""), (0, "")])
+def test_server_of_another_user_is_marked(uid: int, user: str) -> None:
+    with ExitStack() as stack:
+        with as_user(uid):
+            server = stack.enter_context(serving(dict(VLLM)))
+        client = stack.enter_context(HttpClient())
+        found = identify(server.url, client=client)
+        assert found is not None and found.user == user
+
+
+def test_run_without_an_endpoint_never_chooses_a_server_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = DiscoveredServer(url="http://127.0.0.1:1", engine="vLLM", user="ann")
+    own = DiscoveredServer(url="http://127.0.0.1:2", engine="vLLM")
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s: (other, own))
+    assert run_options._only_endpoint() == own.url
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s: (other,))
+    with pytest.raises(BadInput, match=r"name it to send load .*http://127.0.0.1:1 \(ann\)"):
+        run_options._only_endpoint()

@@ -152,6 +152,27 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
 
+async def test_server_of_another_user_is_not_preselected_and_started_only_when_confirmed(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = msgspec.structs.replace(found_server(2), user="ann")
+    write_setup(Setup(choices=RunChoices(endpoints=(other.url,), plan="manual")), Config())
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (other,))
+    app = SwarmApp(session_root=tmp_path)
+    started: list[RunRequest] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "127.0.0.1:1  llama.cpp, 2 slots, tiny, ▲ of ann" in screen_text(app))
+        await until(lambda: "› sim:moe-tp1" in screen_text(app))
+        await pilot.press("g")
+        await until(lambda: "› 127.0.0.1:1" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: "ann started this server: Enter again sends load to it" in screen_text(app))
+        assert not started
+        await pilot.press("enter")
+        await until(lambda: [request.endpoints for request in started] == [(other.url,)])
+
+
 async def test_servers_that_do_not_answer_in_time_get_more_of_it(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def _server(server: DiscoveredServer) -> str:
         ("context", MISSING if server.context is None else f"{server.context:,} tokens"),
         ("slots", MISSING if server.slots is None else str(server.slots)),
         ("process", MISSING if server.pid is None else str(server.pid)),
+        ("user", server.user),
         ("GPUs", ", ".join(server.gpus)),
         ("flags", "unknown" if server.flags is None else _flags(server.flags) or "none"),
         ("problem", server.problem),

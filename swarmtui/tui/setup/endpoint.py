@@ -246,11 +246,17 @@ class EndpointPart(VerticalScroll):
             url.value = default if endpoints.picked != default else ""
 
     def _default_endpoint(self, configured: Iterable[str]) -> str:
-        """The endpoint of the last run, unless it is gone or simulated and there is a server on this host."""
+        """The endpoint of the last run, unless it is gone or simulated and there is a server on this host.
+
+        A server of another user is never the default.
+        """
         last = self._setup.endpoint
+        if any(server.user and last.startswith(server.url) for server in self._found):
+            last = ""
         gone = last.startswith((SIMULATOR_PREFIX, *_LOOPBACK)) and last not in configured
-        if self._found and (gone or not last) and not any(last.startswith(server.url) for server in self._found):
-            return self._found[0].url
+        own = [server for server in self._found if not server.user]
+        if own and (gone or not last) and not any(last.startswith(server.url) for server in own):
+            return own[0].url
         return last or f"{SIMULATOR_PREFIX}moe-tp1"
 
     def _list_models(self) -> None:

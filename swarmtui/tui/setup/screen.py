@@ -56,6 +56,7 @@ class SetupScreen(Screen[None]):
         self._workloads: tuple[catalogue.WorkloadInfo, ...] = ()
         self._plan: PlanKind = "manual"
         self._unfolded = False
+        self._agreed_to = ""
 
     def compose(self) -> ComposeResult:
         self._setup = read_setup(self.app.config)
@@ -281,6 +282,12 @@ class SetupScreen(Screen[None]):
         request = self._request(choices)
         if self._missing or isinstance(request, list):
             self._validate()
+            return
+        server = self._endpoint_part.server
+        if server is not None and server.user and self._agreed_to != server.url:
+            self._agreed_to = server.url
+            asked = f"▲ {sanitize(server.user)} started this server: Enter again sends load to it"
+            self.query_one("#problem", Static).update(ljust(f" {asked}", self.app.size.width))
             return
         self._setup = Setup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))
         write_setup(self._setup, self.app.config)

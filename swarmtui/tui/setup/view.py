@@ -40,6 +40,7 @@ def server_text(server: DiscoveredServer) -> str:
     parts = [sanitize(server.engine), count_noun(server.slots, "slot", "slots") if server.slots else ""]
     parts.append(sanitize(server.models[0]) if server.models else "")
     parts.append(f"▲ {sanitize(server.problem)}" if server.problem else "")
+    parts.append(f"▲ of {sanitize(server.user)}" if server.user else "")
     return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
 
 
