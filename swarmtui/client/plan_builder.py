@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.analysis.limits.slo import validate_slo
 from swarmtui.client.choices import RunChoices
 from swarmtui.model.base import BadInput
-from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions, parse_requests
+from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan, PlanGoal, Timeouts
 from swarmtui.model.workload import Workload, effective_load
@@ -64,7 +64,9 @@ def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     changes |= {load.levels_key: levels} if load.levels_key else {}
     changes |= {"serial_rates": _parse_serial_rates(choices.serial_rates)} if load.batch else {}
     changes = {key: value for key, value in changes.items() if value is not None}
-    load = msgspec.structs.replace(load, **changes, **_limits(load, choices))
+    if choices.requests or choices.duration:
+        changes |= {"requests": choices.requests, "duration": choices.duration}
+    load = msgspec.structs.replace(load, **changes)
     load.find_problem()
     return load
 
@@ -135,19 +137,6 @@ def _open_loop(load: Load, choices: RunChoices, rate: str) -> Open:
         raise BadInput(f"only for gamma arrivals, not {arrival}", key="burst")
     burst = choices.burst or (_GAMMA_BURST if choices.arrival == "gamma" and base.burst == 1.0 else base.burst)
     return msgspec.structs.replace(base, rate=parse_rates(rate), arrival=arrival, burst=burst)
-
-
-def _limits(load: Load, choices: RunChoices) -> dict[str, Any]:
-    """Return what ends a run: a number of requests or a duration replaces what the workload says."""
-    if choices.requests:
-        requests = parse_requests(choices.requests)
-        if load.by_rate and requests.per_stream:
-            raise BadInput("an open loop has no C; give a number", key="requests")
-        return {"requests": requests.count if load.by_rate else str(requests), "duration": None}
-    if choices.duration:
-        parse_seconds(choices.duration, "duration")
-        return {"duration": choices.duration} | ({"requests": None} if load.scheduled else {})
-    return {}
 
 
 # what the user types

@@ -15,7 +15,7 @@ import msgspec
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
-from swarmtui.model.load import Closed, Load, Open, Sessions
+from swarmtui.model.load import LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, is_env_variable
 
@@ -105,7 +105,7 @@ def halving_rounds(tune: TuneFile) -> tuple[HalvingRound, ...]:
 
 def scale_load(load: Load, share: float) -> Load:
     """The share of the requests or of the time of a run that a round has; at least one request."""
-    if not isinstance(load, Closed | Open | Sessions):
+    if not isinstance(load, LimitedLoad):
         return load
     if load.duration_s is not None:
         return msgspec.structs.replace(load, duration=f"{load.duration_s * share:g}s")

@@ -23,7 +23,6 @@ PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
-_OPEN_REQUESTS = 100
 _MIN_CANARIES, _MAX_CANARIES = 1, 20
 
 
@@ -64,6 +63,7 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
     `replayed`: recorded sessions are played. `fixed`: tasks depend on each other, so that no other load can send them.
     `primary`: the first task of a level is the one that matters. `by_type`: the figures of interest are those of each
     type of task. `prompt_heavy`: prompts and output are compared. `levels_key` is the key that `--levels` replaces.
+    `title` names the mode in a list of plans, and `sentence` is part of the description of a plan.
 
     `rotate`: each run starts with a different level, so that no level always comes first. By default levels rotate if
     there are several runs: the runs of a level are then spread over the session.
@@ -80,6 +80,8 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
     by_type: ClassVar[bool] = False
     prompt_heavy: ClassVar[bool] = False
     levels_key: ClassVar[str | None] = None
+    title: ClassVar[str] = ""
+    sentence: ClassVar[str] = ""
     # Values that are parsed from text, and raise BadInput if it is wrong.
     parsed: ClassVar[tuple[str, ...]] = ("per_run", "duration_s", "canary_share")
 
@@ -139,6 +141,11 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
             return f"{self.duration_s:g} s"
         return "1 request" if str(self.per_run) == "1" else f"{self.per_run} requests"
 
+    def describe(self, template: str) -> str:
+        """Fill in a `title` or `sentence`."""
+        levels, rates = ",".join(map(str, self.levels)), ",".join(f"{rate:g}" for rate in self.rates)
+        return template.format(load=self, levels=levels, rates=rates)
+
     @property
     def rotates(self) -> bool:
         return self.runs > 1 and not self.continuous if self.rotate is None else self.rotate
@@ -160,7 +167,29 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
             raise BadInput("duplicate level; use runs to repeat levels", key="levels")
 
 
-class Closed(LoadBase, frozen=True, kw_only=True, tag="closed"):
+class LimitedLoad(LoadBase, frozen=True, kw_only=True):
+    """A load whose runs end after a number of `requests` (a multiple of C is written 4C), or after a `duration`."""
+
+    default_requests: ClassVar[str] = "4C"
+
+    requests: str | int | None = None
+    duration: str | None = None
+
+    @property
+    def per_run(self) -> Requests:
+        return parse_requests(str(self.requests or self.default_requests))
+
+    @property
+    def duration_s(self) -> float | None:
+        return parse_seconds(self.duration, "duration") if self.duration else None
+
+    def find_problem(self) -> None:
+        super().find_problem()
+        if self.requests is not None and self.duration is not None:
+            raise BadInput("give requests or duration, not both", key="duration")
+
+
+class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
     """C agents, each of which sends its next request when the previous one ends.
 
     `preroll`: unmeasured requests keep C in flight before and after the measured ones. `canaries` is the share of
@@ -169,20 +198,11 @@ class Closed(LoadBase, frozen=True, kw_only=True, tag="closed"):
 
     holds_c = True
     levels_key = "levels"
+    title, sentence = "sweep: one level after the other", "closed loop, C={levels}"
 
     levels: Levels = (1, 2, 4, 8)
-    requests: str | int = "4C"
-    duration: str | None = None
     preroll: bool = True
     canaries: str = "none"
-
-    @property
-    def per_run(self) -> Requests:
-        return parse_requests(str(self.requests))
-
-    @property
-    def duration_s(self) -> float | None:
-        return _seconds(self.duration)
 
     @property
     def canary_share(self) -> float:
@@ -206,6 +226,7 @@ class Barrier(LoadBase, frozen=True, kw_only=True, tag="barrier"):
 
     batch = True
     levels_key = "levels"
+    title, sentence = "batches: C tasks at once, per level", "batches, C={levels}"
 
     levels: Levels = (1, 2, 3, 4)
     serial: Literal["measured", "none"] = "measured"
@@ -222,6 +243,7 @@ class Swarm(LoadBase, frozen=True, kw_only=True, tag="swarm"):
     batch = True
     prompt_heavy = True
     levels_key = "agents"
+    title, sentence = "swarm: {levels} agents at once", "{levels} agents at once"
 
     agents: Streams | Levels
     sample: Annotated[int, Meta(ge=0)] = 1
@@ -236,7 +258,7 @@ class Swarm(LoadBase, frozen=True, kw_only=True, tag="swarm"):
         return self.sample if self.serial_rates is None else 0
 
 
-class Open(LoadBase, frozen=True, kw_only=True, tag="open"):
+class Open(LimitedLoad, frozen=True, kw_only=True, tag="open"):
     """`rate` requests per second, however fast the server answers, with at most `streams` in flight.
 
     Several rates are several levels. `burst` is the squared coefficient of variation of gamma gaps: 1 is Poisson, more
@@ -245,12 +267,12 @@ class Open(LoadBase, frozen=True, kw_only=True, tag="open"):
 
     scheduled = True
     by_rate = True
+    default_requests = "100"
+    title, sentence = "open loop: {rates} requests/s, {load.arrival}", "open loop, {rates} requests/s, {load.arrival}"
 
     rate: PositiveFloat | Annotated[tuple[PositiveFloat, ...], Meta(min_length=1)]
     arrival: Arrival = "poisson"
     burst: PositiveFloat = 1.0
-    requests: Annotated[int, Meta(ge=1)] | None = None
-    duration: str | None = None
     streams: Streams = 512
 
     @property
@@ -262,26 +284,19 @@ class Open(LoadBase, frozen=True, kw_only=True, tag="open"):
         return self.rate if isinstance(self.rate, tuple) else (self.rate,)
 
     @property
-    def per_run(self) -> Requests:
-        return Requests(count=self.requests or _OPEN_REQUESTS, per_stream=False)
-
-    @property
-    def duration_s(self) -> float | None:
-        return _seconds(self.duration)
-
-    @property
     def follows_trace(self) -> bool:
         return self.arrival == "recorded"
 
     def steered(self) -> Load:
-        limit = str(self.per_run)
+        limit = None if self.duration else str(self.per_run)
         return Closed(runs=self.runs, warmup=self.warmup, rotate=self.rotates, requests=limit, duration=self.duration)
 
     def find_problem(self) -> None:
         super().find_problem()
         if len(set(self.rates)) < len(self.rates):
             raise BadInput("duplicate rate; use runs to repeat rates", key="rate")
-        _refuse_two_limits(self.requests, self.duration)
+        if self.per_run.per_stream:
+            raise BadInput("an open loop has no C; give a number", key="requests")
 
 
 class Ramp(LoadBase, frozen=True, kw_only=True, tag="ramp"):
@@ -290,6 +305,7 @@ class Ramp(LoadBase, frozen=True, kw_only=True, tag="ramp"):
     holds_c = True
     continuous = True
     parsed = (*LoadBase.parsed, "every_s")
+    title, sentence = "ramp: C grows from {load.start} to {load.to}", "C={levels}, {load.every} each"
 
     to: Streams
     start: Streams = 1
@@ -321,6 +337,7 @@ class Mixed(LoadBase, frozen=True, kw_only=True, tag="mixed"):
     fixed = True
     primary = True
     levels_key = "levels"
+    title, sentence = "mixed: a primary task with side tasks", "a primary task with side tasks, C={levels}"
 
     levels: Levels = (1, 2, 3, 5)
     loop: bool = False
@@ -334,6 +351,7 @@ class Dag(LoadBase, frozen=True, kw_only=True, tag="dag"):
 
     fixed = True
     by_type = True
+    title, sentence = "graph: {levels} dependent tasks", "a graph of {levels} tasks"
 
     size: Annotated[int, Meta(ge=1)] = 1
 
@@ -342,7 +360,7 @@ class Dag(LoadBase, frozen=True, kw_only=True, tag="dag"):
         return (self.size,)
 
 
-class Sessions(LoadBase, frozen=True, kw_only=True, tag="sessions"):
+class Sessions(LimitedLoad, frozen=True, kw_only=True, tag="sessions"):
     """C recorded sessions at a time, each an agent with its sub-agents; one that ends is replaced by the next.
 
     A request is due when the answer before it has ended and the recorded pause has passed: at most `max_gap` of it,
@@ -354,22 +372,13 @@ class Sessions(LoadBase, frozen=True, kw_only=True, tag="sessions"):
     replayed = True
     levels_key = "levels"
     parsed = (*LoadBase.parsed, "session_limit", "max_gap_s")
+    title, sentence = "sessions: C recorded agents at a time", "recorded sessions, C={levels}"
 
     levels: Levels = (1, 2, 4, 8)
     sessions: str | int = "2C"
-    requests: str | int | None = None
-    duration: str | None = None
     max_gap: str = "10s"
     time_scale: PositiveFloat = 1.0
     rules: Rules | None = None
-
-    @property
-    def per_run(self) -> Requests:
-        return parse_requests(str(self.requests or "4C"))
-
-    @property
-    def duration_s(self) -> float | None:
-        return _seconds(self.duration)
 
     @property
     def max_gap_s(self) -> float:
@@ -397,7 +406,6 @@ class Sessions(LoadBase, frozen=True, kw_only=True, tag="sessions"):
 
     def find_problem(self) -> None:
         super().find_problem()
-        _refuse_two_limits(self.requests, self.duration)
         if self.rules is not None:
             ruled = RULES[self.rules]
             for key in ("max_gap", "time_scale", "sessions", "requests", "duration"):
@@ -424,12 +432,3 @@ def validate_load(load: Load, source: str) -> None:
         load.find_problem()
     except BadInput as problem:
         raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None
-
-
-def _seconds(text: str | None) -> float | None:
-    return parse_seconds(text, "duration") if text else None
-
-
-def _refuse_two_limits(requests: object, duration: str | None) -> None:
-    if requests is not None and duration is not None:
-        raise BadInput("give requests or duration, not both", key="duration")

@@ -97,7 +97,8 @@ class PlannedLoad:
     def task_source(self, key: LevelKey, run: int, least: int = 0) -> TaskSource:
         """Return the tasks of a run; a run with a number of requests has at least `least`."""
         load = self.mode
-        if isinstance(load, Closed | Sessions) and load.requests is not None and least > load.per_run.at(key[0]):
+        by_sessions = isinstance(load, Sessions) and load.session_limit is not None
+        if isinstance(load, Closed | Sessions) and not by_sessions and least > load.per_run.at(key[0]):
             load = msgspec.structs.replace(load, requests=least)
         self._current = make_source(load, self._factory, key, run, self._seed)
         return self._current

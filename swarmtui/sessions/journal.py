@@ -279,7 +279,7 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
             return abs(telemetry.t_ns - t0) <= _MAX_SPAN_NS and all(
                 abs(value) <= _MAX_READING for value in readings if isinstance(value, int | float)
             )
-        case StageStart(c=c, phase="level", load="closed") if c < 1:
+        case StageStart(c=c, phase="level") if c < 1:
             return False
         case StageStart() | StageEnd() | Event() | CapacitySearch() | End():
             return abs(entry.t_ns - t0) <= _MAX_SPAN_NS

@@ -80,6 +80,12 @@ def test_every_load_mode_is_tested() -> None:
     assert [type(load) for load in LOADS] == list(get_args(Load))
 
 
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
+def test_load_is_described(load: Load) -> None:
+    texts = [load.describe(load.title), load.describe(load.sentence)]
+    assert all(texts) and "{" not in "".join(texts)
+
+
 @pytest.mark.parametrize("trait", TRAITS)
 def test_traits_of_the_load_modes(trait: str) -> None:
     assert {load.name for load in LOADS if getattr(load, trait)} == TRAITS[trait]

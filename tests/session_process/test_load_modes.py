@@ -264,6 +264,13 @@ def test_rotated_levels_form_a_latin_square() -> None:
     assert plain == [((1, None), 1), ((1, None), 2), ((2, None), 1), ((2, None), 2)]
 
 
+def test_run_has_at_least_the_requests_that_a_search_needs() -> None:
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
+    for load in (Closed(), Closed(requests=8)):
+        planned = PlannedLoad(Plan(load=load), factory)
+        assert [planned.task_source((2, None), 1, least).total for least in (0, 7, 50)] == [8, 8, 50]
+
+
 def test_each_rate_of_an_open_loop_is_a_level() -> None:
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     plan = Plan(load=Open(streams=512, rate=(20.0, 40.0), requests=3, rotate=True))

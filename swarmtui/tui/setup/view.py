@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
 from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
-from swarmtui.model.load import Barrier, Closed, Dag, Load, Mixed, Open, Ramp, Sessions, Swarm
+from swarmtui.model.load import Load
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.numbers import clock
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import ljust, wrap
 from swarmtui.tui.setup.form import PlanField
@@ -145,40 +143,17 @@ def _requests_hint(load: Load) -> str:
     return load.run_length if load.replayed else str(load.per_run)
 
 
-def _load_texts(load: Load) -> tuple[str, str]:
-    """Describe a load: for the list of plans, and as part of a sentence."""
-    levels = ",".join(map(str, load.levels))
-    match load:
-        case Closed():
-            return "sweep: one level after the other", f"closed loop, C={levels}"
-        case Barrier():
-            return "batches: C tasks at once, per level", f"batches, C={levels}"
-        case Swarm():
-            return f"swarm: {levels} agents at once", f"{levels} agents at once"
-        case Open():
-            rates = f"{','.join(f'{rate:g}' for rate in load.rates)} requests/s, {load.arrival}"
-            return f"open loop: {rates}", f"open loop, {rates}"
-        case Ramp():
-            return f"ramp: C grows from {load.start} to {load.to}", f"C={levels}, {clock(load.every_s)} each"
-        case Mixed():
-            return "mixed: a primary task with side tasks", f"a primary task with side tasks, C={levels}"
-        case Dag():
-            return f"graph: {levels} dependent tasks", f"a graph of {levels} tasks"
-        case Sessions():
-            return "sessions: C recorded agents at a time", f"recorded sessions, C={levels}"
-    assert_never(load)
-
-
 def sweep_text(workload: WorkloadInfo | None) -> str:
     """Describe the workload's own plan."""
-    return PLAN_TEXTS["sweep"] if workload is None else _load_texts(workload.plan.load)[0]
+    load = None if workload is None else workload.plan.load
+    return PLAN_TEXTS["sweep"] if load is None else load.describe(load.title)
 
 
 def plan_text(plan: Plan) -> str:
     """Describe a plan in one line."""
     load, warmup = plan.load, plan.load.warmup_requests
     goals = {"manual": "manual control from C=1", "cliff": "search for the cliff"}
-    parts = [goals.get(plan.goal) or _load_texts(load)[1]]
+    parts = [goals.get(plan.goal) or load.describe(load.sentence)]
     if plan.goal != "manual" and load.has("requests"):
         parts.append(f"{load.run_length} each")
     if load.runs > 1:
