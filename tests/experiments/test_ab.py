@@ -13,6 +13,7 @@ from swarmtui.experiments.store import write_experiment
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import AbTest, CacheUse, Experiment, Side, Start
+from tests.analysis.level_builders import level, summary
 from tests.experiments.tune_builders import tune_status
 
 TEST = AbTest(name="ab-1", a="http://127.0.0.1:1", b="http://127.0.0.1:2", detect=0.02, max_runs=48)
@@ -108,3 +109,13 @@ def test_run_without_the_figure_ends_the_test(tmp_path: Path) -> None:
     found.finished(Start(side="B", state="broken", reason="exited with code 1", log=("out of memory",)), None)
     assert found.experiment.problem == "B: exited with code 1\n    out of memory"
     assert found.next_trial() is None
+
+
+def test_sides_that_cannot_be_compared_end_the_test_after_two_runs(tmp_path: Path) -> None:
+    levels = [level(4, tps=100.0)]
+    found = runner(tmp_path)
+    found.finished(start("B", 100.0), summary(levels, workload="new", workload_digest="ffff"))
+    assert found.next_trial() is not None
+    found.finished(start("A", 101.0), summary(levels, workload="old", workload_digest="0000"))
+    assert found.experiment.problem == "A and B cannot be compared: different workloads: old (0000) and new (ffff)"
+    assert len(ab_result(found.experiment).runs) == 2 and found.next_trial() is None

@@ -124,3 +124,13 @@ def test_one_of_eight_equal_configurations_is_rarely_called_behind() -> None:
 
 def test_text_without_results() -> None:
     assert tune_text(summarise_rows([], "out_tps")) == "no configuration is finished yet\n"
+
+
+def test_best_with_a_single_run_cannot_be_ranked() -> None:
+    rows = [
+        row({"--n": 1}, 30.0, runs=(30.0,)),
+        row({"--n": 2}, 20.0, runs=(19.0, 21.0)),
+        row({"--n": 3}, 10.0, runs=(9.0, 11.0)),
+    ]
+    found = summarise_rows(rows, "out_tps")
+    assert (found.tied_within, found.unranked, found.standings) == (None, "runs", ("", "", ""))

@@ -132,6 +132,15 @@ def test_best_advance_and_failed_ones_do_not() -> None:
     assert advancing("out_tps", rows[:1] + rows[2:3]) == [{"--n": 1}]
 
 
+def test_configuration_that_fails_in_a_round_does_not_advance_with_an_earlier_result() -> None:
+    file = TuneFile(command="x {port}", grid={"--n": tuple(range(8))}, halving=Halving(factor=2, rounds=3))
+    first = [Start(flags={"--n": n}, out_tps=float(n + 1)) for n in range(8)]
+    second = [Start(flags={"--n": n}, round=1, out_tps=float(n + 1)) for n in (4, 5)]
+    failed = [Start(flags={"--n": n}, round=1, state="broken") for n in (6, 7)]
+    assert configurations_in_round(file, [*first, *second, *failed], 2) == [{"--n": 5}, {"--n": 4}]
+    assert configurations_in_round(file, [*first, *second[:1], *failed], 2) == [{"--n": 4}]
+
+
 def test_flags_are_formatted_as_on_a_command_line() -> None:
     flags = {"--n": 4, "--eager": True, "--off": False, "OMP_NUM_THREADS": 2}
     assert format_flags(flags) == "--n 4 --eager OMP_NUM_THREADS=2"

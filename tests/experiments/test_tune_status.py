@@ -60,6 +60,8 @@ def test_ended_tune_has_no_active_configuration(tmp_path: Path) -> None:
     assert written(tmp_path, SLOTS, [], tune_status()).status.ended == ""
     found = written(tmp_path, SLOTS, [], tune_status(flags=FOUR, phase="running", ended="done"))
     assert states(found) == ["waiting"] * 6
+    dead = tune_status(born=1.0, ended="stopped")
+    assert written(tmp_path, SLOTS, [], dead).status.ended == "stopped"
     assert read_tune(tmp_path / "none") is None
 
 
@@ -81,13 +83,20 @@ def test_later_round_repeats_only_the_best() -> None:
     )
 
 
-def test_stop_signal_is_sent_only_if_the_start_time_matches() -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        request_stop(tune_status(pid=process.pid, born=process_start_time(process.pid) - 60.0))
-        assert process.poll() is None
-        request_stop(tune_status(pid=process.pid, born=process_start_time(process.pid), ended="done"))
-        assert process.poll() is None
-        request_stop(tune_status(pid=process.pid, born=process_start_time(process.pid)))
+def test_stop_signal_is_sent_only_to_the_process_of_a_running_tune() -> None:
+    program = "while line := input(): print(line, flush=True)"
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None and process.stdout is not None
+        born = process_start_time(process.pid)
+        for status in (
+            tune_status(pid=process.pid, born=born - 60.0),
+            tune_status(pid=process.pid, born=born, ended="done"),
+        ):
+            request_stop(status)
+            process.stdin.write("alive\n")
+            assert process.stdout.readline() == "alive\n"
+        request_stop(tune_status(pid=process.pid, born=born))
         assert process.wait(60) == -15
 
 
