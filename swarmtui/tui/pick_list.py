@@ -37,10 +37,8 @@ class PickList(OptionList, inherit_bindings=False):
         &:focus { border: none; background-tint: transparent; }
         & > .option-list--option { padding-left: 3; }
         & > .option-list--option-disabled { color: $text-muted; }
-        & > .option-list--option-highlighted { color: $foreground; background: transparent; text-style: bold; }
-        &:focus > .option-list--option-highlighted {
-            color: $foreground; background: transparent; text-style: reverse;
-        }
+        & > .option-list--option-highlighted { color: $foreground; background: transparent; text-style: none; }
+        &:focus > .option-list--option-highlighted { color: $foreground; background: transparent; text-style: none; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("pick")]
@@ -70,15 +68,14 @@ class PickList(OptionList, inherit_bindings=False):
             self.highlighted = next((at for at in enabled if self._items[at][0] == id), next(iter(enabled), None))
 
     def render_line(self, y: int) -> Strip:
-        strip, line = super().render_line(y), self.scroll_offset.y + y
+        """Add the sign; reverse video, which Textual does not apply to options, shows which list has the focus."""
+        strip, line, styles = super().render_line(y), self.scroll_offset.y + y, self.app.line_styles
         hidden = (y == 0 < line) or (y == self.size.height - 1 and line < self.option_count - 1)
+        sign, style, text_style = " … " if hidden else "   ", styles["dim"], styles[""]
         if line == self.highlighted:
-            sign, style = " › ", self.app.line_styles["cursor"]
-        elif hidden:
-            sign, style = " … ", self.app.line_styles["dim"]
-        else:
-            return strip
-        return Strip.join([Strip([Segment(sign, self.rich_style + style)]), strip.crop(_SIGN)])
+            sign, style, text_style = " › ", styles["cursor"], styles["selected" if self.has_focus else "bold"]
+        text = strip.crop(_SIGN).apply_style(text_style)
+        return Strip.join([Strip([Segment(sign, self.rich_style + style)]), text])
 
     def on_click(self, event: Click) -> None:
         """Confirm with a double click; Textual confirms with the first."""

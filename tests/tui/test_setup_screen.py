@@ -22,6 +22,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import Setup, applicable, default_choices, read_setup, write_setup
 from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
@@ -352,3 +353,32 @@ async def test_an_unreachable_address_shows_the_reason(tmp_path: Path, until: Un
         await until(lambda: "unknown host nowhere.invalid" in screen_text(app))
         app.screen.query_one("#url", Input).value = "127.0.0.1:1"
         await until(lambda: "no server listens on port 1" in screen_text(app))
+
+
+async def test_a_click_picks_an_item_and_a_double_click_confirms_it(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "Enter starts" in screen_text(app))
+        await pilot.pause()
+        models, workloads = (app.screen.query_one(f"#{name}", PickList) for name in ("models", "workloads"))
+        await pilot.click(models, offset=(10, 1))
+        await until(lambda: models.picked == "typed" and app.focused is models)
+        await pilot.click(models, offset=(10, 1), times=2)
+        await until(lambda: app.focused is app.screen.query_one("#model"))
+        await pilot.click(workloads, offset=(10, 1))
+        await until(lambda: workloads.picked == "chat")
+
+
+async def test_the_picked_item_is_marked_without_colours(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "Enter starts" in screen_text(app))
+        await pilot.pause()
+        await pilot.press("3", "home", "j")
+        for name, focused in (("workloads", True), ("plans", False)):
+            pick = app.screen.query_one(f"#{name}", PickList)
+            assert pick.highlighted is not None
+            sign, *texts = pick.render_line(pick.highlighted)
+            assert sign.text == " › " and all(text.style is not None for text in texts)
+            assert [bool(text.style and text.style.reverse) for text in texts] == [focused] * len(texts)
+            assert [bool(text.style and text.style.bold) for text in texts] == [not focused] * len(texts)
