@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,6 @@ from swarmtui.model.workload import (
     Trace,
     Workload,
 )
-from swarmtui.prompts.agent_header import header_messages
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
 from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
 from swarmtui.prompts.library import WorkloadFile, trace_paths
@@ -36,6 +37,10 @@ from swarmtui.prompts.traces.recordings import Recordings
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_CAP = 64
+
+# The times in agent headers lie within a year from this one.
+_HEADER_START = datetime(2026, 1, 1, tzinfo=UTC)
+_YEAR_S = 365 * 86_400
 
 _DEFAULT_CALIBRATION = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
 
@@ -295,3 +300,21 @@ def _warmups(workload: WrittenWorkload) -> tuple[PromptItem, ...]:
     if isinstance(workload, Prompts) and workload.warmup_prompts:
         return tuple(item_from_prompt(prompt) for prompt in workload.warmup_prompts)
     return _WARMUP_ITEMS
+
+
+def header_messages(kind: AgentHeader, seed: int, salt: str, number: int, turn: int) -> tuple[Message, ...]:
+    """Return lines that real clients put in front of the system prompt, each a system message of its own.
+
+    They change with every request, a known reason for prefix caches without hits. Some servers remove the billing line,
+    which they recognise by its name, and none a date.
+
+    The suffix of the version and the session stay the same in all turns of a task; the checksum and the time do not.
+    """
+    task = sha256(f"{seed}/{salt}/{number}".encode()).hexdigest()
+    request = sha256(f"{task}/{turn}".encode()).hexdigest()
+    time = _HEADER_START + timedelta(seconds=int(request[8:16], 16) % _YEAR_S)
+    lines = {
+        "billing": f"x-anthropic-billing-header: cc_version=2.1.0.{task[:3]}; cc_entrypoint=cli; cch={request[:5]};",
+        "date": f"Session {task[8:16]}. Current date and time: {time:%Y-%m-%d %H:%M:%S} UTC.",
+    }
+    return tuple(Message(role="system", content=line) for name, line in lines.items() if kind in (name, "both"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.analysis.capacity.slots import server_slots
+from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning

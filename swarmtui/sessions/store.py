@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from swarmtui.analysis.capacity.agents import AgentTally, capacity
-from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.capacity.slots import server_slots
+from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, task_figures
 from swarmtui.analysis.levels.flags import flag_outages

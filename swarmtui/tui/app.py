@@ -238,7 +238,7 @@ class SwarmApp(PatchedApp[AppResult]):
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
         """Compare saved sessions; the first one is the baseline."""
-        from swarmtui.analysis.compare.names import session_names
+        from swarmtui.analysis.compare.differences import session_names
         from swarmtui.sessions.store import read_for_comparison
 
         try:

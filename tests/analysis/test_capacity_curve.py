@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from swarmtui.analysis.capacity.curve import RunShare, crossing
+from swarmtui.analysis.capacity.agents import RunShare, crossing
 
 
 def runs(levels: list[int], prompts: list[float], *, effect: float = 0.0, width: float = 0.1) -> list[RunShare]:

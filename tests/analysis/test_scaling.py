@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.capacity.scaling import best_level, headline_level, scaling
-from swarmtui.analysis.capacity.slots import server_slots, slots_from_flags
+from swarmtui.analysis.capacity.scaling import best_level, headline_level, scaling, server_slots, slots_from_flags
 from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer

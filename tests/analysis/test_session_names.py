@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from swarmtui.analysis.compare.names import session_names, varying_flags
+from swarmtui.analysis.compare.differences import session_names, varying_flags
 from swarmtui.model.session import Summary
 from tests.analysis.level_builders import level, summary
 

@@ -10,8 +10,7 @@ from swarmtui.experiments.header_effect import cache_use, header_effect
 from swarmtui.model.session import TelemetryEntry
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.tuning import CacheUse
-from swarmtui.prompts.agent_header import header_messages
-from swarmtui.prompts.generator import TaskGenerator
+from swarmtui.prompts.generator import TaskGenerator, header_messages
 from swarmtui.prompts.library import find_workload
 from tests.analysis.level_builders import level
 from tests.sessions.session_builders import T0, full_session, write_session

@@ -35,7 +35,7 @@ from swarmtui.sessions.replay import Replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.sim.presets import parse_spec
 from swarmtui.telemetry import metrics
-from swarmtui.telemetry.gpu import amd_exporter, dcgm
+from swarmtui.telemetry.gpu.exporters import parse_amd, parse_dcgm
 from swarmtui.text import display_width, sanitize, sanitize_lines, truncate
 from swarmtui.tui.launch import read_app_config as read_config
 from swarmtui.tui.setup.form import read_setup
@@ -277,8 +277,8 @@ LINES = ["# TYPE vllm:num_requests_running gauge", "vllm:num_requests_running 1"
 def test_arbitrary_metrics_do_not_crash_the_parser(text: str, engine: str) -> None:
     metrics.parse_page("http://h/metrics", text, engine)
     metrics.parse_page("http://h/api/ps", text, engine)
-    dcgm.parse_gpus(text)
-    amd_exporter.parse_gpus(text)
+    parse_dcgm(text)
+    parse_amd(text)
 
 
 # text for terminals

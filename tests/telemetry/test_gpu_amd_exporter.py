@@ -8,7 +8,7 @@ import pytest
 
 from swarmtui.client.doctor import check_gpus
 from swarmtui.model.worker_protocol import pack
-from swarmtui.telemetry.gpu.amd_exporter import parse_gpus
+from swarmtui.telemetry.gpu.exporters import parse_amd
 from swarmtui.telemetry.gpu.readers import open_gpus
 from tests.telemetry.text_server import serving
 
@@ -18,7 +18,7 @@ TEXT = (SAMPLES / "amd-exporter.txt").read_text()
 
 @pytest.mark.parametrize("text", [TEXT, TEXT.replace("\ngpu_", "\namd_gpu_").replace("\npcie_", "\namd_pcie_")])
 def test_exporter_with_two_gpus(text: str) -> None:
-    found = parse_gpus(text)
+    found = parse_amd(text)
     assert found is not None
     first, second = found
     assert (first.uuid[-4:], first.index, first.name) == ("0001", 0, "AMD INSTINCT MI300X")
@@ -49,4 +49,4 @@ def test_doctor_checks_the_exporter() -> None:
 
 @pytest.mark.parametrize("text", ["", "<html>", "gpu_used_vram 7\n", 'gpu_temperature{gpu_id="0"} 7\n', "gpu_clock{"])
 def test_other_pages_are_not_taken_for_it(text: str) -> None:
-    assert parse_gpus(text) is None
+    assert parse_amd(text) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from swarmtui.model.worker_protocol import pack
-from swarmtui.telemetry.gpu.dcgm import parse_gpus
+from swarmtui.telemetry.gpu.exporters import parse_dcgm
 from swarmtui.telemetry.gpu.readers import open_gpus
 from tests.telemetry.text_server import serving
 
@@ -14,7 +14,7 @@ SIMULATED = """DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="GPU-SIMULATED-0",modelName=
 
 
 def test_exporter_with_two_gpus() -> None:
-    found = parse_gpus(TEXT)
+    found = parse_dcgm(TEXT)
     assert found is not None
     first, second, part = found
     assert (first.uuid, first.index, first.name, first.simulated) == ("GPU-aa", 0, "NVIDIA H100 80GB HBM3", False)
@@ -27,7 +27,7 @@ def test_exporter_with_two_gpus() -> None:
 
 
 def test_simulated_gpu_is_marked() -> None:
-    found = parse_gpus(SIMULATED)
+    found = parse_dcgm(SIMULATED)
     assert found is not None and found[0].simulated
 
 
@@ -40,13 +40,13 @@ def test_other_page_is_a_problem_and_does_not_hide_exporters() -> None:
 
 
 def test_gpu_without_memory_sensor_has_no_memory_temperature() -> None:
-    found = parse_gpus('DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a"} 0\nDCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a"} 31\n')
+    found = parse_dcgm('DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a"} 0\nDCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a"} 31\n')
     assert found is not None
     assert (found[0].memory_temperature_c, found[0].temperature_c, found[0].name) == (None, 31.0, "NVIDIA GPU")
 
 
 def test_implausible_numbers_are_not_measured() -> None:
-    found = parse_gpus('DCGM_FI_DEV_FB_USED{gpu="²",UUID="a"} 1e17\nDCGM_FI_DEV_GPU_TEMP{gpu="²",UUID="a"} 31\n')
+    found = parse_dcgm('DCGM_FI_DEV_FB_USED{gpu="²",UUID="a"} 1e17\nDCGM_FI_DEV_GPU_TEMP{gpu="²",UUID="a"} 31\n')
     assert found is not None
     assert (found[0].index, found[0].memory_used, found[0].temperature_c) == (0, None, 31.0)
     assert pack(found[0]), "it must fit into a message"

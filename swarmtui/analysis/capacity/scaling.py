@@ -1,10 +1,11 @@
 """Fit a scaling law to levels: step time, ceiling, sweet spot and cliff, or the reason why there is none.
 
-Also decide whether a server keeps up with the arrival rate of an open loop.
+Also decide whether a server keeps up with the arrival rate of an open loop, and how many requests it runs at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from math import fsum
@@ -12,10 +13,13 @@ from math import fsum
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
+from swarmtui.engines.base import Engine
+from swarmtui.engines.registry import ENGINES
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.plan import is_open_loop
-from swarmtui.model.session import Level
+from swarmtui.model.session import Level, Session
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import percent, short, signed_percent
 from swarmtui.text import count_noun
 
@@ -282,3 +286,31 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     if undecided:
         parts.append(f"undecided at {', '.join(undecided)}: use a longer run")
     return "; ".join(parts)
+
+
+def _spellings(engine: Engine, flag: str) -> str:
+    """Return a pattern for a flag, its short forms, and underscores in place of dashes."""
+    short = [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
+    return "|".join([flag[:2] + flag[2:].replace("-", "[-_]"), *short])
+
+
+_SLOT_FLAGS = tuple((flag, _spellings(engine, flag)) for engine in ENGINES for flag in engine.slot_flags)
+
+
+def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
+    """Return the slots that a flag sets; `replicas` are the endpoints, or the engines behind one."""
+    for name, pattern in _SLOT_FLAGS:
+        found = re.search(rf"(?:^|\s)(?:{pattern})[=\s]+(\d+)(?=\s|$)", flags)
+        if found and int(found.group(1)) > 0:
+            return Slots(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")
+    return None
+
+
+def server_slots(session: Session, servers: Sequence[DiscoveredServer]) -> Slots | None:
+    """Return the slots as the servers report them, else from the flags that the user gave, which may be outdated."""
+    known = [server.slots for server in servers]
+    if not known or known[0] is None or any(slots != known[0] for slots in known):
+        return slots_from_flags(session.server_flags, len(session.endpoints))
+    inside = (servers[0].flags or {}).get("replicas", "")
+    per_server = int(inside) if inside.isdigit() and int(inside) and known[0] % int(inside) == 0 else 1
+    return Slots(per_replica=known[0] // per_server, replicas=len(known) * per_server, reason="as the server reports")

@@ -1,9 +1,10 @@
-"""List the differences between two sessions: flags, server, workload, client; and refuse ratios of unlike ones."""
+"""List the differences between sessions (flags, server, workload, client), refuse ratios of unlike ones, name them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.engines.command_line import split_words
@@ -20,6 +21,8 @@ from swarmtui.model.tuning import is_env_variable
 _SAME_SOURCE = {"usage_chunks": "usage"}
 # Codes of differences that concern the load generator, not the server under test.
 CLIENT_DIFFERENCES = ("client_version", "client_host")
+# Flags that say where a server listens, not how it serves.
+_ADDRESS = ("--host", "--port")
 
 
 class Difference(Stored, frozen=True, kw_only=True):
@@ -221,6 +224,52 @@ def is_same_configuration(a: Summary, b: Summary) -> bool:
         and a.session.plan.load.duration_s == b.session.plan.load.duration_s
         and all(found.code in CLIENT_DIFFERENCES for found in session_differences(a.session, b.session))
     )
+
+
+def session_names(summaries: Sequence[Summary]) -> list[str]:
+    """Return a name for each session, unlike the others: its label or flags, with its id only if nothing else differs.
+
+    A session without a label is named by the flags that differ between these sessions, else by its model.
+    """
+    sessions = [summary.session for summary in summaries]
+    flags = varying_flags([known_flags(summary) for summary in summaries])
+    models = [", ".join(sorted({endpoint.model for endpoint in session.endpoints})) for session in sessions]
+    names = [
+        session.label or text or model or "session"
+        for session, text, model in zip(sessions, flags, models, strict=True)
+    ]
+    for more in (flags, models):
+        by_name: dict[str, set[str]] = {}
+        for name, text in zip(names, more, strict=True):
+            by_name.setdefault(name, set()).add(text)
+        names = [
+            f"{name} · {text}" if text and len(by_name[name]) > 1 else name
+            for name, text in zip(names, more, strict=True)
+        ]
+    return [
+        f"{name} ({session.id})" if names.count(name) > 1 else name
+        for name, session in zip(names, sessions, strict=True)
+    ]
+
+
+def varying_flags(known: Sequence[Mapping[str, str] | None]) -> list[str]:
+    """Return the flags of each session that are not the same in all of them, those changed last first.
+
+    The sessions are ordered by time, in either direction. The text is empty where flags are not known.
+    """
+    named = [None if flags is None else {option_name(name): flags[name] for name in flags if name} for flags in known]
+    varying: dict[str, None] = {}
+    for after, before in pairwise(flags for flags in named if flags is not None):
+        if after != before:
+            changed = (name for name in (*after, *before) if after.get(name) != before.get(name))
+            varying |= dict.fromkeys(name for name in changed if name not in _ADDRESS)
+    return ["" if flags is None else _flags_text(flags, list(varying)) for flags in named]
+
+
+def _flags_text(flags: Mapping[str, str], names: Sequence[str]) -> str:
+    """Write flags as on the command line; one that is absent is named only if no other tells the sessions apart."""
+    present = [name if flags[name] in ("", "true") else f"{name} {flags[name]}" for name in names if name in flags]
+    return " ".join(present) or (f"no {names[0]}" if names else "")
 
 
 def _client(session: Session) -> str:

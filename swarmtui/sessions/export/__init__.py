@@ -64,7 +64,7 @@ def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None)
         raise BadInput(f"is for {formats}", key="--chart")
     sessions = [session_data(one) for one in loaded]
     if len(loaded) > 1:
-        from swarmtui.analysis.compare.names import session_names
+        from swarmtui.analysis.compare.differences import session_names
         from swarmtui.sessions.store import earlier_sessions
 
         summaries = [session.summary for session in sessions]

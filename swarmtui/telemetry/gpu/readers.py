@@ -1,4 +1,4 @@
-"""Choose the source of GPU readings: the given exporters, whose pages are read here, else this host."""
+"""Choose the source of GPU readings: the given exporters, else this host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu import amd_exporter, dcgm
 from swarmtui.telemetry.gpu.cadence import Depth
+from swarmtui.telemetry.gpu.exporters import ExporterReader
 from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
 from swarmtui.telemetry.prometheus import Fetcher
@@ -28,29 +28,6 @@ class GpuReader(Protocol):
     def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]: ...
 
     def close(self) -> None: ...
-
-
-class ExporterReader:
-    """Read GPUs of another host, or simulated ones, from the pages of exporters for Prometheus."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-        self.problem = ""
-
-    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
-        """Read everything at any depth: it is one page."""
-        gpus: list[Gpu] = []
-        problems: list[str] = []
-        for url, body, problem in self._fetcher.fetch():
-            found = (dcgm.parse_gpus(body) or amd_exporter.parse_gpus(body)) if not problem else None
-            if found is None:
-                problems.append(f"{url}: {problem or 'not the page of a DCGM exporter or AMD device-metrics-exporter'}")
-            gpus += found or ()
-        self.problem = "; ".join(problems)
-        return tuple(gpus)
-
-    def close(self) -> None:
-        self._fetcher.close()
 
 
 def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None, *, root: Path = ROOT) -> GpuReader:

@@ -13,7 +13,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from swarmtui.analysis.compare.names import varying_flags
+from swarmtui.analysis.compare.differences import varying_flags
 from swarmtui.model.base import BadInput
 from swarmtui.numbers import local_time, rate
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
