@@ -435,3 +435,21 @@ def test_stream_faster_than_a_single_one_has_a_remark_and_no_slowdown() -> None:
     assert fast.contention == pytest.approx(-1.0)
     assert fast.slowdown is None
     assert "faster_stream" in [flag.code for flag in fast.flags]
+
+
+def test_run_that_was_repeated_although_it_was_complete_counts() -> None:
+    """As in a search that returns to a level."""
+    records = streams(2, 2, number=1) + streams(2, 3, number=2, start=900)
+    (level,) = level_figures(records, [stage(1, 2), stage(2, 2)], [end(1), end(2)])
+    assert (level.runs, level.n, level.complete) == (2, 10, True)
+    assert [(run.run, run.n) for run in level.by_run] == [(1, 4), (2, 6)]
+
+
+def test_c_held_is_weighted_by_the_time_of_the_runs() -> None:
+    """C = 2 is held for 140 ms in the first run; in the second, for 1,260 ms, one of two streams pauses at times."""
+    short = streams(2, 2, number=1)
+    long = [r for r in streams(2, 10, number=2, run=2, start=1000) if r.task not in (1002, 1004, 1006)]
+    (level,) = level_figures(short + long, [stage(1, 2), stage(2, 2, run=2)], [end(1), end(2)])
+    (alone,) = level_figures(long, [stage(2, 2, run=2)], [end(2)])
+    assert alone.c_held == pytest.approx(2 - 3 / 9)
+    assert level.c_held == pytest.approx((2 * 1 + (2 - 3 / 9) * 9) / 10)

@@ -106,3 +106,11 @@ def test_verdicts_by_level_and_task_type() -> None:
 def test_figures_by_turn() -> None:
     records = [request(100 * n, [100 * n + 10, 100 * n + 90], turn=n, type="primary") for n in range(3)]
     assert [(t.type, t.turn, t.n) for t in task_figures({(1, None): records})] == [("primary", n, 1) for n in range(3)]
+
+
+def test_replica_with_failures_only_is_named() -> None:
+    """It failed in an attempt that was repeated, and got no request after that."""
+    failed = request(10, [], stage=1, endpoint=1, error="refused", tokens_out=None)
+    records = [failed, *(request(100 * n, [100 * n + 50], task=n, stage=2) for n in range(3))]
+    (level,) = level_figures(records, [stage(1), stage(2)], [end(1, complete=False), end(2)])
+    assert [(part.endpoint, part.n, part.ok, part.errors) for part in level.replicas] == [(0, 3, 3, 0), (1, 0, 0, 1)]

@@ -201,3 +201,19 @@ def test_swapping_sides_swaps_the_word(a: list[float], b: list[float]) -> None:
     forth, back = verdict(a, b), verdict(b, a)
     if "equivalent" not in (forth.word, back.word):
         assert mirror[forth.word] == back.word
+
+
+def test_needed_runs_of_pairs_follow_from_the_spread_of_their_differences() -> None:
+    """The spread is that of one run: a difference of two has the square root of two times it."""
+    a = [90.0, 100.0, 110.0, 105.0]
+    apart = [0.02, 0.03, 0.04, 0.03]
+    found = compare_replicates(a, [x * exp(d) for x, d in zip(a, apart, strict=True)], same_requests=True)
+    assert found.paired
+    assert found.spread == pytest.approx(standard_deviation(apart) / sqrt(2))
+
+
+def test_stricter_alpha_needs_more_runs() -> None:
+    """Several levels share the 5 %, so that each of them needs more runs than one alone."""
+    assert detectable_change(0.02, 6, 6, alpha=0.01) > 1.2 * detectable_change(0.02, 6, 6)
+    alone, shared = replicates_needed(0.02, 0.03), replicates_needed(0.02, 0.03, alpha=0.01)
+    assert alone is not None and shared is not None and shared > alone

@@ -155,3 +155,8 @@ def test_names_of_secrets(name: str) -> None:
 )
 def test_names_that_only_resemble_secrets(name: str) -> None:
     assert not is_secret_name(name)
+
+
+def test_secret_that_contains_another_is_redacted_to_its_end() -> None:
+    inside = Redactor(Secrets(headers={"X-Team": "berlin-production-east", "X-Site": "production"}))
+    assert inside.redact("from berlin-production-east.") == "from \N{HORIZONTAL ELLIPSIS}."

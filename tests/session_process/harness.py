@@ -62,6 +62,11 @@ class RecordingClient:
                 return message
         raise AssertionError(f"not within the time limit; last frame: {self.frames[-1:]}")
 
+    def wait_for_frames(self, count: int) -> None:
+        """Wait for this many more frames: the session goes on while nothing happens."""
+        for _ in range(count):
+            self.wait_for_frame(lambda frame: True)
+
     def wait_for_end(self) -> client_protocol.Ended:
         deadline = time.monotonic() + TIMEOUT_S
         while self.ended is None:

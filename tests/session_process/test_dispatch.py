@@ -178,3 +178,29 @@ def test_dropped_tasks_are_not_handed_out_again() -> None:
     assert dispatcher.hand_out(lambda: None, 3) == {}
     dispatcher.forget_tasks()
     assert not dispatcher.has_tasks
+
+
+def test_worker_that_got_new_tasks_is_asked_again() -> None:
+    dispatcher = Dispatcher(2)
+    dispatcher.set_streams(2)
+    first = dispatcher.hand_out(source(6), 3)
+    for done in first[0]:
+        dispatcher.finished(0, done.id)
+    assert dispatcher.take_back() == {1: 1}
+    dispatcher.returned(1, ())  # all were started in the meantime
+    for done in first[1]:
+        dispatcher.finished(1, done.id)
+    later = [task(number) for number in range(10, 13)]
+    dispatcher.add(1, later)
+    assert dispatcher.take_back() == {1: 1}
+
+
+def test_worker_whose_tasks_are_requested_gets_none_while_its_streams_are_busy() -> None:
+    """It returns only what it has not started, however much was requested."""
+    dispatcher = Dispatcher(2)
+    dispatcher.set_streams(4)
+    dispatcher.add(0, [task(number) for number in range(5)])
+    assert dispatcher.take_back() == {0: 2}
+    for done in range(2):
+        dispatcher.finished(0, done)
+    assert list(dispatcher.hand_out(source(9), 1)) == [1]

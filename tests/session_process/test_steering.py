@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -174,7 +173,7 @@ def test_paused_run_starts_again(harness: SessionHarness) -> None:
         session_client.send(client_protocol.Pause())
         session_client.wait_for_frame(lambda frame: frame.status == "paused")
         received = len(server.received)
-        time.sleep(0.3)
+        session_client.wait_for_frames(6)
         assert len(server.received) == received == len(server.completed)
         session_client.send(client_protocol.Resume())
         assert session_client.wait_for_end().ending == "done"
@@ -195,7 +194,7 @@ def test_manual_stage_continues_after_a_pause(harness: SessionHarness) -> None:
         session_client.send(client_protocol.Pause())
         session_client.wait_for_frame(lambda frame: frame.status == "paused" and frame.in_flight == 0)
         received = len(server.received)
-        time.sleep(0.2)
+        session_client.wait_for_frames(6)
         assert len(server.received) == received
         session_client.send(client_protocol.Resume())
         session_client.wait_for_frame(lambda frame: frame.status == "running" and frame.done >= 8)

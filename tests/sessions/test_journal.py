@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.record import Record
-from swarmtui.model.session import End, Event, Head, RequestEntry, TokenCount, entry_encoder
+from swarmtui.model.session import End, Event, Head, QualityEntry, RequestEntry, TokenCount, entry_encoder
+from swarmtui.model.telemetry import QualityFacts
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
 from tests.sessions.session_builders import T0, full_session, head, record, write_session
 
@@ -185,3 +186,31 @@ def test_recounted_tokens_replace_the_reported_ones(tmp_path: Path) -> None:
         (3, "tokenize", 1),
         (3, "tokenize", None),
     ]
+
+
+def test_line_after_the_copy_of_a_cut_one_is_complete(tmp_path: Path) -> None:
+    writer, copy = JournalWriter(tmp_path / "s"), JournalWriter(tmp_path / "t")
+    writer.append(entry_encoder.encode(head()))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        real, room = os.write, [20]
+
+        def cut(fd: int, data: bytes) -> int:
+            if not room:
+                raise OSError(28, "No space left on device")
+            return real(fd, data[: room.pop()])
+
+        patch.setattr(os, "write", cut)
+        writer.append(entry_encoder.encode(RequestEntry(record=record(1))))
+    copy.copy(writer)
+    copy.append(entry_encoder.encode(RequestEntry(record=record(2))))
+    for one in (writer, copy):
+        one.close()
+    journal = read_journal(tmp_path / "t")
+    assert ([r.task for r in journal.records], journal.damaged_lines) == ([2], 1)
+
+
+def test_last_quality_entry_and_last_end_count(tmp_path: Path) -> None:
+    judged = [QualityEntry(lines=(), facts=QualityFacts(c=c)) for c in (1, 2)]
+    ends = [End(t_ns=T0, state="stopped"), End(t_ns=T0, state="done")]
+    journal = read_journal(write_session(tmp_path / "s", [head(), *judged, *ends]))
+    assert (journal.quality, journal.end) == (judged[1], ends[1])

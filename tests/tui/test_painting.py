@@ -377,3 +377,19 @@ async def test_what_a_key_opens_is_written_once(written: list[str], keys: tuple[
         whole = app.screen._compositor.render_update(full=True, screen_stack=app._background_screens)
         assert isinstance(whole, CompositorUpdate)
         assert len("".join(written)) < share * len(whole.render_segments(app.console))
+
+
+def test_dim_text_after_bold_and_dim_text_stays_dim() -> None:
+    """One code switches both off."""
+    both, dim = (
+        cells_of(Strip([Segment("x", Style(bold=bold, dim=True))]), ColorSystem.TRUECOLOR) for bold in (True, False)
+    )
+    written = TerminalCells().paint(Size(2, 1), [(0, 0, both), (0, 1, dim)])
+    assert "\x1b[22;2mx" in written
+
+
+def test_strip_that_counts_more_cells_than_its_text_is_padded() -> None:
+    """Textual may count the cells of a sequence of emoji differently."""
+    found = cells_of(Strip([Segment("ab")], cell_length=5), ColorSystem.TRUECOLOR)
+    assert "".join(text for text, _ in found) == "ab   "
+    assert len(cells_of(Strip([Segment("abcdef")], cell_length=4), ColorSystem.TRUECOLOR)) == 4
