@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from swarmtui.model.plan import Timeouts
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.loadgen.wire import Wire, wire_of
 
@@ -235,6 +236,16 @@ CASES: dict[str, HostileCase] = {
     "usage contradicts": HostileCase(_stream(lambda wire: (*_words(wire), wire.end(1))), None),
     "bursts": HostileCase(_burst, None),
 }
+
+
+TIMEOUTS = Timeouts(connect=5.0, first_token=5.0, idle=4.0, total=60.0)
+
+# Oversized responses are recognised by their size, which takes a slow machine a while to read.
+LONG_TIMEOUTS = Timeouts(connect=5.0, first_token=50.0, idle=50.0, total=55.0)
+HEAVY = {"endless stream", "10 MB line", "10 MB line in bytes"}
+
+# Ended by a timeout, after which they are not served again, so that a run with generous timeouts stays short.
+TIMED = {name for name, case in CASES.items() if case.error in ("first_token_timeout", "idle_timeout")}
 
 
 class HostileServer(RawServer):

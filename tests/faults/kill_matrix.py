@@ -1,22 +1,17 @@
 """Send signals to processes of a run at random moments, and count lost requests, leaked processes and wrong states.
 
-    python -m tests.faults.kill_matrix --rounds 200
-
-In a quarter of the rounds there are two faults: a full disk or a signal, and another signal soon after it. A response
-is `finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the last signal
-and it is not in the session, and `unread` if it is missing but may not have been read when the signal came. Where the
-worker and the session process die together, what counts is the journal at that moment. A filler that was cancelled at
-the end of its level is not lost. A `wrong sentence` is one about saving that is not true.
+Where there are two faults, the first is a full disk or a signal, and another signal comes soon after it. A response is
+`finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the last signal and
+it is not in the session, and `unread` if it is missing but may not have been read when the signal came. Where the
+worker and the session process die together, what counts is what was on a disk at that moment. A filler that was
+cancelled at the end of its level is not lost. A `wrong sentence` is one about saving that is not true.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -70,6 +65,8 @@ DOUBLE_FAULTS: dict[tuple[Fault, Fault], Outcome] = {
     (("session process", "STOP"), ("session process", "KILL")): "interrupted",
     (("client", "KILL"), ("session process", "KILL")): "interrupted",
     (("worker", "STOP"), ("all", "KILL")): "interrupted",
+    (("disk", "FULL"), ("processes", "KILL")): "interrupted",
+    (("session process", "STOP"), ("processes", "KILL")): "interrupted",
 }
 
 
@@ -88,13 +85,6 @@ class KillRound(NamedTuple):
     @property
     def clean(self) -> bool:
         return not (self.lost or self.leaked or self.invalid_files or self.wrong_state or self.wrong_sentence)
-
-
-def faults_of(seed: int) -> tuple[Fault, ...]:
-    """Return two faults for every fourth seed, and one for the others."""
-    if seed % 4 == 3:
-        return sorted(DOUBLE_FAULTS)[seed // 4 % len(DOUBLE_FAULTS)]
-    return (sorted(OUTCOMES)[seed % len(OUTCOMES)],)
 
 
 def run_round(
@@ -120,7 +110,7 @@ def run_round(
             stopped = _first_fault(fault, sandbox, command, disk)
             time.sleep(pause)
         # Records that a worker has sent are lost if the session process is killed together with it.
-        expected = _journaled(sandbox) if target == "all" else processed(server)
+        expected = _journaled(sandbox) if target in ("all", "processes") else processed(server)
         _send_signals(pids, signal.Signals[f"SIG{name}"], pause)
         for pid in stopped:
             send_signal(pid, signal.SIGCONT)
@@ -207,9 +197,12 @@ def _leftovers(sandbox: Sandbox) -> tuple[str, ...]:
 
 def _targets(sandbox: Sandbox, command: Program, target: str) -> list[int]:
     """Return the ids of the target's processes; none if the run is already over."""
-    part, count = ("swarmtui", 3) if target == "all" else (PARTS.get(target, ""), 1)
+    part, count = ("swarmtui", 3) if target in ("all", "processes") else (PARTS.get(target, ""), 1)
     wait_until(lambda: len(sandbox.processes(part)) >= count or command.process.poll() is not None, target)
-    return [command.pid] if target == "client" else sorted(process.pid for process in sandbox.processes(part))
+    if target == "client":
+        return [command.pid]
+    found = sorted(process.pid for process in sandbox.processes(part))
+    return [pid for pid in found if target != "processes" or pid != command.pid]
 
 
 def _send_signals(pids: list[int], number: signal.Signals, pause: float) -> None:
@@ -264,41 +257,3 @@ def _saved(directory: Path) -> tuple[set[str], int, str]:
         wrong.append("a response is saved twice")
     cancelled = sum(record.phase == "filler" and record.error == CANCELLED for record in records)
     return set(ids), cancelled, "; ".join(wrong)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first round")
-    options = parser.parse_args()
-    rounds: list[KillRound] = []
-    for seed in range(options.first, options.first + options.rounds):
-        with tempfile.TemporaryDirectory(prefix="swarmtui-kill-") as home:
-            faults = faults_of(seed)
-            try:
-                result = run_round(Path(home), faults, seed)
-            except AssertionError as error:
-                case = " + ".join(" ".join(fault) for fault in faults)
-                result = KillRound(case, wrong_state=str(error)[-300:])
-        rounds.append(result)
-        if not result.clean:
-            sys.stdout.write(f"seed {seed}: {result}\n")
-            sys.stdout.flush()
-    sys.stdout.write(_table(rounds))
-
-
-def _table(rounds: list[KillRound]) -> str:
-    lines = ["case | rounds | finished | lost | unread | leaked | invalid files | wrong state | wrong sentence"]
-    for case in [*sorted({result.case for result in rounds}), "total"]:
-        group = [result for result in rounds if case in (result.case, "total")]
-        figures = (
-            len(group), sum(r.finished for r in group), sum(r.lost for r in group), sum(r.unread for r in group),
-            sum(len(r.leaked) for r in group), sum(bool(r.invalid_files) for r in group),
-            sum(bool(r.wrong_state) for r in group), sum(bool(r.wrong_sentence) for r in group),
-        )  # fmt: skip
-        lines.append(f"{case} | {' | '.join(map(str, figures))}")
-    return "\n".join([*lines, ""])
-
-
-if __name__ == "__main__":
-    main()

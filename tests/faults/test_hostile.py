@@ -17,17 +17,8 @@ from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import Sandbox
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.faults.fuzz_stream import run_request
-from tests.faults.hostile import CASES, WORDS, HostileServer
+from tests.faults.hostile import CASES, HEAVY, LONG_TIMEOUTS, TIMED, TIMEOUTS, WORDS, HostileServer
 from tests.loadgen.driver import DrivenWorker, task
-
-TIMEOUTS = Timeouts(connect=5.0, first_token=5.0, idle=4.0, total=60.0)
-
-# Oversized responses are recognised by their size, which takes a slow machine a while to read.
-LONG_TIMEOUTS = Timeouts(connect=5.0, first_token=50.0, idle=50.0, total=55.0)
-HEAVY = {"endless stream", "10 MB line", "10 MB line in bytes"}
-
-# Ended by a timeout, after which they are not served again, so that a run with generous timeouts stays short.
-TIMED = {name for name, case in CASES.items() if case.error in ("first_token_timeout", "idle_timeout")}
 
 # 64 requests at once; unlike a closed loop, a batch sends no unmeasured requests.
 BATCH = """

@@ -1,4 +1,4 @@
-"""A few rounds of the kill matrix; `python -m tests.faults.kill_matrix --rounds 200` runs all of it."""
+"""A few rounds of the kill matrix; `python -m tests.faults.matrix kills two` runs all of it."""
 
 from __future__ import annotations
 
