@@ -61,7 +61,6 @@ class Worker:
         self._tail_agents: tuple[int, ...] = ()
         self._tails_due = 0
         self._drops = 0
-        self._coalesced_chunks = 0
 
     def run(self) -> None:
         # The kernel stamps packets only while some socket asks for it: ask before the first response can arrive.
@@ -251,9 +250,7 @@ class Worker:
             self._loop.call_soon(self._report_next)
 
     def _report(self, record: Record) -> None:
-        message = self._unacknowledged.add(record)
-        self._coalesced_chunks += record.coalesced_chunks
-        self._pipe.send(message)
+        self._pipe.send(self._unacknowledged.add(record))
 
     def _send_frame(self, rows: AgentRows, lag_ms: float, cpu_ns: int) -> None:
         watched = self._watched_agent()
@@ -267,7 +264,6 @@ class Worker:
                 rows=tuple(rows.rows),
                 lag_ms=lag_ms,
                 cpu_ns=cpu_ns,
-                coalesced_chunks=self._coalesced_chunks,
                 clock_steps=self._clock.steps,
                 drops=self._drops,
                 watched=watched.watched_update() if watched else None,

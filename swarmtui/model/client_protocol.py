@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.findings import Slots
+from swarmtui.model.plan import PerLevel
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
@@ -171,15 +172,41 @@ class LiveTrace(msgspec.Struct, frozen=True, kw_only=True):
     context: int
 
 
+# Seconds that the rate of a single stream covers.
+RECENT_RATES = 8
+
+
+class StreamRate(msgspec.Struct, frozen=True, array_like=True):
+    """The tok/s of an agent while it writes, and its output in each of the last seconds (`recent`, the newest last)."""
+
+    agent: int
+    rate: float | None
+    recent: tuple[float | None, ...]
+
+
+class ProvisionalLevel(PerLevel, frozen=True, kw_only=True):
+    """A level before it is measured completely: `done` of the `of` requests that make it one; figures are so far.
+
+    `of` is None if the time makes it a level.
+    """
+
+    done: int
+    of: int | None
+    out_tps: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+
+
 class Frame(ProtocolMessage, frozen=True):
-    """The current state. Rates are over the last second; null is not known.
+    """The current state. Rates are over the last second; null is not known, or not in the journal that is replayed.
 
     `points` are the latest of the history; they are sent more than once, so that a client that misses frames still gets
-    them. `search_result` is a sentence. Rows count chunks; `tokens_per_chunk` is the mean so far. `load` is how load is
-    applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
-    open loop, `tasks` in mixed loads. `outage_s` is how long the server has been away. `steered`: under manual control,
-    which only the user ends. `left_at_least`: later levels may take longer than `left_s` says. `trace` is set
-    while one is replayed. `tails` are those that clients watch. `slots` are those that the server or the user names.
+    them. `search_result` is a sentence. Rows count chunks, and `rates` are those of their agents; `tokens_per_chunk` is
+    the mean so far. `load` is how load is applied in this stage. `rate` (requests per second) and `send_delay_s`
+    (largest of the last seconds) are set in an open loop, `tasks` in mixed loads. `provisional` are levels that are not
+    in `levels` yet. `outage_s` is how long the server has been away. `steered`: under manual control, which only the
+    user ends. `left_at_least`: later levels may take longer than `left_s` says. `trace` is set while one is replayed.
+    `tails` are those that clients watch. `slots` are those that the server or the user names.
     """
 
     t_ns: int
@@ -200,13 +227,15 @@ class Frame(ProtocolMessage, frozen=True):
     finished: int
     errors: int
     error_counts: dict[str, int]
-    lag_ms: float
-    worker_cpu: float
-    coalesced_chunks: int
-    clock_steps: int
+    lag_ms: float | None
+    worker_cpu: float | None
+    coalesced_chunks: int | None
+    clock_steps: int | None
     levels: tuple[Level, ...]
     warnings: tuple[SessionWarning, ...]
+    provisional: tuple[ProvisionalLevel, ...] = ()
     rows: tuple[StreamRow, ...] = ()
+    rates: tuple[StreamRate, ...] = ()
     watched: WatchedStream | None = None
     points: tuple[HistoryPoint, ...] = ()
     telemetry: Telemetry | None = None
@@ -225,6 +254,25 @@ class Frame(ProtocolMessage, frozen=True):
     trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()
     slots: Slots | None = None
+
+    @property
+    def server_waiting(self) -> float | None:
+        """The queue length that the servers report."""
+        return self.telemetry.waiting if self.telemetry is not None else None
+
+    @property
+    def point(self) -> HistoryPoint:
+        """The values that the history keeps."""
+        return HistoryPoint(
+            t_ns=self.t_ns,
+            c=self.c,
+            in_flight=self.in_flight,
+            waiting=self.waiting,
+            out_tps=self.out_tps,
+            ttft_s=self.ttft_s,
+            errors=self.errors,
+            server_waiting=self.server_waiting,
+        )
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

@@ -74,6 +74,7 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage
 
     `steered`: C was set by manual control or a ramp; the level is complete only if the stage lasted long enough. `rate`
     is that of an open loop, in requests per second; the level is then the rate, and `c` the maximum in flight.
+    `runs` are planned for the level. `abandoned` are plays of a trace that ended before because C was lowered.
     """
 
     number: int
@@ -85,6 +86,8 @@ class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage
     steered: bool = False
     load: str = "closed"
     rate: float | None = None
+    runs: int = 1
+    abandoned: tuple[int, ...] = ()
 
 
 class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage_end"):

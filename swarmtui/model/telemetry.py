@@ -127,6 +127,12 @@ class Telemetry(Stored, frozen=True, kw_only=True):
         return tuple(gpu for gpu in self.gpus if not gpu.other_host)
 
     @property
+    def waiting(self) -> float | None:
+        """The queue length that the servers report."""
+        known = [state.waiting for state in self.servers if state.waiting is not None]
+        return sum(known) if known else None
+
+    @property
     def servers_read_ns(self) -> int:
         return self.t_ns if self.servers_t_ns is None else self.servers_t_ns
 

@@ -183,8 +183,8 @@ class TextTail(msgspec.Struct, frozen=True, array_like=True):
 class WorkerFrame(ProtocolMessage, frozen=True):
     """The streams that changed and the state of the worker, about ten times per second.
 
-    `measured` counts the tasks in flight whose phase is that of the stage. `coalesced_chunks` counts those of finished
-    requests, `drops` the `Drop` commands executed so far. `tails` are those that changed.
+    `measured` counts the tasks in flight whose phase is that of the stage, `drops` the `Drop` commands executed so far.
+    `tails` are those that changed. What nobody measured is null: in frames that are made from a journal.
     """
 
     t_ns: int
@@ -193,10 +193,9 @@ class WorkerFrame(ProtocolMessage, frozen=True):
     waiting: int
     queued: int
     rows: tuple[StreamRow, ...]
-    lag_ms: float
-    cpu_ns: int
-    coalesced_chunks: int
-    clock_steps: int
+    lag_ms: float | None
+    cpu_ns: int | None
+    clock_steps: int | None
     drops: int
     watched: WatchedUpdate | None = None
     measured: int = 0

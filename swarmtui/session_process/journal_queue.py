@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +40,8 @@ class JournalQueue:
     """Writes entries in order, in a thread, so that no disk delays the event loop.
 
     What is not written yet is in memory, and stays there while the disk is full or fails. `flush`, `move`,
-    `save_elsewhere` and `close` wait for the disk: an event loop calls them with `asyncio.to_thread`.
+    `save_elsewhere` and `close` wait for the disk: an event loop calls them with `asyncio.to_thread`. `on_write` gets
+    each entry, on disk or not.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,6 +53,7 @@ class JournalQueue:
         self._busy_since: float | None = None
         self._problem = ""
         self._thinned = False
+        self.on_write: Callable[[Entry], None] = lambda entry: None
         # `_disk` is held for as long as the disk takes; `_queue` never while the disk is used.
         self._disk, self._queue = threading.Lock(), threading.Lock()
         self._wake = threading.Event()
@@ -101,6 +103,7 @@ class JournalQueue:
 
     def write(self, entry: Entry) -> int:
         """Queue an entry; return its place in the journal. It is on disk once `saved` has reached it."""
+        self.on_write(entry)
         if isinstance(entry, RequestEntry):
             entry = self._limit_detail(entry)
         request = entry.record.key if isinstance(entry, RequestEntry) else None

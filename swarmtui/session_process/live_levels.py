@@ -16,8 +16,8 @@ from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.sessions.journal import GapCache
+from swarmtui.state.session_state import SessionState
 
 # Limit on the chunk gaps kept in memory, about 3 MB, so that memory does not grow during a run of hours.
 _MAX_GAPS = 200_000
@@ -87,9 +87,9 @@ class LevelRecords:
 
 
 class LiveLevels:
-    """Keeps the levels of the live state up to date, with at most one computation running and one pending."""
+    """Keeps the levels of the session's state up to date, with at most one computation running and one pending."""
 
-    def __init__(self, records: LevelRecords, state: LiveState) -> None:
+    def __init__(self, records: LevelRecords, state: SessionState) -> None:
         self._records, self._state = records, state
         self._computing: asyncio.Task[None] | None = None
         self._stale = False

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -33,9 +32,7 @@ from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.clients import Client, ClientConnections
 from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.outage import Outage, ServerEvents
-from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
 from swarmtui.session_process.session_head import describe_session
@@ -51,6 +48,7 @@ from swarmtui.session_process.workers import (
 from swarmtui.sessions.files import new_session_id
 from swarmtui.sessions.journal import machine_spools
 from swarmtui.sessions.store import discard_session
+from swarmtui.state.session_state import SessionState
 
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostLink, HostPool, HostWorker
@@ -68,7 +66,7 @@ class SessionProcess:
     def __init__(self, request: RunRequest, first_worker: StartedProcess) -> None:
         self._request = request
         self._t0 = time.perf_counter_ns()
-        self._state = LiveState(self._t0)
+        self._state = SessionState(self._t0)
         self._session: Session | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
         self._scheduler: Scheduler | None = None
@@ -77,8 +75,6 @@ class SessionProcess:
         self._save_refused: SessionWarning | None = None
         self._moving: asyncio.Task[None] | None = None
         self._simulators: list[ServerProcess] = []
-        self._quality = QualityMonitor(cold_expected=True)
-        self._ttft_split = TtftSplitWindow()
         self._findings = PreflightFindings()
         self._interrupted = asyncio.Event()
         self._interruption = self._lost_host = ""
@@ -87,7 +83,7 @@ class SessionProcess:
         self._load_ended = False
         self._stop_now = asyncio.Event()
         self._exit_now = asyncio.Event()
-        self._clients = ClientConnections(self._hello, self._state.frame, self._handle_command)
+        self._clients = ClientConnections(self._hello, self._frame, self._handle_command)
         if request.hosts:
             first_worker.socket.close()
         started = [] if request.hosts else self._start_local_workers(first_worker)
@@ -109,10 +105,10 @@ class SessionProcess:
         if self._journal is not None:
             saved = await self._save(ending, message)
         if saved.summary is not None:
-            self._state.levels, self._state.quality = saved.summary.levels, saved.summary.quality
+            self._state.finish(saved.summary.levels, saved.summary.quality)
         self._state.status = "ended"
         ended = client_protocol.Ended(saved.ending, saved.message, saved.directory, fault)
-        await self._clients.close(ended, self._state.frame(False))
+        await self._clients.close(ended, self._frame(False))
         for simulator in self._simulators:
             simulator.end()
 
@@ -153,6 +149,7 @@ class SessionProcess:
         workload = find_workload(request.workload)
         session_id = new_session_id(datetime.now(UTC))
         self._journal = journal = _open_journal(Path(request.session_root) / session_id)
+        journal.on_write = self._state.apply
         await self._listen(socket_path(session_id))
         # Reading a large trace takes as long as the checks of the endpoints.
         digesting = asyncio.create_task(asyncio.to_thread(workload_digest, workload))
@@ -170,7 +167,6 @@ class SessionProcess:
             return "stopped", "stopped before the first request"
         generator = preflight.task_generator(request, workload, calibration, endpoints)
         self._events = events = ServerEvents(journal)
-        self._quality = QualityMonitor(cold_expected=generator.cold, closed=request.plan.load.holds_c, events=events)
         hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
         self._session = session = describe_session(
             request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts
@@ -206,9 +202,7 @@ class SessionProcess:
             lambda: preflight.describe_changed_servers(request, self._state.servers, endpoints),
             request.restart_timeout_s,
         )
-        scheduler.observers += [
-            self._quality.add_record, self._ttft_split.add_record, outage.add_record, events.add_record,
-        ]  # fmt: skip
+        scheduler.observers += [outage.add_record, events.add_record]
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
         for client, command in self._early_commands:
             self._handle_command(client, command)
@@ -243,11 +237,11 @@ class SessionProcess:
         self, sampler: Sampler, journal: JournalQueue, events: ServerEvents, *, load_ended: bool
     ) -> None:
         await run_interruptible(self._stop_now, partial(sampler.finish, load_ended=load_ended))
-        self._state.telemetry = latest = sampler.latest()
-        self._quality.add_sample(latest, 0)
+        latest = sampler.latest()
+        self._state.add_sample(latest)
         events.add_sample(latest)
         events.finish()
-        self._add_servers(sampler, journal, events)
+        _write_servers(sampler, journal)
         journal.write(TelemetryEntry(telemetry=sampler.sample()))
 
     async def _listen(self, path: Path) -> None:
@@ -260,34 +254,25 @@ class SessionProcess:
         """Add a point to the history four times per second, and a sample to the journal once per second."""
         state, written_ns = self._state, 0
         while True:
-            latest = state.telemetry = sampler.latest()
-            self._quality.add_sample(latest, state.in_flight)
+            latest = sampler.latest()
+            state.add_sample(latest)
             events.add_sample(latest)
-            state.quality = self._quality.lines(state.levels)
-            self._ttft_split.add_sample(latest)
-            state.ttft_split = self._ttft_split.split(latest.t_ns, state.c, state.levels)
-            state.add_point()
+            state.quality.stall_s = events.stall_s
+            state.tick(time.perf_counter_ns())
             self._update_warnings()
             while not sampler.baseline.empty():
                 baseline = sampler.baseline.get()
-                self._quality.add_baseline(baseline)
+                state.quality.add_baseline(baseline)
                 journal.write(TelemetryEntry(telemetry=baseline))
-            self._add_servers(sampler, journal, events)
+            _write_servers(sampler, journal)
             sample = sampler.sample()
             if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers):
                 written_ns = sample.t_ns
                 journal.write(TelemetryEntry(telemetry=sample))
             await asyncio.sleep(_POINT_S)
 
-    def _add_servers(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
-        """Store the servers that were identified; behind a load balancer one server does not tell the slots."""
-        while not sampler.servers.empty():
-            number, server = sampler.servers.get()
-            self._state.servers += (server,)
-            journal.write(ServerEntry(endpoint=number, server=server))
-        if self._session is not None:
-            found = server_slots(self._session, self._state.servers)
-            self._state.slots = None if events.several_servers else found
+    def _frame(self, rows: bool) -> client_protocol.Frame:
+        return self._state.frame(time.perf_counter_ns(), rows=rows)
 
     def _hello(self) -> client_protocol.Hello | None:
         if self._session is None or self._journal is None:
@@ -316,7 +301,7 @@ class SessionProcess:
             case client_protocol.WatchTails(agents):
                 client.tails = agents
                 if self._request.previews:
-                    self._state.watch_tails(self._clients.watched_tails())
+                    self._state.watched.select_tails(self._clients.watched_tails())
                     self._workers.send_tails(self._clients.watched_tails())
             case client_protocol.Describe(label, note):
                 self._session = msgspec.structs.replace(session, label=label, note=note)
@@ -367,8 +352,7 @@ class SessionProcess:
                 scheduler.tasks_returned(link, tasks)
             case worker_protocol.WorkerFrame() if scheduler is not None:
                 link.frame = report
-                self._state.update_worker(link.number, report)
-                self._quality.add_frame(link.number, report)
+                self._state.apply_frame(link.number, report)
                 if self._events is not None:
                     self._events.add_frame(link.number, report)
                 scheduler.continue_stage(report)
@@ -391,7 +375,7 @@ class SessionProcess:
             self._journal.write(ClockEntry(host=host.host.name, clock=measured))
             self._workers.spool_to(self._journal.directory)
         if self._hosts is not None:
-            self._quality.clock_bound_s = self._hosts.bound_s
+            self._state.quality.clock_bound_s = self._hosts.bound_s
 
     def _log_host_event(self, name: str, text: str) -> None:
         if self._journal is not None and self._session is not None:
@@ -432,7 +416,7 @@ class SessionProcess:
             self._state.note = f"counting the tokens of {len(uncounted)} answers"
             await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
             self._state.note = ""
-        journal.write(self._quality.final(self._state.levels))
+        journal.write(self._state.quality.final(self._state.levels))
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now
         )
@@ -443,6 +427,13 @@ def _open_journal(directory: Path) -> JournalQueue:
         return JournalQueue(directory)
     except OSError as error:
         raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
+
+
+def _write_servers(sampler: Sampler, journal: JournalQueue) -> None:
+    """Store the servers that were identified."""
+    while not sampler.servers.empty():
+        number, server = sampler.servers.get()
+        journal.write(ServerEntry(endpoint=number, server=server))
 
 
 def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:

@@ -13,8 +13,8 @@ from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.steering import Steering
+from swarmtui.state.session_state import SessionState
 
 # Errors of streams that a dying server cuts off, and of connections to a server that is gone.
 _CUT_OFF = ("reset", "closed_early")
@@ -145,7 +145,7 @@ class Outage:
 
     def __init__(
         self,
-        state: LiveState,
+        state: SessionState,
         journal: JournalQueue,
         steering: Steering,
         responds: Callable[[], bool],
@@ -198,7 +198,6 @@ class Outage:
         deadline = started + self._timeout_s
         try:
             while (now := time.monotonic()) < deadline:
-                self._state.outage_s = now - started
                 self._state.note = f"{problem}; waiting for it, {deadline - now:.0f} s left"
                 if checking.done():
                     if checking.result():
@@ -208,5 +207,5 @@ class Outage:
                 await asyncio.sleep(_COUNTDOWN_S)
             return False
         finally:
-            self._state.note, self._state.outage_s = "", None
+            self._state.note = ""
             pool.shutdown(wait=False)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
-from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
@@ -22,11 +21,11 @@ from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswe
 from swarmtui.session_process.goals import Goal, pursue, sweep
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.steering import Steering, SteeringState
 from swarmtui.session_process.task_sources import CanaryTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
+from swarmtui.state.session_state import SessionState
 
 _POLL_S = 0.1
 
@@ -39,7 +38,7 @@ class Scheduler:
         plan: Plan,
         generator: TaskGenerator,
         workers: WorkerPool,
-        state: LiveState,
+        state: SessionState,
         journal: JournalQueue,
         *,
         keep_text: bool = False,
@@ -59,7 +58,7 @@ class Scheduler:
         self.uncounted = UncountedAnswers()
         # Each gets every finished request, as it is in the journal.
         self.observers: list[Callable[[Record], None]] = [
-            state.add_record, self.records.add, self._times.add, self._keep_first_error,
+            self.records.add, self._times.add, self._keep_first_error,
         ]  # fmt: skip
 
     # commands and reports
@@ -88,7 +87,7 @@ class Scheduler:
             if record.phase == stage.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
-            self.state.done, self.state.total = stage.done, stage.source.total
+            self.state.total = stage.source.total
         if stage is not None and (record.stage == stage.number or stage.source.continues):
             stage.source.task_finished(task, record)
             if not stage.source.preparing:
@@ -107,6 +106,8 @@ class Scheduler:
         link.places[number] = self.journal.write(RequestEntry(record=record))
         for observe in self.observers:
             observe(record)
+        if task is not None and (record.error is not None or record.turn == len(task.followups)):
+            self.state.task_done(record)
         self.steering.changed.set()
 
     async def save_last_records(self) -> None:
@@ -154,7 +155,6 @@ class Scheduler:
         if self.plan.load.warmup_requests and not await self._warm_up():
             return "stopped" if self.steering.state == "stop" else "unusable"
         if self.plan.load.canary_share:
-            self.state.status = "warming up"
             await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
             if self.steering.current_state() == "new_goal":
@@ -169,7 +169,6 @@ class Scheduler:
 
     async def _warm_up(self) -> bool:
         """Return whether at least one request succeeded, or a command ended it before."""
-        self.state.status = "warming up"
         count = self.plan.load.warmup_requests
         streams = min(count, max(self.plan.load.levels))
         stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
@@ -184,16 +183,14 @@ class Scheduler:
         `least` is the smallest number of requests of the run, if the plan gives a number.
         """
         while True:
-            self.state.status, self.state.runs, self.state.note = "running", runs, ""
             source, c = self.load.task_source(key, run, least), key[0]
-            await self._run_stage(c, run, "level", source, rate=key[1], duration_s=self.load.duration_s)
+            await self._run_stage(c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s)
             if source.skipped:
                 self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self.load.serial_contents(c, source.contents)
             if self.steering.current_state() == "run" and contents:
-                self.state.note = "the same tasks serially"
-                await self._run_stage(c, run, "serial", RepeatedTasks(self._factory, c, contents), streams=1)
-                self.state.c = c  # clients show the figures of the level
+                tasks = RepeatedTasks(self._factory, c, contents)
+                await self._run_stage(c, run, "serial", tasks, runs=runs, streams=1)
             self._levels.refresh()
             if self.steering.state == "next":
                 self.steering.resume()
@@ -202,7 +199,6 @@ class Scheduler:
 
     async def run_continuous(self, c: int, duration_s: float | None) -> bool:
         """Run a stage whose requests continue after it; return whether another stage may follow."""
-        self.state.status, self.state.runs = "running", 1
         source = self.load.continuous_source(c)
         await self._run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
         self._levels.refresh()
@@ -218,7 +214,6 @@ class Scheduler:
         await self._levels.wait(self.steering.stop_now)
 
     async def _wait_while_paused(self) -> SteeringState:
-        self.state.status = "paused"
         self.journal.log_event("paused")
         while self.steering.state == "pause":
             await self._wait_for_change()
@@ -234,6 +229,7 @@ class Scheduler:
         phase: Phase,
         source: TaskSource,
         *,
+        runs: int = 1,
         rate: float | None = None,
         duration_s: float | None = None,
         steered: bool = False,
@@ -247,15 +243,9 @@ class Scheduler:
             load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
         )  # fmt: skip
         self._stage = stage
-        state = self.state
-        state.c, state.run, state.done, state.total = streams or c, run, 0, source.total
-        state.load, state.rate, state.steered = load.name, rate, steered
-        if not steered:
-            state.trace = TraceCounts()
-        state.trace.end_plays(source.abandoned)
         start = StageStart(
             number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
-            steered=steered, load=load.name, rate=rate,
+            steered=steered, load=load.name, rate=rate, runs=runs, abandoned=tuple(source.abandoned),
         )  # fmt: skip
         self.records.starts.append(start)
         self.journal.write(start)

@@ -1,300 +1,241 @@
-"""Replay a saved session: build the frame of any moment from its journal."""
+"""Replay a saved session: feed its journal to the state that a running session has, and show it at any moment."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from functools import cached_property
-from itertools import accumulate
+from bisect import bisect_right
+from collections import deque
+from copy import copy
 from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
-from swarmtui.analysis.levels.stats import ratio, sum_known
-from swarmtui.analysis.live_trace import TraceCounts
-from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
-from swarmtui.analysis.stream_detail import earlier_request, recorded_stream, recorded_tail
-from swarmtui.model.client_protocol import Frame, Hello, Status, WatchedStream
+from swarmtui.model.client_protocol import Frame, Hello
 from swarmtui.model.load import traits
-from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, StageEnd, StageStart, Summary, TaskFigures
+from swarmtui.model.session import Entry, Event, Level, RequestEntry, ServerEntry, StageEnd, StageStart, Summary
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
-from swarmtui.model.worker_protocol import StreamRow, TextTail
-from swarmtui.sessions.store import LoadedSession, journal_slots, load_session, summarise
+from swarmtui.model.worker_protocol import TextTail
+from swarmtui.sessions.store import LoadedSession, load_session, summarise
+from swarmtui.state.recorded_worker import RecordedWorker
+from swarmtui.state.session_state import SessionState
+from swarmtui.state.watched import recorded_tail, recorded_update
 
-_POINT_NS = 250_000_000
-_MAX_POINTS = 20_000
-_SECOND_NS = 1_000_000_000
-_RECENT_TTFTS = 32
-_RECENT_REQUESTS = 512
-_FINISHED_SHOWN = 8
-_RECENT_NS = 10 * _SECOND_NS
+T = TypeVar("T")
+
+# Moments that can be shown, each with a frame of the workers; every second one is a point of the history.
+_STEP_NS = 125_000_000
+_POINT_STEPS = 2
+# The time that rates cover: so much is fed step by step before a moment, and what is before it in longer steps.
+_WINDOW_STEPS = 80
+_LONG_STEPS = 2_400
+_SNAPSHOTS = 120
+# Levels of a session with more requests are computed in a thread.
+_MANY_REQUESTS = 5_000
 
 
 def open_replay(root: Path, which: str) -> Replay:
     return Replay(load_session(root, which))
 
 
+class _Snapshot(NamedTuple):
+    """The state after a step, and how many entries are in it."""
+
+    step: int
+    entries: int
+    state: SessionState
+
+
 class Replay:
-    """Builds frames by time lookup; only levels are cached from one frame to the next."""
+    """Shows a session at any time after its start; a jump begins at a snapshot of the state, not at the start."""
 
     def __init__(self, loaded: LoadedSession) -> None:
-        journal = loaded.journal
-        self._session = session = journal.head.session
+        self._loaded, journal = loaded, loaded.journal
+        session = journal.head.session
         self._t0 = session.t0_ns
-        self._records = sorted((r for r in journal.records if r.t_sent_ns is not None), key=_sent_ns)
-        self._starts = sorted(journal.stages, key=lambda start: start.t_ns)
-        self._ends = sorted(journal.ends, key=lambda end: end.t_ns)
-        self._telemetry = sorted(journal.telemetry, key=lambda sample: sample.t_ns)
-        self._end = journal.end
-        self._has_text = any(record.text or record.reasoning for record in self._records)
-        self._loaded = loaded
-        self._servers, self._slots = journal.servers, journal_slots(journal)
-        self._search_results = [
-            (event.t_ns, event.detail) for event in journal.events if event.name in ("cliff", "capacity")
-        ]
-        self._pauses = [event for event in journal.events if event.name in ("paused", "resumed")]
-        self._last_ns = max(
-            [self._t0, *(r.left_ns for r in self._records), *(end.t_ns for end in self._ends)]
-            + ([journal.end.t_ns] if journal.end else [])
-        )
-        self._levels: tuple[int, tuple[Level, ...]] = (-1, ())
-        self._times_by_agent: dict[int, tuple[Record, list[int]]] = {}
-        self._index()
         self.hello = Hello(session, str(loaded.directory))
-        self._points = self._build_points()
-
-    def _index(self) -> None:
-        records = self._records
-        self._by_agent: defaultdict[int, list[Record]] = defaultdict(list)
-        for record in records:
-            self._by_agent[record.agent].append(record)
-        self._sent_by_agent = {agent: [_sent_ns(r) for r in sent] for agent, sent in self._by_agent.items()}
-        self._finished = sorted(records, key=lambda record: record.left_ns)
-        self._finished_ns = [record.left_ns for record in self._finished]
-        self._first_tokens = sorted(
-            (r.t_first_ns, r.c, r.ttft_s) for r in records if r.t_first_ns and r.ttft_s is not None
+        scheduled = [start.number for start in journal.stages if traits(start.load).scheduled]
+        self._worker = RecordedWorker(journal.records, scheduled)
+        self._has_text = any(record.text or record.reasoning for record in journal.records)
+        self._entries = _in_order(loaded)
+        self._entry_times = [t_ns for t_ns, _ in self._entries]
+        self._baseline_ns = min((start.t_ns for start in journal.stages), default=0)
+        in_turn = sorted(journal.records, key=lambda record: record.turn)
+        self._last_turns = {(record.stage, record.task): record.turn for record in in_turn}
+        ends = sorted(journal.ends, key=lambda end: end.t_ns)
+        self._ends, self._end_times = ends, [end.t_ns for end in ends]
+        self._last_ns = max(
+            self._t0, self._worker.last_ns, *self._end_times[-1:], journal.end.t_ns if journal.end else 0
         )
-        self._first_ns = [t_ns for t_ns, _, _ in self._first_tokens]
-        tokens: defaultdict[int, float] = defaultdict(float)
-        for record in records:
-            for t_ns, share in zip(record.chunk_times_ns(), record.tokens_per_chunk(), strict=False):
-                tokens[(t_ns - self._t0) // _POINT_NS] += share
-        last = max(tokens, default=0)
-        self._produced = list(accumulate((tokens.get(position, 0.0) for position in range(last + 1)), initial=0.0))
-        self._sent_ns = [_sent_ns(record) for record in records]
-        self._answered_ns = sorted(min(record.t_first_ns or record.left_ns, record.left_ns) for record in records)
-        self._failed_ns = [r.left_ns for r in self._finished if r.error not in (None, CANCELLED)]
+        self._last_step = (self._last_ns - self._t0) // _STEP_NS
+        # Long steps are a multiple of a point, so that every one of them ends with one.
+        self._long_step = _POINT_STEPS * max(1, -(-self._last_step // (_POINT_STEPS * _LONG_STEPS)))
+        self._levels: dict[int, tuple[Level, ...]] = {0: ()}
+        self._summary: Summary | None = None
+        state = SessionState(self._t0)
+        state.apply(journal.head)
+        for server in journal.servers:
+            state.apply(ServerEntry(endpoint=0, server=server))
+        self._now = _Snapshot(0, 0, state)
+        self._snapshots = [_Snapshot(0, 0, _clone(state))]
+        self._take_snapshots()
 
     @property
     def length_s(self) -> float:
         return (self._last_ns - self._t0) / 1e9
 
-    def _moment(self, at_s: float) -> int:
-        return self._last_ns if at_s >= self.length_s else self._t0 + int(at_s * 1e9)
+    @property
+    def history(self) -> list[HistoryPoint]:
+        """The points until the moment that was shown last."""
+        return list(self._now.state.history)
 
-    def points_until(self, at_s: float) -> list[HistoryPoint]:
-        return self._points[: int(at_s * 1e9 // self._step) + 1]
+    def samples_until(self, at_s: float, count: int) -> list[Telemetry]:
+        """Return the latest samples before a moment."""
+        _, now, _ = self._moment(at_s)
+        return [sample for sample in self._loaded.journal.telemetry if sample.t_ns <= now][-count:]
 
-    def frame_at(self, at_s: float) -> Frame:
-        now = self._moment(at_s)
-        stage = self._stage_at(now)
-        point = self._point(now, stage)
-        finished = self._finished[: bisect_right(self._finished_ns, now)]
-        failed = Counter(r.error for r in finished if r.error not in (None, CANCELLED))
-        here = [r for r in finished if stage is not None and r.stage == stage.number]
-        rows = tuple(self._row(agent, now) for agent in sorted(self._by_agent))
-        tokens_per_chunk = self._tokens_per_chunk(finished)
-        return Frame(
-            t_ns=now,
-            status=self._status(now, stage),
-            note="",
-            elapsed_s=at_s,
-            left_s=None,
-            done=sum(r.phase == stage.phase for r in here) if stage else 0,
-            of=stage.of if stage else None,
-            steered=stage is not None and stage.steered,
-            load=stage.load if stage else "closed",
-            rate=stage.rate if stage else None,
-            c=point.c,
-            run=stage.run if stage else 0,
-            runs=self._session.plan.load.runs,
-            in_flight=point.in_flight,
-            waiting=point.waiting,
-            out_tps=point.out_tps,
-            per_stream_tps=_stream_rate(rows, here, now, tokens_per_chunk),
-            ttft_s=point.ttft_s,
-            finished=len(finished),
-            errors=point.errors,
-            error_counts={str(name): count for name, count in failed.items()},
-            lag_ms=0.0,
-            worker_cpu=0.0,
-            coalesced_chunks=sum(r.coalesced_chunks for r in finished),
-            clock_steps=0,
-            levels=self._levels_at(now),
-            warnings=(),
-            rows=rows,
-            telemetry=self._telemetry_at(now),
-            quality=self._summary.quality if now >= self._last_ns else (),
-            ttft_split=recent_split(
-                now, point.c, finished[-_RECENT_REQUESTS:], self._samples_before(now), self._levels_at(now)
-            ),
-            search_result=next((detail for t_ns, detail in reversed(self._search_results) if t_ns <= now), ""),
-            tokens_per_chunk=tokens_per_chunk,
-            tasks=self._tasks(self._levels_at(now)),
-            trace=TraceCounts(here).view(self._servers),
-            servers=self._servers,
-            slots=self._slots,
-        )
+    def _take_snapshots(self) -> None:
+        between = self._long_step * max(1, self._last_step // (self._long_step * _SNAPSHOTS))
+        for step in range(between, self._last_step + 1, between):
+            self._feed(step, self._long_step)
+            self._snapshots.append(self._now._replace(state=_clone(self._now.state)))
 
-    def watched_at(self, agent: int, at_s: float) -> WatchedStream:
-        """Return the newest request of an agent as it was at that time; no text unless answers were saved."""
-        now = self._moment(at_s)
-        position = bisect_right(self._sent_by_agent.get(agent, []), now)
-        done = [r for r in self._by_agent[agent][max(0, position - _FINISHED_SHOWN - 1) : position] if r.left_ns <= now]
-        before = tuple(earlier_request(record) for record in reversed(done[-_FINISHED_SHOWN:]))
-        if not position:
-            return WatchedStream(agent=agent, before=before)
-        return recorded_stream(self._by_agent[agent][position - 1], now, before)
+    def frame_at(self, at_s: float, *, watched: int | None = None, tails: tuple[int, ...] = ()) -> Frame:
+        """Return the frame of a moment, with the request of the `watched` agent and the text of those in `tails`."""
+        if not self.is_long and (missing := self.missing_levels(at_s)) is not None:
+            self.compute_levels(missing)
+        step, now, ended = self._moment(at_s)
+        self._move_to(step)
+        state = self._now.state
+        if ended:
+            state = _clone(state)
+            for _, entry in self._entries[self._now.entries :]:
+                self._apply(state, entry)
+            state.apply_frame(0, self._worker.frame(now))
+            self._worker.seek(self._t0 + step * _STEP_NS)
+            state.status = "ended"
+        self._set_levels(state, now, ended)
+        state.watched.select(watched)
+        record = self._worker.newest(watched, now) if watched is not None else None
+        if record is not None:
+            state.watched.update(recorded_update(record, now))
+        state.watched.select_tails(tails if self._has_text else ())
+        state.watched.update_tails(tuple(self._tail(agent, now) for agent in tails))
+        return state.frame(now, rows=True)
 
-    def tails_at(self, agents: Iterable[int], at_s: float) -> tuple[TextTail, ...]:
-        """Return the end of the text of each agent's request; nothing if no answer of the session was saved."""
-        if not self._has_text:
-            return ()
-        now = self._moment(at_s)
-        current = [(agent, self._request_at(agent, now)) for agent in agents]
-        return tuple(
-            recorded_tail(record, bisect_right(self._times(record), now)) if record else TextTail(agent, 0, "")
-            for agent, record in current
-        )
+    def _moment(self, at_s: float) -> tuple[int, int, bool]:
+        """Return the step, its time, and whether it is the end of the session."""
+        if at_s >= self.length_s:
+            return self._last_step, self._last_ns, True
+        step = max(0, int(at_s * 1e9) // _STEP_NS)
+        return step, self._t0 + step * _STEP_NS, False
 
-    def _status(self, now: int, stage: StageStart | None) -> Status:
-        if now >= self._last_ns:
-            return "ended"
-        paused = [event.name for event in self._pauses if event.t_ns <= now]
-        if paused and paused[-1] == "paused":
-            return "paused"
-        if stage is None:
-            return "starting"
-        return "warming up" if stage.phase in ("warmup", "canary") else "running"
+    def _tail(self, agent: int, now: int) -> TextTail:
+        record = self._worker.newest(agent, now)
+        return recorded_tail(record, now) if record is not None and now < record.left_ns else TextTail(agent, 0, "")
 
-    def _stage_at(self, now: int) -> StageStart | None:
-        position = bisect_right(self._starts, now, key=lambda start: start.t_ns)
-        return self._starts[position - 1] if position else None
+    def _move_to(self, step: int) -> None:
+        """Continue from the current state or from a snapshot, whichever is nearer, but not within the window."""
+        found = bisect_right(self._snapshots, step - _WINDOW_STEPS, key=lambda snapshot: snapshot.step)
+        snapshot = self._snapshots[max(0, found - 1)]
+        if not snapshot.step <= self._now.step <= step:
+            self._now = snapshot._replace(state=_clone(snapshot.state))
+            self._worker.seek(self._t0 + snapshot.step * _STEP_NS)
+        early = (step - _WINDOW_STEPS) // self._long_step * self._long_step
+        if early > self._now.step:
+            self._feed(early, self._long_step)
+        self._feed(step, 1)
 
-    def _telemetry_at(self, now: int) -> Telemetry | None:
-        position = bisect_right(self._telemetry, now, key=lambda sample: sample.t_ns)
-        return self._telemetry[position - 1] if position else None
+    def _feed(self, until: int, size: int) -> None:
+        """Apply what the journal holds up to a step, with a worker frame for every `size` steps."""
+        step, position, state = self._now
+        entries, times = self._entries, self._entry_times
+        while step < until:
+            step = min(until, step - step % size + size)
+            t_ns = self._t0 + step * _STEP_NS
+            while position < len(entries) and times[position] <= t_ns:
+                self._apply(state, entries[position][1])
+                position += 1
+            state.apply_frame(0, self._worker.frame(t_ns))
+            if step % _POINT_STEPS == 0:
+                state.tick(t_ns)
+        self._now = _Snapshot(step, position, state)
 
-    def _samples_before(self, now: int) -> list[Telemetry]:
-        """Return the samples of the last minute."""
-        first, last = (bisect_right(self._telemetry, t, key=lambda seen: seen.t_ns) for t in (now - MAX_AGE_NS, now))
-        return sorted(self._telemetry[first:last], key=lambda seen: seen.servers_read_ns)
+    def _apply(self, state: SessionState, entry: Entry | Telemetry) -> None:
+        if isinstance(entry, Telemetry):
+            if entry.t_ns < self._baseline_ns:
+                state.quality.add_baseline(entry)
+            else:
+                state.add_sample(entry)
+            return
+        state.apply(entry)
+        if isinstance(entry, RequestEntry):
+            record = entry.record
+            if self._last_turns[record.stage, record.task] == record.turn:
+                state.task_done(record)
 
-    @cached_property
-    def _summary(self) -> Summary:
-        """The figures of the finished session, with those of the machine and the events of each level."""
-        return summarise(self._loaded)
+    # levels
 
-    def _levels_at(self, now: int) -> tuple[Level, ...]:
-        """Compute the levels again only when another stage has ended, as the session process does."""
-        if now >= self._last_ns:
-            return self._summary.levels
-        ended = bisect_right(self._ends, now, key=lambda end: end.t_ns)
-        if self._levels[0] != ended:
-            ends: list[StageEnd] = self._ends[:ended]
-            over = {end.number for end in ends}
-            starts = [start for start in self._starts if start.number in over]
-            records = [r for r in self._records if r.stage in over and r.phase != "warmup"]
-            rates = self._session.plan.load.serial_rates
-            self._levels = (ended, level_figures(records, starts, ends, rates, self._servers))
-        return self._levels[1]
+    def _set_levels(self, state: SessionState, now: int, ended: bool) -> None:
+        """Set the levels of the stages that have ended; the newest known ones while others are computed."""
+        if ended and self._summary is not None:
+            state.finish(self._summary.levels, self._summary.quality)
+            return
+        count = bisect_right(self._end_times, now)
+        state.levels = self._levels[max(known for known in self._levels if known <= count)]
 
-    def _tasks(self, levels: Sequence[Level]) -> tuple[TaskFigures, ...]:
-        """Return the tasks of a mixed load at these levels, as live frames have them."""
-        shown = {level.key for level in levels if traits(level.load).primary}
-        return tuple(task for task in self._summary.tasks if (task.c, task.rate) in shown) if shown else ()
+    def missing_levels(self, at_s: float) -> int | None:
+        """Return which levels `compute_levels` has to compute before the frame of this moment is complete."""
+        _, now, ended = self._moment(at_s)
+        if ended:
+            return -1 if self._summary is None else None
+        count = bisect_right(self._end_times, now)
+        return None if count in self._levels else count
 
-    def _request_at(self, agent: int, now: int) -> Record | None:
-        """Return the request that this agent had in flight."""
-        position = bisect_right(self._sent_by_agent.get(agent, []), now)
-        record = self._by_agent[agent][position - 1] if position else None
-        return record if record is not None and now < record.left_ns else None
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes so long to compute levels that an app should do it in a thread."""
+        return len(self._loaded.journal.records) > _MANY_REQUESTS
 
-    def _row(self, agent: int, now: int) -> StreamRow:
-        record = self._request_at(agent, now)
-        if record is None:
-            return StreamRow(agent, "idle", -1, "", 0, 0, 0, None)
-        times = self._times(record)
-        total = bisect_right(times, now)
-        if total:
-            content = record.t_first_content_ns
-            state = "writing" if content is not None and content <= now else "thinking"
-        else:
-            state = "waiting" if record.t_headers_ns is None or record.t_headers_ns > now else "prefill"
-        ttft, span_s = (record.ttft_s, (times[total - 1] - times[0]) / 1e9) if total else (None, 0.0)
-        return StreamRow(agent, state, record.task, record.type, _sent_ns(record), 0, total, ttft, span_s)
-
-    def _times(self, record: Record) -> list[int]:
-        """Return the times of the chunks, cached for the current request of each agent."""
-        kept = self._times_by_agent.get(record.agent)
-        if kept is None or kept[0] is not record:
-            kept = self._times_by_agent[record.agent] = (record, record.chunk_times_ns())
-        return kept[1]
-
-    def _tokens_per_chunk(self, finished: Iterable[Record]) -> float:
-        good = [r for r in finished if r.ok and r.tokens_out]
-        chunks = sum(r.chunks for r in good)
-        return sum(r.tokens_out or 0 for r in good) / chunks if chunks else 1.0
-
-    def _build_points(self) -> list[HistoryPoint]:
-        span = self._last_ns - self._t0
-        self._step = max(_POINT_NS, span // _MAX_POINTS)
-        moments = range(self._t0, self._last_ns + 1, self._step)
-        return [self._point(now, self._stage_at(now)) for now in moments]
-
-    def _point(self, now: int, stage: StageStart | None) -> HistoryPoint:
-        sent = bisect_right(self._sent_ns, now)
-        left = bisect_right(self._finished_ns, now)
-        answered = bisect_right(self._answered_ns, now)
-        telemetry = self._telemetry_at(now)
-        servers = telemetry.servers if telemetry else ()
-        return HistoryPoint(
-            t_ns=now,
-            c=stage.c if stage else 0,
-            in_flight=sent - left,
-            waiting=sent - answered,
-            out_tps=self._rate(now),
-            ttft_s=self._ttft(now),
-            errors=bisect_right(self._failed_ns, now),
-            server_waiting=sum_known(state.waiting for state in servers),
-        )
-
-    def _rate(self, now: int) -> float | None:
-        """Return the tokens of the last full second."""
-        if not self._sent_ns or now < self._sent_ns[0]:
-            return None
-        most = len(self._produced) - 1
-        first, last = (min(most, max(0, (moment - self._t0) // _POINT_NS)) for moment in (now - _SECOND_NS, now))
-        return self._produced[last] - self._produced[first]
-
-    def _ttft(self, now: int) -> float | None:
-        position = bisect_left(self._first_ns, now)
-        firsts = self._first_tokens[max(0, position - _RECENT_TTFTS) : position]
-        if not firsts:
-            return None
-        newest_ns, c, _ = firsts[-1]
-        newest = sorted(ttft for t_ns, at, ttft in firsts if at == c and t_ns >= newest_ns - _RECENT_NS)
-        return newest[len(newest) // 2]
+    def compute_levels(self, missing: int) -> None:
+        if missing < 0:
+            self._summary = summarise(self._loaded)
+            return
+        journal = self._loaded.journal
+        ends = self._ends[:missing]
+        over = {end.number for end in ends}
+        until_ns = ends[-1].t_ns
+        records = [r for r in journal.records if r.stage in over and r.phase != "warmup" and r.left_ns <= until_ns]
+        starts = [start for start in journal.stages if start.number in over]
+        rates = journal.head.session.plan.load.serial_rates
+        self._levels[missing] = level_figures(records, starts, ends, rates, journal.servers)
 
 
-def _stream_rate(rows: Iterable[StreamRow], finished: Iterable[Record], now: int, per_chunk: float) -> float | None:
-    """Return the tok/s of a stream while it writes: of the current streams, and of those of the last seconds."""
-    current = [(chunks * per_chunk, span_s) for chunks, span_s in (row.written_since(None) for row in rows)]
-    past = [record.decoded for record in finished if record.left_ns >= now - _RECENT_NS and record.ok]
-    written = [*current, *filter(None, past)]
-    return ratio(sum(tokens for tokens, _ in written), sum(span_s for _, span_s in written))
+def _in_order(loaded: LoadedSession) -> list[tuple[int, Entry | Telemetry]]:
+    """Return the entries with the time at which they were known; records in the order in which they arrived."""
+    journal = loaded.journal
+    found: list[tuple[int, Entry | Telemetry]] = []
+    known_ns = 0
+    for record in journal.records:
+        known_ns = max(known_ns, record.left_ns)
+        found.append((known_ns, RequestEntry(record=record)))
+    timed: tuple[StageStart | StageEnd | Event | Telemetry, ...] = (
+        *journal.stages, *journal.ends, *journal.events, *journal.telemetry,
+    )  # fmt: skip
+    found += [(entry.t_ns, entry) for entry in timed]
+    return sorted(found, key=lambda pair: pair[0])
 
 
-def _sent_ns(record: Record) -> int:
-    return record.t_sent_ns or 0
+def _clone(value: T) -> T:
+    """Copy what can change: the parts of the state and their containers; structs, tuples and records are shared."""
+    own = type(value).__module__.startswith("swarmtui.") and not isinstance(value, msgspec.Struct)
+    if not own and not isinstance(value, list | deque | set | dict):
+        return value
+    copied = copy(value)
+    if isinstance(copied, dict):
+        for key, part in copied.items():
+            copied[key] = _clone(part)
+    elif own:
+        for name, part in getattr(value, "__dict__", {}).items():
+            setattr(copied, name, _clone(part))
+    return copied

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from swarmtui.client.session_client import ConnectionLost, SessionClient
 from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTails
-from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.live_model import GPU_SAMPLES, LiveModel
 
 if TYPE_CHECKING:
     from swarmtui.sessions.replay import Replay
 
 SPEEDS = (1, 2, 5, 10, 20, 50)
-_WARM_UP_S = 9
 # The app does not respond while it waits for the exit status of a session process.
 _EXIT_WAIT_S = 0.2
 
@@ -98,6 +95,7 @@ class ReplaySource:
         self._on_change: Callable[[], None] = lambda: None
         self._watched: int | None = None
         self._tails: tuple[int, ...] = ()
+        self._computing: asyncio.Task[None] | None = None
         self.live.apply(replay.hello)
 
     @property
@@ -118,10 +116,10 @@ class ReplaySource:
         match command:
             case WatchStream(agent):
                 self._watched = agent
-                self._show(0)
+                self._show()
             case WatchTails(agents):
                 self._tails = agents
-                self._show(0)
+                self._show()
 
     def close(self) -> None:
         if self._task is not None:
@@ -129,8 +127,8 @@ class ReplaySource:
 
     def seek(self, at_s: float) -> None:
         self.at_s = min(self.length_s, max(0.0, at_s))
-        self.live.reset(self._replay.points_until(self.at_s))
-        self._show(_WARM_UP_S)
+        self.live.reset([], self._replay.samples_until(self.at_s, GPU_SAMPLES))
+        self._show()
 
     def change_speed(self, steps: int) -> None:
         position = SPEEDS.index(self.speed) + steps
@@ -147,21 +145,20 @@ class ReplaySource:
         while True:
             await asyncio.sleep(self._interval_s)
             if self.playing:
-                step = min(self._interval_s * self.speed, self.length_s - self.at_s)
-                self.at_s += step
-                self._show(min(_WARM_UP_S, int(step)))
+                self.at_s += min(self._interval_s * self.speed, self.length_s - self.at_s)
+                self._show()
                 self.playing = not self.at_end
 
-    def _show(self, before_s: int) -> None:
-        """Apply the frames of the `before_s` seconds before now, which the rates of streams need, and of now."""
-        known = self.live.points[-1].t_ns if self.live.points else 0
-        self.live.points.extend(point for point in self._replay.points_until(self.at_s) if point.t_ns > known)
-        for second in range(before_s, -1, -1):
-            if self.at_s >= second:
-                frame = self._replay.frame_at(self.at_s - second)
-                if not second:
-                    watched = self._replay.watched_at(self._watched, self.at_s) if self._watched is not None else None
-                    tails = self._replay.tails_at(self._tails, self.at_s)
-                    frame = msgspec.structs.replace(frame, watched=watched, tails=tails)
-                self.live.apply(frame)
+    def _show(self) -> None:
+        frame = self._replay.frame_at(self.at_s, watched=self._watched, tails=self._tails)
+        self.live.points = self._replay.history
+        self.live.apply(frame)
+        missing = self._replay.missing_levels(self.at_s)
+        if missing is not None and (self._computing is None or self._computing.done()):
+            self._computing = asyncio.create_task(self._compute_levels(missing))
         self._on_change()
+
+    async def _compute_levels(self, missing: int) -> None:
+        """Compute the levels of a long session in a thread, then show them."""
+        await asyncio.to_thread(self._replay.compute_levels, missing)
+        self._show()

@@ -58,10 +58,10 @@ def drive(
                 match decode_report(body):
                     case WorkerFrame(queued=queued) if queued < len(jobs) and cpu_before is None:
                         pass  # it still reads the jobs
-                    case WorkerFrame(cpu_ns=cpu_ns) if cpu_before is None:
+                    case WorkerFrame(cpu_ns=int(cpu_ns)) if cpu_before is None:
                         cpu_before, started = cpu_ns / 1e9, time.perf_counter()
                         ours.sendall(pack(StartStage(1, c, c)))
-                    case WorkerFrame(cpu_ns=cpu_ns):
+                    case WorkerFrame(cpu_ns=int(cpu_ns)):
                         cpu_after = cpu_ns / 1e9 if len(records) == len(jobs) else 0.0
                     case Finished(number=number, record=record):
                         records.append(record)

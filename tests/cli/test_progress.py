@@ -18,11 +18,11 @@ from swarmtui.cli.progress import (
 )
 from swarmtui.model.client_protocol import Frame, SessionWarning
 from swarmtui.model.session import Level, RateSummary, Spread
-from swarmtui.session_process.live_state import LiveState
+from swarmtui.state.session_state import SessionState
 
 
 def frame(**fields: Any) -> Frame:
-    made = msgspec.structs.replace(LiveState(0).frame(False), status="running", c=4)
+    made = msgspec.structs.replace(SessionState(0).frame(0, rows=False), status="running", c=4)
     return msgspec.structs.replace(made, **fields)
 
 

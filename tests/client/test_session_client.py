@@ -17,7 +17,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.worker_protocol import pack
 from swarmtui.processes.spawn import socket_path
-from swarmtui.session_process.live_state import LiveState
+from swarmtui.state.session_state import SessionState
 
 NAME = "20260101-000000-0000"
 
@@ -49,13 +49,13 @@ def test_move_reports_a_session_that_ends_before_it_answers(
     """A warning about the disk is no refusal, even if its text names the new directory."""
 
     def end() -> None:
-        state = LiveState(0)
+        state = SessionState(0)
         if warned:
             text = f"12 entries are not on disk: {tmp_path}/full/here: No space left on device"
             state.warnings = (client_protocol.SessionWarning("not_on_disk", text),)
         joined, _ = listening.accept()
         with joined:
-            joined.sendall(pack(state.frame(False)))
+            joined.sendall(pack(state.frame(0, rows=False)))
             joined.shutdown(socket.SHUT_WR)
             while joined.recv(1 << 16):
                 pass

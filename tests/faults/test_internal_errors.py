@@ -13,7 +13,7 @@ from tests.faults.kill_checks import assert_no_processes
 FAULT = """
 import sys
 if "swarmtui.session_process" in sys.orig_argv:
-    from swarmtui.session_process.quality_monitor import QualityMonitor
+    from swarmtui.state.quality import QualityMonitor
     real = QualityMonitor.{name}
 
     def {name}(self, *args):

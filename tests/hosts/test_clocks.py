@@ -49,7 +49,7 @@ def test_frame_is_converted_with_its_rows_and_its_watched_stream() -> None:
     watched = WatchedUpdate(agent=1, task=4, t_sent_ns=2_100, times=(2_200, 2_300))
     frame = WorkerFrame(
         t_ns=3_200, agents=2, in_flight=1, waiting=0, queued=0, rows=(row, msgspec.structs.replace(row, t_sent_ns=0)),
-        lag_ms=0.0, cpu_ns=1, coalesced_chunks=0, clock_steps=0, drops=0, watched=watched,
+        lag_ms=0.0, cpu_ns=1, clock_steps=0, drops=0, watched=watched,
     )  # fmt: skip
     moved = clock((0, 1_000), (2_000, 1_100)).convert(frame)
     assert isinstance(moved, WorkerFrame) and moved.watched is not None

@@ -12,7 +12,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Session
 from swarmtui.model.worker_protocol import HEADER_BYTES, pack
 from swarmtui.session_process.clients import Client, ClientConnections
-from swarmtui.session_process.live_state import LiveState
+from swarmtui.state.session_state import SessionState
 
 # Far larger than a socket's buffer.
 BIG = "x" * (1 << 20)
@@ -30,7 +30,7 @@ SESSION = Session(
 
 
 class ClientHarness:
-    """Clients on real sockets, and frames that are numbered by `done`."""
+    """Clients on real sockets, and frames that are numbered by `finished`."""
 
     def __init__(self, known: bool, note: str = BIG) -> None:
         self.frames = 0
@@ -49,9 +49,9 @@ class ClientHarness:
 
     def frame(self, rows: bool) -> client_protocol.Frame:
         self.frames += 1
-        state = LiveState(0)
-        state.note, state.done = self._note, self.frames
-        return state.frame(rows)
+        state = SessionState(0)
+        state.note, state.finished = self._note, self.frames
+        return state.frame(0, rows=rows)
 
     async def join(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -84,7 +84,7 @@ def test_client_that_does_not_read_gets_no_second_frame_and_delays_no_other(know
             if known:
                 assert isinstance(await read(reader), client_protocol.Hello)
             seen = [await read(reader) for _ in range(5)]
-            assert [frame.done for frame in seen if isinstance(frame, client_protocol.Frame)] == [2, 3, 4, 5, 6]
+            assert [frame.finished for frame in seen if isinstance(frame, client_protocol.Frame)] == [2, 3, 4, 5, 6]
             writer.close()
 
     asyncio.run(scenario())
@@ -103,7 +103,7 @@ def test_client_that_reads_again_gets_the_newest_frame() -> None:
         assert isinstance(await read(reader), client_protocol.Hello)
         old, new = await read(reader), await read(reader)
         assert isinstance(old, client_protocol.Frame) and isinstance(new, client_protocol.Frame)
-        assert old.done == 1 and new.done > 6
+        assert old.finished == 1 and new.finished > 6
         writer.close()
 
     asyncio.run(scenario())

@@ -15,9 +15,9 @@ from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart
 from swarmtui.session_process import journal_queue, live_levels
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.sessions.journal import decode_line, read_journal
 from swarmtui.sessions.replay import open_replay
+from swarmtui.state.session_state import SessionState
 from tests.sessions.session_builders import T0, full_session, head, record
 
 
@@ -74,7 +74,7 @@ def test_frequent_refreshes_start_only_one_computation_after_another(
 ) -> None:
     """As when the user changes C quickly in a long session."""
     monkeypatch.setattr(live_levels, "_MAX_GAPS", 500)
-    records, state, computations = level_records(JournalQueue(tmp_path / "read")), LiveState(0), 0
+    records, state, computations = level_records(JournalQueue(tmp_path / "read")), SessionState(0), 0
     compute = records.levels_from_journal
 
     async def counting() -> tuple[Level, ...] | None:

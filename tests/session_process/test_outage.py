@@ -13,10 +13,10 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_state import LiveState
 from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.steering import Steering
 from swarmtui.sessions.journal import read_journal
+from swarmtui.state.session_state import SessionState
 from tests.sessions.session_builders import head
 
 
@@ -28,7 +28,7 @@ class OutageHarness:
         self.steering = Steering(Plan())
         self.journal = JournalQueue(directory)
         self.journal.write(head())
-        self.outage = Outage(LiveState(0), self.journal, self.steering, lambda: responds, lambda: changes, timeout_s)
+        self.outage = Outage(SessionState(0), self.journal, self.steering, lambda: responds, lambda: changes, timeout_s)
 
     def add(self, *errors: str | None, c: int = 4, phase: str = "level") -> None:
         for error in errors:
@@ -130,7 +130,7 @@ class EventsHarness:
 
     def frame(self, at_s: float, *, worker: int = 0, chunks: int = 0, in_flight: int = 2, waiting: int = 0) -> None:
         rows = (StreamRow(0, "writing", 0, "", 0, chunks, chunks, None),) if chunks else ()
-        self.found.add_frame(worker, WorkerFrame(round(at_s * 1e9), 2, in_flight, waiting, 0, rows, 0.0, 0, 0, 0, 0))
+        self.found.add_frame(worker, WorkerFrame(round(at_s * 1e9), 2, in_flight, waiting, 0, rows, 0.0, 0, 0, 0))
 
     def sample(self, at_s: float, tokens: float) -> None:
         state = ServerState(engine="vLLM", url="http://here/metrics", output_tokens=tokens)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.client_protocol import WatchedStream
 from swarmtui.model.load import Barrier, Mixed, SerialRates, Swarm
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import End, Entry, RequestEntry, StageEnd, StageStart
@@ -23,6 +24,12 @@ def replay() -> Replay:
 
 def moments(replay: Replay) -> list[float]:
     return [second / 4 for second in range(int(replay.length_s * 4))]
+
+
+def watched(replay: Replay, agent: int, at_s: float) -> WatchedStream:
+    found = replay.frame_at(at_s, watched=agent).watched
+    assert found is not None
+    return found
 
 
 def test_last_frame_has_the_saved_levels(replay: Replay) -> None:
@@ -49,8 +56,9 @@ def test_rows_agree_with_counts(replay: Replay) -> None:
 
 def test_token_rates_sum_to_all_tokens(replay: Replay) -> None:
     tokens = sum(record.tokens_out or 0 for record in load_session(RECORDED, FIRST).journal.records)
-    points = replay.points_until(replay.length_s)
-    each_second = [point.out_tps or 0.0 for point in points[4::4]]
+    replay.frame_at(replay.length_s)
+    points = replay.history
+    each_second = [point.out_tps or 0.0 for point in points[3::4]]
     assert sum(each_second) == pytest.approx(tokens, rel=0.05)
 
 
@@ -65,18 +73,18 @@ def test_answer_text_grows_over_time(replay: Replay) -> None:
     first = next(frame for frame in frames if any(row.state == "writing" and row.total > 20 for row in frame.rows))
     row = next(row for row in first.rows if row.total > 20)
     at_s = first.elapsed_s
-    early, later = replay.watched_at(row.agent, at_s), replay.watched_at(row.agent, at_s + 0.1)
+    early, later = watched(replay, row.agent, at_s), watched(replay, row.agent, at_s + 0.125)
     assert early.text and later.text.startswith(early.text)
     assert early.chunks == row.total and later.gaps_s.n > early.gaps_s.n
     assert early.t_sent_ns == row.t_sent_ns and early.t_first_ns is not None
-    assert replay.watched_at(999, at_s).text == ""
+    assert watched(replay, 999, at_s).text == ""
 
 
 def test_finished_answers_are_listed_newest_first(replay: Replay) -> None:
-    last = replay.watched_at(0, replay.length_s)
+    last = watched(replay, 0, replay.length_s)
     assert last.task == last.before[0].task
     assert [answer.task for answer in last.before] == sorted({answer.task for answer in last.before}, reverse=True)
-    assert replay.watched_at(0, 0.0).before == ()
+    assert watched(replay, 0, 0.0).before == ()
 
 
 def test_frame_has_telemetry(replay: Replay) -> None:
@@ -129,3 +137,36 @@ def test_replayed_mixed_load_has_its_tasks(tmp_path: Path) -> None:
     replay = open_replay(tmp_path, "last")
     frames = [replay.frame_at(at_s) for at_s in (0.1, replay.length_s)]
     assert [tuple(task.type for task in frame.tasks) for frame in frames] == [(), kinds]
+
+
+def test_snapshots_share_nothing_that_changes(replay: Replay) -> None:
+    """The frames of a replay that has shown its end are those of one that has not."""
+    other = open_replay(RECORDED, FIRST)
+    other.frame_at(other.length_s)
+    for at_s in (0.0, 4.0, 11.0, 15.5):
+        assert other.frame_at(at_s) == open_replay(RECORDED, FIRST).frame_at(at_s)
+        other.frame_at(other.length_s)
+
+
+def test_playing_shows_what_a_jump_shows(replay: Replay) -> None:
+    played = [replay.frame_at(at_s) for at_s in moments(replay)][60]
+    jumped = open_replay(RECORDED, FIRST).frame_at(60 / 4)
+    same = (
+        "finished",
+        "done",
+        "in_flight",
+        "waiting",
+        "out_tps",
+        "ttft_s",
+        "per_stream_tps",
+        "rows",
+        "points",
+        "levels",
+    )
+    assert {name: getattr(played, name) for name in same} == {name: getattr(jumped, name) for name in same}
+
+
+def test_what_no_journal_holds_is_not_known(replay: Replay) -> None:
+    frame = replay.frame_at(9.0)
+    assert (frame.lag_ms, frame.worker_cpu, frame.clock_steps, frame.left_s) == (None,) * 4
+    assert not {line.code for line in frame.quality} & {"client_lag", "client_cpu", "client_clock"}

@@ -7,7 +7,9 @@ from swarmtui.model.client_protocol import (
     EarlierRequest,
     Frame,
     Hello,
+    ProvisionalLevel,
     SessionWarning,
+    StreamRate,
     WatchedStream,
     WatchTails,
 )
@@ -111,11 +113,15 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         coalesced_chunks=0,
         clock_steps=0,
         levels=(),
+        provisional=(
+            ProvisionalLevel(c=streams, done=3, of=8, out_tps=streams * 40.0, per_stream_tps=40.0, ttft_s=0.123),
+        ),
         warnings=(SessionWarning("not_on_disk", words),),
         rows=tuple(
             StreamRow(n, "writing", n, words, now - 5_000_000_000, 4, total, 0.12, span_s=total / 40)
             for n in range(streams)
         ),
+        rates=tuple(StreamRate(n, 40.0, (40.0,) * 8) for n in range(streams)),
         watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
         quality=(QualityLine(name=words, state="doubtful", value=words, sentence=words),),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from swarmtui.model.client_protocol import StreamRate
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.tui.app import AppResult, SwarmApp
@@ -18,7 +19,7 @@ from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel, streams_view, text_window
-from swarmtui.tui.live_model import LiveModel, StreamRate
+from swarmtui.tui.live_model import LiveModel
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
@@ -50,13 +51,13 @@ def test_text_is_appended_until_the_line_is_full() -> None:
 
 def rows(states: list[str]) -> tuple[list[StreamRow], dict[int, StreamRate]]:
     found = [StreamRow(n, state, n, "chat", 1, 1, 9, 0.1) for n, state in enumerate(states)]
-    return found, {n: StreamRate(0) for n in range(len(states))}
+    return found, {n: StreamRate(n, None, ()) for n in range(len(states))}
 
 
 def test_heat_map_shows_speed_by_sign_and_style() -> None:
     streams, rates = rows(["writing"] * 5 + ["waiting", "idle", "backing off"])
     for agent, tps in enumerate((40.0, 41.0, 10.0, 30.0, 80.0)):
-        rates[agent].rate = tps
+        rates[agent] = StreamRate(agent, tps, ())
     cells, median_tps = heat_cells(streams, rates)
     assert median_tps == 40.0
     assert "".join(cell.sign for cell in cells) == "▓▓░▒█○·✖"
@@ -140,7 +141,8 @@ async def test_history_stands_below_the_streams_or_is_a_strip(streams: int, stri
 
 
 async def test_empty_panels_are_one_line_each_until_they_have_something_to_show() -> None:
-    none = msgspec.structs.replace(frame(4), done=0, telemetry=Telemetry(t_ns=1, gpu_problem="no NVIDIA driver"))
+    no_gpu = Telemetry(t_ns=1, gpu_problem="no NVIDIA driver")
+    none = msgspec.structs.replace(frame(4), done=0, provisional=(), telemetry=no_gpu)
     source = RecordingSource(LiveModel())
     source.live.apply(hello())
     source.live.apply(none)

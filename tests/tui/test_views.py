@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.analysis.history import history_point
 from swarmtui.cli.render.tuning import log_text
-from swarmtui.model.client_protocol import Ended, Frame, Status
+from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
@@ -31,7 +30,6 @@ from swarmtui.tui.live.history import HistoryTrace, history_view, trace_lines
 from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
-from swarmtui.tui.live_model import LiveModel, StreamRate
 from swarmtui.tui.log.screen import log_table
 from swarmtui.tui.plot import zero_based_axis
 from swarmtui.tui.sessions.screen import common_names, session_table
@@ -100,45 +98,11 @@ def test_a_request_without_a_token_shows_how_long_it_has_waited() -> None:
     assert "tok/s now" not in text, "that is the rate of the answer before"
 
 
-@pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
-def test_rate_of_a_slow_stream_is_not_quantised(per_s: float, tolerance: float) -> None:
-    """A stream of 8.4 tok/s gets 8 or 9 tokens in a second; frames come four times per second."""
-    rate, shown = StreamRate(0), []
-    for quarter in range(1, 80):
-        chunks = int(per_s * quarter / 4)
-        row = StreamRow(0, "writing", 1, "", 1, 0, chunks, 0.1, span_s=max(0, chunks - 1) / per_s)
-        rate.update(quarter * 250_000_000, row, 1.0)
-        shown.append(rate.rate)
-    assert shown[40:] == [pytest.approx(per_s, rel=tolerance)] * len(shown[40:])
-
-
-def test_rate_ends_with_the_stream() -> None:
-    rate = StreamRate(0)
-    for second, total in enumerate((0, 10, 20, 20, 20)):
-        row = StreamRow(0, "writing" if second < 3 else "idle", 1, "", 1, 0, total, 0.1, span_s=total / 10)
-        rate.update(second * 1_000_000_000, row, 1.0)
-    assert rate.rate is None and rate.recent == (10.0, 10.0, None, None)
-
-
-@pytest.mark.parametrize("wait_s", [0.0, 1.0, 6.0])
-def test_rate_of_a_stream_does_not_contain_its_waiting_time(wait_s: float) -> None:
-    """Answers of 20 tokens at 40 tok/s; the level calls this a stream of 40 tok/s, however long each of them waited."""
-    rate, shown, length_s = StreamRate(0), set(), wait_s + 19 / 40 + 0.05
-    for quarter in range(1, 200):
-        answer, t_s = divmod(quarter / 4, length_s)
-        total = min(20, max(0, 1 + int((t_s - wait_s) * 40))) if t_s >= wait_s else 0
-        row = StreamRow(0, "writing" if total else "waiting", int(answer), "", 1, 0, total, 0.1, max(0, total - 1) / 40)
-        rate.update(quarter * 250_000_000, row, 1.0)
-        shown.add(rate.rate and round(rate.rate, 3))
-    assert shown - {None} == {40.0}
-
-
 def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     session = msgspec.structs.replace(hello().session, workload_spec={"primary": {"type": ""}})
     rows = (StreamRow(0, "writing", 1, "primary", 1, 4, 9, 0.1), StreamRow(1, "writing", 2, "tests", 1, 4, 9, 0.1))
     seen = msgspec.structs.replace(frame(2), rows=rows, load="mixed")
-    stream_rates = {0: StreamRate(0), 1: StreamRate(0)}
-    stream_rates[0].rate, stream_rates[1].rate = 30.0, 20.0
+    stream_rates = {0: StreamRate(0, 30.0, ()), 1: StreamRate(1, 20.0, ())}
     shown_tiles = tiles(seen, None, mixed_rates(session, seen, stream_rates))
     assert [(tile.label, tile.value, tile.note) for tile in shown_tiles if tile.label == "primary"] == [
         ("primary", "30.0", "side 20.0")
@@ -211,7 +175,7 @@ def test_tiles_and_history_show_the_same_present_values() -> None:
     """The last point of the history may be a quarter of a second older than the frame."""
     seen = frame(2)
     point = HistoryPoint(t_ns=seen.t_ns, c=2, in_flight=1, waiting=1, out_tps=900.0, ttft_s=0.5, errors=0)
-    shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=history_point(seen)).traces}
+    shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=seen.point).traces}
     values = {tile.label: tile.value for tile in tiles(seen, None)}
     assert (shown["output tok/s"], shown["TTFT"], shown["queue"]) == (
         values["out tok/s"],
@@ -356,47 +320,26 @@ def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
         time.tzset()
 
 
-def ramp(*steps: tuple[float, int, int, float]) -> LiveModel:
-    """A model after frames of a steered run: time, C, finished requests at this C, tok/s."""
-    live = LiveModel()
-    live.apply(hello())
-    for at_s, c, done, tps in steps:
-        seen = manual(c=c, done=done, out_tps=tps, per_stream_tps=tps / c, t_ns=int(at_s * 1e9))[1]
-        live.apply(msgspec.structs.replace(seen, points=()))
-    return live
+def provisional(c: int, done: int, of: int | None, tps: float, rate: float | None = None) -> ProvisionalLevel:
+    return ProvisionalLevel(c=c, rate=rate, done=done, of=of, out_tps=tps, per_stream_tps=tps / c, ttft_s=0.123)
 
 
-def test_a_level_is_provisional_from_its_first_finished_request() -> None:
-    live = ramp((1, 1, 0, 40), (2, 1, 1, 50), (3, 1, 2, 60), (4, 2, 0, 70), (5, 2, 3, 90), (6, 4, 0, 99))
-    first, second = live.provisional
-    assert (first.load, first.done, first.of, first.out_tps) == (1, 2, 4, 60)
-    assert (second.load, second.done, second.of, second.per_stream_tps) == (2, 3, 8, 45)
-    view = levels_view((), provisional=live.provisional)
+def test_a_level_is_shown_before_it_is_measured_completely() -> None:
+    found = (provisional(1, 2, 4, 60.0), provisional(2, 3, 8, 90.0))
+    view = levels_view((), provisional=found)
     lines = text_of(table_lines(view, 60)).splitlines()
     assert lines[1:] == ["○   1    60.0   60.0  123 ms  2/4", "○   2    90.0   45.0  123 ms  3/8"]
     narrow = text_of(table_lines(view, 30)).splitlines()
     assert all(line.endswith(" 2/4") and len(line) <= 30 for line in narrow[1:2])
     assert "○ so far" in marks_note(view)
-    curve = curve_view((), (), "", "two levels are needed", live.provisional)
+    curve = curve_view((), (), "", "two levels are needed", found)
     assert curve.provisional == ((1, 60), (2, 90)) and not curve.empty
-    assert curve_view((), (), "", "two levels are needed", live.provisional[:1]).empty == "two levels are needed"
+    assert curve_view((), (), "", "two levels are needed", found[:1]).empty == "two levels are needed"
 
 
 def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
-    """Its C is the number of agents in reserve, and 4·C requests do not make it a level."""
-    live = LiveModel()
-    open_loop = msgspec.structs.replace(frame(2), load="open", c=512, rate=4.0, done=23, of=None)
-    live.apply(open_loop)
-    lines = text_of(table_lines(levels_view((), provisional=live.provisional), 60)).splitlines()
+    """Its C is the number of agents in reserve."""
+    found = (provisional(512, 23, None, 60.0, rate=4.0),)
+    lines = text_of(table_lines(levels_view((), provisional=found), 60)).splitlines()
     assert lines[0].split()[:2] == ["rate", "done/s"] and lines[1].split()[:2] == ["○", "4"]
     assert lines[1].endswith("23 done")
-
-
-def test_a_measured_level_replaces_the_provisional_one() -> None:
-    live = ramp((1, 1, 3, 50), (2, 2, 1, 90))
-    assert live.frame is not None
-    live.apply(msgspec.structs.replace(live.frame, levels=(level(1, tps=52.0),)))
-    assert [found.load for found in live.provisional] == [2]
-    # A shorter stay at the same C does not replace the longer one.
-    live = ramp((1, 1, 3, 50), (2, 2, 1, 90), (3, 1, 1, 10))
-    assert live.provisional[0].done == 3

@@ -52,11 +52,12 @@ def session_facts(
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
         level_facts(levels),
-        QualityFacts(cold_expected=_cold_expected(session), turnaround=turnaround.share),
+        QualityFacts(cold_expected=cold_expected(session), turnaround=turnaround.share),
     )
 
 
-def _cold_expected(session: Session) -> bool:
+def cold_expected(session: Session) -> bool:
+    """Whether the workload promises prompts that are not in the prefix cache."""
     return session.workload_spec.get("cache") != "warm" and session.workload_spec.get("kind") != "trace"
 
 

@@ -93,7 +93,8 @@ def _server_restart(facts: QualityFacts) -> Grade | None:
 def _server_stall(facts: QualityFacts) -> Grade | None:
     if not facts.stalls:
         return None
-    value = f"{count_noun(facts.stalls, 'stall', 'stalls')}, the longest {short(facts.stall_s or 0.0)} s"
+    longest = f", the longest {short(facts.stall_s)} s" if facts.stall_s is not None else ""
+    value = f"{count_noun(facts.stalls, 'stall', 'stalls')}{longest}"
     return Grade("doubtful", value, "", "no stream received anything for that time: the server or the network froze")
 
 

@@ -7,13 +7,13 @@ from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load
 from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live_model import ProvisionalLevel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def curve_view(
     tps = level_points(levels, lambda level: level.headline_tps)
     found = scaling(levels, slots)
     best = best_load(levels)
-    hollow = tuple((level.load, level.out_tps) for level in provisional if level.out_tps is not None)
+    hollow = tuple((level.offered_load, level.out_tps) for level in provisional if level.out_tps is not None)
     return CurveView(
         tps=tps,
         ttft=level_points(levels, lambda level: level.ttft_s.median),

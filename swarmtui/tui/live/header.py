@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.history import server_waiting
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -150,7 +149,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         Tile("TTFT", seconds(frame.ttft_s), _ttft_note(frame.ttft_split)),
         *delay,
         *trace,
-        Tile("queue", str(frame.waiting), f"server {count(server_waiting(frame))}", "warn" if frame.waiting else ""),
+        Tile("queue", str(frame.waiting), f"server {count(frame.server_waiting)}", "warn" if frame.waiting else ""),
         Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
         Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from swarmtui.model.client_protocol import StreamRate
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import rate
 from swarmtui.tui.lines import Line, ljust, longest_fit
-from swarmtui.tui.live_model import StreamRate
 
 # The share of the median below which a stream has this sign and style.
 _CLASSES = ((0.5, "░", "second"), (0.85, "▒", "second"), (1.15, "▓", "first"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.analysis.history import history_point
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HistoryPoint
@@ -144,7 +143,7 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
 
     def update_from(self, screen: LiveScreen) -> None:
         live, ended = screen.shown, screen.has_ended
-        now = history_point(live.frame) if live.frame else None
+        now = live.frame.point if live.frame else None
         whole_session = ended or screen.only_panel == self.key
         view = history_view(live.points, screen.t0_ns, self.columns, whole_session, ended, now)
         # The C of an open loop is the number of agents in reserve.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import ALARMS
 from swarmtui.model.load import LoadBase, Open, traits
 from swarmtui.model.session import Level, Spread, TaskFigures
@@ -13,7 +14,6 @@ from swarmtui.numbers import MISSING, factor, percent, rate, seconds, signed_per
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, rjust, wrap, wrapped_note
 from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live_model import ProvisionalLevel
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
@@ -74,7 +74,7 @@ def levels_view(
     provisional: Sequence[ProvisionalLevel] = (),
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
-    loads = {traits(level.load) for level in levels} or {Open for level in provisional if level.is_rate}
+    loads = {traits(level.load) for level in levels} or {Open for level in provisional if level.rate is not None}
     columns = _columns(levels, tasks, loads)
     best, cliff = best_load(levels), scaling(levels).cliff
     lines = tuple(
@@ -104,7 +104,7 @@ def _provisional_line(level: ProvisionalLevel, titles: Sequence[str]) -> LevelLi
     """Fill the columns up to the TTFT that have a figure so far."""
     tps = rate(level.out_tps)
     figures = {
-        "C": f"{level.load:g}", "rate": f"{level.load:g}", "steady": tps, "wall": tps, "tok/s": tps,
+        "C": f"{level.c}", "rate": f"{level.offered_load:g}", "steady": tps, "wall": tps, "tok/s": tps,
         "stream": rate(level.per_stream_tps), "TTFT": seconds(level.ttft_s),
     }  # fmt: skip
     cells = tuple(figures.get(title, "") for title in titles[: titles.index("TTFT") + 1])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
-from swarmtui.numbers import count, fixed, percent
+from swarmtui.numbers import MISSING, count, fixed, percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, ljust, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS
@@ -24,10 +24,8 @@ class QualityView(NamedTuple):
     empty: str
 
 
-def quality_view(frame: Frame | None, is_replay: bool) -> QualityView:
+def quality_view(frame: Frame | None) -> QualityView:
     if frame is None or not frame.quality:
-        if is_replay:
-            return QualityView((), "not known yet: it is determined at the end of a run")
         return QualityView(_load_generator_lines(frame), "not known yet: it needs a few requests")
     return QualityView(frame.quality, "")
 
@@ -36,8 +34,9 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
     """The state of the load generator, shown until there are checks."""
     if frame is None:
         return ()
+    lag = MISSING if frame.lag_ms is None else f"{fixed(frame.lag_ms, 1)} ms"
     rows = (
-        ("client lag", f"{fixed(frame.lag_ms, 1)} ms", "delay of the load generator's event loop"),
+        ("client lag", lag, "delay of the load generator's event loop"),
         ("client CPU", percent(frame.worker_cpu), "of one core, the busiest worker"),
         ("coalesced chunks", count(frame.coalesced_chunks), "chunks without their own timestamp"),
         ("clock steps", count(frame.clock_steps), "jumps of the wall clock"),
@@ -50,7 +49,7 @@ class QualityPanel(LivePanel, Panel[QualityView]):
     large_screens_only = True
 
     def update_from(self, screen: LiveScreen) -> None:
-        self.show(quality_view(screen.shown.frame, screen.is_replay))
+        self.show(quality_view(screen.shown.frame))
 
     @property
     def empty(self) -> str:

@@ -9,8 +9,7 @@ import msgspec
 from rich.cells import cell_len
 from textual.events import Click
 
-from swarmtui.analysis.history import server_waiting
-from swarmtui.model.client_protocol import Frame
+from swarmtui.model.client_protocol import RECENT_RATES, Frame, StreamRate
 from swarmtui.model.load import traits
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
@@ -20,7 +19,6 @@ from swarmtui.tui.lines import Line, Movable, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live_model import RECENT_RATES, StreamRate
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen
@@ -190,7 +188,7 @@ def _sorted_rows(
 
 def with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
     """Show `waiting` rather than `prefill` while the server reports a queue: the client cannot tell them apart."""
-    if row.state == "prefill" and (server_waiting(frame) or 0.0) > 0:
+    if row.state == "prefill" and (frame.server_waiting or 0.0) > 0:
         return msgspec.structs.replace(row, state="waiting")
     return row
 

@@ -12,8 +12,8 @@ import pytest
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import Gpu, QualityLine, ServerState, Telemetry
 from swarmtui.model.worker_protocol import WorkerFrame
-from swarmtui.session_process.live_state import StreamWatcher
-from swarmtui.session_process.quality_monitor import QualityMonitor, TtftSplitWindow
+from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
+from swarmtui.state.watched import WatchedStreams
 from tests.analysis.level_builders import level
 
 SECOND = 1_000_000_000
@@ -83,7 +83,7 @@ def test_clocks_set_by_the_user_are_not_throttling() -> None:
 
 @pytest.mark.parametrize(
     "add_record",
-    [QualityMonitor(cold_expected=False).add_record, TtftSplitWindow().add_record, StreamWatcher().add_record],
+    [QualityMonitor(cold_expected=False).add_record, TtftSplitWindow().add_record, WatchedStreams().add_record],
     ids=["quality", "ttft split", "watched stream"],
 )
 def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[Record], None]) -> None:
@@ -104,7 +104,7 @@ def test_open_loop_has_no_planned_concurrency() -> None:
 
 
 def frame(t_s: float, cpu_s: float) -> WorkerFrame:
-    return WorkerFrame(round(t_s * SECOND), 1, 1, 0, 0, (), 0.0, round(cpu_s * SECOND), 0, 0, 0)
+    return WorkerFrame(round(t_s * SECOND), 1, 1, 0, 0, (), 0.0, round(cpu_s * SECOND), 0, 0)
 
 
 def test_cpu_is_that_of_each_worker_by_itself() -> None:

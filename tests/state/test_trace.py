@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.live_trace import TraceCounts
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
+from swarmtui.state.trace import TraceCounts
 
 
 def answer(
@@ -53,8 +53,8 @@ def test_ended_subagents_and_abandoned_sessions_have_no_context() -> None:
 
 def test_hit_rate_of_a_server_whose_answers_do_not_tell() -> None:
     counts = TraceCounts()
-    for queries, hits in ((100.0, 0.0), (1100.0, 800.0)):
-        counts.add_sample([ServerState(engine="vLLM", cache_queries=queries, cache_hits=hits)])
+    for t_ns, queries, hits in ((0, 100.0, 0.0), (10**9, 1100.0, 800.0)):
+        counts.add_sample(t_ns, [ServerState(engine="vLLM", cache_queries=queries, cache_hits=hits)])
     counts.add(answer(1))
     view = counts.view()
     assert view is not None and (view.hit_rate, view.cached_tokens) == (0.8, None)

@@ -12,9 +12,9 @@ from swarmtui.model.record import Record
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
 
-# Answers, and samples of the server counters (four per second), that the live hit rate covers.
+# Answers, and the time of the server counters, that the live hit rate covers.
 _RECENT_REPLAYS = 32
-_CACHE_SAMPLES = 80
+_COUNTERS_NS = 20_000_000_000
 
 
 class TraceCounts:
@@ -27,22 +27,24 @@ class TraceCounts:
         self._latest: deque[tuple[int, int | None, ReplayedRequest]] = deque(maxlen=_RECENT_REPLAYS)
         self._jobs = self._cached = self._prompt = 0
         self._cached_known = False
-        self._counters: deque[tuple[float, float]] = deque(maxlen=_CACHE_SAMPLES)
+        self._counters: deque[tuple[int, float, float]] = deque()
         for record in records:
             self.add(record)
 
-    def add_sample(self, servers: Sequence[ServerState]) -> None:
+    def add_sample(self, t_ns: int, servers: Sequence[ServerState]) -> None:
         """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
         known = [
             (s.cache_queries, s.cache_hits) for s in servers if s.cache_queries is not None and s.cache_hits is not None
         ]
         if known:
-            self._counters.append((sum(queries for queries, _ in known), sum(hits for _, hits in known)))
+            self._counters.append((t_ns, sum(queries for queries, _ in known), sum(hits for _, hits in known)))
+            while self._counters[0][0] < t_ns - _COUNTERS_NS:
+                self._counters.popleft()
 
     def _server_hit_rate(self) -> float | None:
         if not self._counters:
             return None
-        (queries, hits), (before, hits_before) = self._counters[-1], self._counters[0]
+        (_, queries, hits), (_, before, hits_before) = self._counters[-1], self._counters[0]
         return (hits - hits_before) / (queries - before) if queries > before and hits >= hits_before else None
 
     def add(self, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Gather the facts about measurement quality during a run; `analysis.quality.judge` judges them."""
+"""Gather the facts about measurement quality of a session so far; `analysis.quality.judge` judges them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from swarmtui.analysis.quality.facts import (
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Level, QualityEntry
+from swarmtui.model.session import Event, Level, QualityEntry
 from swarmtui.model.telemetry import QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
-from swarmtui.session_process.outage import ServerEvents
 
 # Frames of a minute, recent requests, and samples of the server that are kept.
 _FRAMES = 600
@@ -39,14 +38,18 @@ _CPU_FRAMES = 31
 
 
 class QualityMonitor:
-    """Collects frames, records and samples, and judges the measurement quality from them at any time.
+    """Collects frames, records, samples and events, and judges the measurement quality from them at any time.
 
-    `closed`: each agent sends its next request immediately. `events` has the restarts and stalls of the server. `cpu`
-    is the largest share of a core that a worker used during three seconds.
+    `closed`: each agent sends its next request immediately. `cpu` is the largest share of a core that a worker used
+    during three seconds, `stall_s` the longest stall, `clock_bound_s` how well the clocks of other hosts are known:
+    only the session process can measure these.
     """
 
-    def __init__(self, *, cold_expected: bool, closed: bool = True, events: ServerEvents | None = None) -> None:
-        self._cold_expected, self._closed, self._events = cold_expected, closed, events
+    def __init__(self, *, cold_expected: bool, closed: bool = True) -> None:
+        self._cold_expected, self._closed = cold_expected, closed
+        self._stalls: int | None = None
+        self._restarted = self._several_servers = False
+        self.stall_s: float | None = None
         self._lags: deque[float] = deque(maxlen=_FRAMES)
         self._cpu: defaultdict[int, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_CPU_FRAMES))
         self._turnaround = Turnaround()
@@ -56,7 +59,7 @@ class QualityMonitor:
         self._max_other_clients: tuple[float, float] | None = None
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
         self._throttle_reasons: set[str] = set()
-        self._clock_steps = 0
+        self._clock_steps: int | None = None
         self._baseline: tuple[ServerState, ...] = ()
         self._first: tuple[ServerState, ...] = ()
         self._latest_ns: int | None = None
@@ -69,11 +72,14 @@ class QualityMonitor:
         self.clock_bound_s: float | None = None
 
     def add_frame(self, worker: int, frame: WorkerFrame) -> None:
+        if frame.cpu_ns is None or frame.lag_ms is None or frame.clock_steps is None:
+            return
         if frame.in_flight:
             self._lags.append(frame.lag_ms)
+            self._clock_steps = max(self._clock_steps or 0, frame.clock_steps)
+        self._stalls = self._stalls or 0
         frames = self._cpu[worker]
         frames.append((frame.t_ns, frame.cpu_ns))
-        self._clock_steps = max(self._clock_steps, frame.clock_steps)
         share = _cpu_share(frames)
         if share is not None and len(frames) == frames.maxlen:
             self.cpu = max(self.cpu or 0.0, share)
@@ -81,6 +87,15 @@ class QualityMonitor:
     def add_baseline(self, sample: Telemetry) -> None:
         """Add what the servers had counted before our first request."""
         self._baseline += sample.servers
+
+    def add_event(self, event: Event) -> None:
+        match event.name:
+            case "stalled":
+                self._stalls = (self._stalls or 0) + 1
+            case "server_restarted":
+                self._restarted = True
+            case "several_servers":
+                self._several_servers = True
 
     def add_record(self, record: Record) -> None:
         if self._closed:
@@ -137,7 +152,7 @@ class QualityMonitor:
         # Only when all requests have ended do both sides count the same tokens.
         counted = growth.output_tokens if growth is not None and self._baseline and ended and not self._failed else None
         others, in_flight = (self._max_other_clients if ended else self._current_other_clients()) or (None, None)
-        lag_ms, events = self.lag_p99_ms, self._events
+        lag_ms = self.lag_p99_ms
         cpu = max((share for frames in self._cpu.values() if (share := _cpu_share(frames)) is not None), default=None)
         throttled = QualityFacts(
             throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
@@ -159,19 +174,19 @@ class QualityMonitor:
                 uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
                 uncounted_tokens=self._uncounted_tokens,
                 cold_expected=self._cold_expected,
-                clock_steps=self._clock_steps if self._lags else None,
+                clock_steps=self._clock_steps,
                 clock_bound_s=self.clock_bound_s,
-                stalls=events.stalls if events is not None else None,
-                stall_s=events.stall_s if events is not None and events.stalls else None,
-                restarted=events is not None and events.restarted,
-                several_servers=events is not None and events.several_servers,
+                stalls=self._stalls,
+                stall_s=self.stall_s if self._stalls else None,
+                restarted=self._restarted,
+                several_servers=self._several_servers,
             ),
         )
 
     @property
     def _counters_lost(self) -> bool:
         """Whether the counters do not cover the session: a server restarted, or several share one URL."""
-        return self._events is not None and (self._events.restarted or self._events.several_servers)
+        return self._restarted or self._several_servers
 
     @property
     def _own_tokens(self) -> float:

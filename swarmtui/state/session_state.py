@@ -1,0 +1,355 @@
+"""The state of a session, as screens show it: worker frames, journal entries and samples go in, frames come out.
+
+The session process applies what happens as it happens, a replay what its journal holds: both show the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+
+from swarmtui.analysis.capacity.scaling import server_slots
+from swarmtui.analysis.levels.figures import task_figures
+from swarmtui.analysis.quality.facts import cold_expected
+from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
+from swarmtui.model.findings import Slots
+from swarmtui.model.load import traits
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import (
+    Entry,
+    Event,
+    Head,
+    Level,
+    RequestEntry,
+    ServerEntry,
+    Session,
+    StageEnd,
+    StageStart,
+    TaskFigures,
+)
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.worker_protocol import WorkerFrame
+from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
+from swarmtui.state.recorded_worker import first_token_s
+from swarmtui.state.streams import StreamTally, Throughput
+from swarmtui.state.trace import TraceCounts
+from swarmtui.state.watched import WatchedStreams
+
+_RECENT_NS = 10_000_000_000
+_FRAME_POINTS = 20
+_MAX_POINTS = 1_200
+_MAX_TASKS = 256
+
+
+class SessionState:
+    """Apply entries, worker frames and samples, then `tick` four times per second; `frame` is the state at that time.
+
+    What is in no journal, the session process sets: the `note`, the time left, the `warnings`, and the `status` while
+    it drains, stops and saves. `levels` are set by whoever computes them.
+
+        state = SessionState(t0_ns)
+        state.apply(entry)
+        state.apply_frame(worker, worker_frame)
+        state.tick(now_ns)
+        state.frame(now_ns, rows=True)
+    """
+
+    def __init__(self, t0_ns: int) -> None:
+        self._t0 = t0_ns
+        self._session: Session | None = None
+        self.status: Status = "starting"
+        self.note = self.search_result = ""
+        self.left_s: float | None = None
+        self.left_at_least = False
+        self.warnings: tuple[SessionWarning, ...] = ()
+        self.levels: tuple[Level, ...] = ()
+        self.telemetry: Telemetry | None = None
+        self.servers: tuple[DiscoveredServer, ...] = ()
+        self.slots: Slots | None = None
+        self.finished = 0
+        self.history: list[HistoryPoint] = []
+        self.watched = WatchedStreams()
+        self.quality = QualityMonitor(cold_expected=True)
+        self._final_quality: tuple[QualityLine, ...] | None = None
+        # What a frame needs and is expensive: computed once for each tick, when a frame is made.
+        self._computed: tuple[tuple[QualityLine, ...], TtftSplit | None] | None = None
+        self._several_servers = False
+        self._outage_ns: int | None = None
+        # The stage: the latest one, and what has been done in it.
+        self._stage: StageStart | None = None
+        self.c = self._done = 0
+        self.total: int | None = None
+        self._trace = TraceCounts()
+        self._provisional: dict[LevelKey, ProvisionalLevel] = {}
+        # Tokens and seconds of this stage, by the rates of its ticks.
+        self._stage_output = (0.0, 0.0)
+        self._ticked_ns: int | None = None
+        # Finished requests.
+        self._errors: Counter[str] = Counter()
+        self._chunks = self._tokens = 0
+        self._coalesced_chunks: int | None = None
+        self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
+        self._mixed_records: defaultdict[LevelKey, list[Record]] = defaultdict(list)
+        self._tasks: tuple[TaskFigures, ...] | None = ()
+        self._split = TtftSplitWindow()
+        # Workers and their streams.
+        self._workers: dict[int, WorkerFrame] = {}
+        self._cpu: dict[int, tuple[int, int, float | None]] = {}
+        self._throughput = Throughput()
+        self._tallies: dict[int, StreamTally] = {}
+        self._newest: deque[HistoryPoint] = deque(maxlen=_FRAME_POINTS)
+
+    # what happens
+
+    def apply(self, entry: Entry) -> None:
+        """Apply an entry of the journal; samples are added with `add_sample`, since the journal has only some."""
+        match entry:
+            case Head(session=session):
+                closed = session.plan.load.holds_c
+                self.quality = QualityMonitor(cold_expected=cold_expected(session), closed=closed)
+                self._session = session
+            case StageStart():
+                self._start_stage(entry)
+            case StageEnd() if self._stage is not None:
+                # After a serial stage, the figures of its level are shown.
+                self.c = self._stage.c
+            case RequestEntry(record=record):
+                self._add_record(record)
+            case ServerEntry(server=server):
+                self.servers += (server,)
+                self._find_slots()
+            case Event():
+                self._apply_event(entry)
+
+    def _start_stage(self, start: StageStart) -> None:
+        if (start.c, start.rate) != self.key:
+            for tally in self._tallies.values():
+                tally.restart()
+        serial = start.phase == "serial"
+        self._stage, self.c = start, 1 if serial else start.c
+        self._done, self.total = 0, start.of
+        self._stage_output = (0.0, 0.0)
+        self.status = "warming up" if start.phase in ("warmup", "canary") else "running"
+        self.note = "the same tasks serially" if serial else ""
+        if not start.steered:
+            self._trace = TraceCounts()
+        self._trace.end_plays(start.abandoned)
+
+    def _apply_event(self, event: Event) -> None:
+        self.quality.add_event(event)
+        match event.name:
+            case "paused":
+                self.status = "paused"
+            case "resumed":
+                self.status = "running"
+            case "server_gone":
+                self._outage_ns = event.t_ns
+            case "server_back" | "server_changed":
+                self._outage_ns = None
+            case "cliff" | "capacity":
+                self.search_result = event.detail
+            case "several_servers":
+                self._several_servers = True
+                self._find_slots()
+
+    def _find_slots(self) -> None:
+        """Behind a load balancer one server does not tell the slots."""
+        if self._session is not None:
+            self.slots = None if self._several_servers else server_slots(self._session, self.servers)
+
+    def _add_record(self, record: Record) -> None:
+        if record.ok:
+            self._chunks += record.chunks
+            self._tokens += record.tokens_out or 0
+        elif record.error != CANCELLED and record.error is not None:
+            self._errors[record.error] += 1
+        self.finished += 1
+        self._coalesced_chunks = (self._coalesced_chunks or 0) + record.coalesced_chunks
+        self._throughput.add_end(self.key, record, first_token_s(record, scheduled=traits(self.load).scheduled))
+        self.watched.add_record(record)
+        self._trace.add(record)
+        self.quality.add_record(record)
+        self._split.add_record(record)
+        if traits(self.load).primary and record.phase == "level" and record.error != CANCELLED:
+            # The newest ones; the report at the end covers all.
+            records = self._mixed_records[record.c, None]
+            records.append(record.without_chunks())
+            del records[:-_MAX_TASKS]
+            self._tasks = None
+        if record.send_delay_s is not None and record.t_sent_ns is not None:
+            self._send_delays.append((record.t_sent_ns, record.send_delay_s))
+
+    def task_done(self, record: Record) -> None:
+        """Count a task by the record of its last turn."""
+        stage = self._stage
+        if stage is not None and record.stage == stage.number and record.phase == stage.phase:
+            self._done += 1
+
+    def apply_frame(self, worker: int, frame: WorkerFrame) -> None:
+        self._workers[worker] = frame
+        self._throughput.add_frame(self.key, frame)
+        self.quality.add_frame(worker, frame)
+        if frame.cpu_ns is not None:
+            before_ns, before_cpu_ns, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, None))
+            passed = frame.t_ns - before_ns
+            share = (frame.cpu_ns - before_cpu_ns) / passed if passed else None
+            self._cpu[worker] = (frame.t_ns, frame.cpu_ns, share)
+        if frame.watched is not None:
+            self.watched.update(frame.watched)
+        self.watched.update_tails(frame.tails)
+
+    def add_sample(self, sample: Telemetry) -> None:
+        self.telemetry = sample
+        self.quality.add_sample(sample, self.in_flight)
+        self._split.add_sample(sample)
+
+    def tick(self, now: int) -> None:
+        """Add the current values to the history; when it is full, every second point is dropped."""
+        self._computed = None
+        if self.telemetry is not None:
+            self._trace.add_sample(now, self.telemetry.servers)
+        for agent, row in self._throughput.rows.items():
+            tally = self._tallies.get(agent)
+            if tally is None:
+                tally = self._tallies[agent] = StreamTally(now)
+            tally.update(now, row, self._tokens_per_chunk)
+        point = self._point(now)
+        self._newest.append(point)
+        self.history.append(point)
+        if len(self.history) > _MAX_POINTS:
+            self.history = self.history[::2]
+        if point.out_tps is not None and self._ticked_ns is not None:
+            passed_s, (tokens, seconds) = (now - self._ticked_ns) / 1e9, self._stage_output
+            self._stage_output = (tokens + point.out_tps * passed_s, seconds + passed_s)
+        self._ticked_ns = now
+        if self.status == "running" and self._stage is not None and self._stage.phase == "level":
+            self._update_level(self._stage, point)
+
+    def _update_level(self, stage: StageStart, point: HistoryPoint) -> None:
+        """Keep the figures of the level that is being measured, with each request that finishes."""
+        known = self._provisional.get(self.key)
+        of = self.total or (MIN_STEERED_COMPLETIONS * self.c if stage.steered else None)
+        if not self._done or (known is not None and (known.done, known.of) == (self._done, of)):
+            return
+        if known is not None and known.done > self._done and stage.steered:
+            # The same C again, with fewer requests than the first time.
+            return
+        tokens, seconds = self._stage_output
+        self._provisional[self.key] = ProvisionalLevel(
+            c=self.c,
+            rate=stage.rate,
+            done=self._done,
+            of=of,
+            out_tps=tokens / seconds if seconds else point.out_tps,
+            per_stream_tps=self._stream_tps(),
+            ttft_s=point.ttft_s,
+        )
+
+    def finish(self, levels: tuple[Level, ...], quality: tuple[QualityLine, ...]) -> None:
+        """Set the figures of the whole session."""
+        self.levels, self._final_quality = levels, quality
+
+    # what is shown
+
+    @property
+    def load(self) -> str:
+        return self._stage.load if self._stage is not None else "closed"
+
+    @property
+    def key(self) -> LevelKey:
+        return self.c, self._stage.rate if self._stage is not None else None
+
+    @property
+    def in_flight(self) -> int:
+        return sum(frame.in_flight for frame in self._workers.values())
+
+    @property
+    def _tokens_per_chunk(self) -> float:
+        return self._tokens / self._chunks if self._chunks else 1.0
+
+    def _stream_tps(self) -> float | None:
+        chunks_per_s = self._throughput.chunks_per_s_of_a_stream(self.key)
+        return None if chunks_per_s is None else chunks_per_s * self._tokens_per_chunk
+
+    def _point(self, now: int) -> HistoryPoint:
+        chunks_per_s = self._throughput.chunks_per_s()
+        return HistoryPoint(
+            t_ns=now,
+            c=self.c,
+            in_flight=self.in_flight,
+            waiting=sum(frame.waiting for frame in self._workers.values()),
+            out_tps=None if chunks_per_s is None else chunks_per_s * self._tokens_per_chunk,
+            ttft_s=self._throughput.median_ttft_s(),
+            errors=self._errors.total(),
+            server_waiting=self.telemetry.waiting if self.telemetry is not None else None,
+        )
+
+    def _worst_send_delay(self, now: int) -> float | None:
+        """Return the largest send delay of the last seconds; only an open loop has send times."""
+        if not traits(self.load).by_rate:
+            return None
+        return max((delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS), default=None)
+
+    def frame(self, now: int, *, rows: bool) -> Frame:
+        stage, point = self._stage, self._point(now)
+        if self._tasks is None:
+            self._tasks = task_figures(self._mixed_records)
+        if self._computed is None:
+            split = self._split.split(now, self.c, self.levels)
+            self._computed = self.quality.lines(self.levels), split
+        quality, ttft_split = self._computed
+        known = {level.key for level in self.levels}
+        provisional = (level for key, level in self._provisional.items() if key not in known)
+        workers = self._workers.values()
+        return Frame(
+            t_ns=now,
+            status=self.status,
+            note=self.note,
+            elapsed_s=(now - self._t0) / 1e9,
+            left_s=self.left_s,
+            left_at_least=self.left_at_least,
+            done=self._done,
+            of=self.total,
+            c=self.c,
+            run=stage.run if stage is not None else 0,
+            runs=stage.runs if stage is not None else 1,
+            in_flight=point.in_flight,
+            waiting=point.waiting,
+            out_tps=point.out_tps,
+            per_stream_tps=self._stream_tps(),
+            ttft_s=point.ttft_s,
+            finished=self.finished,
+            errors=point.errors,
+            error_counts=dict(self._errors),
+            lag_ms=_largest([frame.lag_ms for frame in workers]),
+            worker_cpu=_largest([share for _, _, share in self._cpu.values()]),
+            coalesced_chunks=self._coalesced_chunks,
+            clock_steps=max((f.clock_steps for f in workers if f.clock_steps is not None), default=None),
+            levels=self.levels,
+            warnings=self.warnings,
+            provisional=tuple(sorted(provisional, key=lambda level: level.offered_load)),
+            rows=tuple(sorted(self._throughput.rows.values(), key=lambda row: row.agent)) if rows else (),
+            rates=tuple(tally.view(agent) for agent, tally in self._tallies.items()) if rows else (),
+            watched=self.watched.view() if rows else None,
+            points=tuple(self._newest),
+            telemetry=self.telemetry,
+            quality=quality if self._final_quality is None else self._final_quality,
+            ttft_split=ttft_split,
+            search_result=self.search_result,
+            servers=self.servers,
+            tokens_per_chunk=self._tokens_per_chunk,
+            load=self.load,
+            steered=stage is not None and stage.steered,
+            rate=stage.rate if stage is not None else None,
+            send_delay_s=self._worst_send_delay(now),
+            tasks=self._tasks,
+            outage_s=None if self._outage_ns is None else (now - self._outage_ns) / 1e9,
+            trace=self._trace.view(self.servers),
+            tails=self.watched.tails if rows else (),
+            slots=self.slots,
+        )
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

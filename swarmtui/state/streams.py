@@ -1,0 +1,138 @@
+"""Compute the rates of the running requests from the rows of workers, and from the records of those that ended."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from swarmtui.model.client_protocol import RECENT_RATES, StreamRate
+from swarmtui.model.plan import LevelKey
+from swarmtui.model.record import Record
+from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+
+_SECOND_NS = 1_000_000_000
+_RECENT_NS = 10 * _SECOND_NS
+# Chunks that the rate of a single stream covers, unless the last seconds have fewer.
+_ENOUGH_CHUNKS = 50
+
+
+class Throughput:
+    """The newest row of each stream, and what all streams together wrote in the last seconds."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, StreamRow] = {}
+        # Per agent: the last row of the request before the current one, and the latest request with a record.
+        self._replaced: dict[int, StreamRow] = {}
+        self._recorded: dict[int, tuple[int, int]] = {}
+        # Chunks of each frame, and those that arrived since the last one in answers that ended.
+        self._chunk_counts: deque[tuple[int, int]] = deque()
+        self._later_chunks = 0
+        self._ttfts: deque[tuple[LevelKey, int, float]] = deque(maxlen=32)
+        # C and the rate, a time, and the chunks until then that followed another one, with the time they took.
+        self._written: deque[tuple[LevelKey, int, int, float]] = deque()
+
+    def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
+        produced, written, span_s, self._later_chunks = self._later_chunks, 0, 0.0, 0
+        for row in frame.rows:
+            before = self.rows.get(row.agent)
+            if self._recorded.get(row.agent) != row.request:
+                more = row.written_since(before)
+                produced, written, span_s = produced + row.chunks, written + more[0], span_s + more[1]
+            if before is not None and before.request != row.request:
+                self._replaced[row.agent] = before
+            if row.ttft_s is not None and row.chunks == row.total:
+                self._ttfts.append((key, frame.t_ns, row.ttft_s))
+            self.rows[row.agent] = row
+        counts = self._chunk_counts
+        counts.append((frame.t_ns, produced))
+        while len(counts) > 1 and counts[1][0] <= frame.t_ns - _SECOND_NS:
+            counts.popleft()
+        self._written.append((key, frame.t_ns, written, span_s))
+        while self._written[0][1] < frame.t_ns - _RECENT_NS:
+            self._written.popleft()
+
+    def add_end(self, key: LevelKey, record: Record, ttft_s: float | None) -> None:
+        """Count the chunks of an answer that arrived after its last row, and its TTFT if it had none."""
+        first_ns, last_ns, sent_ns = record.t_first_ns, record.t_last_ns, record.t_sent_ns or 0
+        span_s = (last_ns - first_ns) / 1e9 if first_ns is not None and last_ns is not None else 0.0
+        end = StreamRow(record.agent, "", record.task, record.type, sent_ns, 0, record.chunks, ttft_s, span_s)
+        rows = (self.rows.get(end.agent), self._replaced.get(end.agent))
+        before = next((row for row in rows if row is not None and row.request == end.request), None)
+        self._recorded[end.agent] = end.request
+        if ttft_s is not None and (before is None or before.ttft_s is None):
+            self._ttfts.append((key, record.left_ns, ttft_s))
+        self._later_chunks += max(0, end.total - (before.total if before else 0))
+        self._written.append((key, record.left_ns, *end.written_since(before)))
+
+    def chunks_per_s(self) -> float | None:
+        """Return those of the last second: after its first frame, divided by the time since that frame."""
+        span = self._chunk_counts[-1][0] - self._chunk_counts[0][0] if self._chunk_counts else 0
+        if span < _SECOND_NS // 4:
+            return None
+        return (sum(chunks for _, chunks in self._chunk_counts) - self._chunk_counts[0][1]) * 1e9 / span
+
+    def chunks_per_s_of_a_stream(self, key: LevelKey) -> float | None:
+        """Return those of a stream while it writes, over the last seconds at the current load."""
+        written = [(chunks, span_s) for at, _, chunks, span_s in self._written if at == key]
+        chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
+        return chunks / span_s if span_s else None
+
+    def median_ttft_s(self) -> float | None:
+        """Return that of the last seconds at the current load; older ones would delay the median."""
+        if not self._ttfts:
+            return None
+        key, newest_ns, _ = self._ttfts[-1]
+        recent = sorted(ttft for at, t_ns, ttft in self._ttfts if at == key and t_ns >= newest_ns - _RECENT_NS)
+        return recent[len(recent) // 2]
+
+
+class StreamTally:
+    """The tok/s of one stream: its output of each second in `recent`, the newest last.
+
+    `rate` is that of the stream while it writes, without its time to first token, over as many of the latest seconds
+    in which it wrote as it takes to count enough chunks.
+    """
+
+    __slots__ = ("_chunks", "_row", "_since_ns", "_span_s", "_unrated", "_written", "rate", "recent")
+
+    def __init__(self, t_ns: int) -> None:
+        self._since_ns = t_ns
+        self._row: StreamRow | None = None
+        # Of the current second: chunks without a rate (first ones of answers), others, and the time that these took.
+        self._unrated, self._chunks, self._span_s = 0, 0, 0.0
+        self._written: tuple[tuple[int, float], ...] = ()
+        self.rate: float | None = None
+        self.recent: tuple[float | None, ...] = ()
+
+    def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
+        """Add what arrived since the last update."""
+        chunks, span_s = row.written_since(self._row)
+        self._unrated += row.total > 0 and not row.continues(self._row)
+        self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
+        passed = t_ns - self._since_ns
+        if passed < _SECOND_NS:
+            return
+        produced = self._unrated + self._chunks
+        known = produced > 0 or row.state in ("writing", "thinking", "prefill", "waiting")
+        newest = produced * tokens_per_chunk * 1e9 / passed if known else None
+        self.recent = (*self.recent[1 - RECENT_RATES :], newest)
+        if not known:
+            self._written = ()
+        elif self._span_s:
+            self._written = (*self._written, (self._chunks, self._span_s))[-RECENT_RATES:]
+        self.rate = self._mean_rate(tokens_per_chunk)
+        self._since_ns, self._unrated, self._chunks, self._span_s = t_ns, 0, 0, 0.0
+
+    def restart(self) -> None:
+        """Forget the rate under another load; the chunks of the current second still count in `recent`."""
+        self._written, self._unrated, self._chunks, self._span_s = (), self._unrated + self._chunks, 0, 0.0
+
+    def view(self, agent: int) -> StreamRate:
+        return StreamRate(agent, self.rate, self.recent)
+
+    def _mean_rate(self, tokens_per_chunk: float) -> float | None:
+        chunks, span_s = 0, 0.0
+        for written, length_s in reversed(self._written):
+            chunks, span_s = chunks + written, span_s + length_s
+            if chunks >= _ENOUGH_CHUNKS:
+                break
+        return chunks * tokens_per_chunk / span_s if span_s else None

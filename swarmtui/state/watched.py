@@ -1,0 +1,133 @@
+"""Follow single streams: the request of a selected agent chunk by chunk, and the end of the text of others."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from itertools import pairwise
+
+from swarmtui.analysis.levels.stats import spread
+from swarmtui.model.client_protocol import EarlierRequest, WatchedStream
+from swarmtui.model.record import Record
+from swarmtui.model.worker_protocol import TextTail, WatchedUpdate
+
+# Finished requests that are kept per agent, and characters of the current answer.
+_FINISHED_REQUESTS = 8
+_MAX_TEXT = 32 << 10
+# The newest gaps are shown individually, up to this number.
+_MAX_GAPS = 240
+# Each frame carries the previews of all finished requests of the agent.
+_MAX_PREVIEW = 2_000
+# The characters of an answer that a table of streams may show.
+_MAX_TAIL = 200
+
+
+class WatchedStreams:
+    """Collects the current request of one selected agent, the last requests of all agents, and the tails of some."""
+
+    def __init__(self) -> None:
+        self._agent: int | None = None
+        self._latest: WatchedUpdate | None = None
+        self._times: list[int] = []
+        self._reasoning = self._text = ""
+        self._finished: defaultdict[int, deque[EarlierRequest]] = defaultdict(_few_requests)
+        self._tails: dict[int, TextTail] = {}
+
+    def select(self, agent: int | None) -> None:
+        self._agent, self._latest = agent, None
+        self._times, self._reasoning, self._text = [], "", ""
+
+    def select_tails(self, agents: tuple[int, ...]) -> None:
+        """Keep the end of the text of these agents, empty until it arrives."""
+        self._tails = {agent: self._tails.get(agent) or TextTail(agent, 0, "") for agent in agents}
+
+    def update(self, update: WatchedUpdate) -> None:
+        """Add what arrived; between two requests the last answer stays."""
+        if update.agent != self._agent or update.task < 0:
+            return
+        if self._latest is None or (update.task, update.turn) != (self._latest.task, self._latest.turn):
+            self._times, self._reasoning, self._text = [], "", ""
+        self._latest = update
+        self._times += update.times
+        self._reasoning = (self._reasoning + update.reasoning)[-_MAX_TEXT:]
+        self._text = (self._text + update.text)[-_MAX_TEXT:]
+
+    def update_tails(self, tails: tuple[TextTail, ...]) -> None:
+        # A worker may send some after a client has stopped watching them.
+        self._tails |= {tail.agent: tail for tail in tails if tail.agent in self._tails}
+
+    def add_record(self, record: Record) -> None:
+        self._finished[record.agent].appendleft(
+            EarlierRequest(
+                task=record.task,
+                turn=record.turn,
+                type=record.type,
+                error=record.error,
+                verdict=record.verdict,
+                ttft_s=record.ttft_s,
+                tokens_out=record.tokens_out,
+                decode_tps=record.decode_tps,
+                e2e_s=record.e2e_s,
+                preview=(record.text or record.reasoning or "")[:_MAX_PREVIEW],
+            )
+        )
+
+    @property
+    def tails(self) -> tuple[TextTail, ...]:
+        return tuple(self._tails.values())
+
+    def view(self) -> WatchedStream | None:
+        if self._agent is None:
+            return None
+        latest, times, finished = self._latest, self._times, tuple(self._finished.get(self._agent, ()))
+        if latest is None:
+            return WatchedStream(agent=self._agent, before=finished)
+        gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
+        return WatchedStream(
+            agent=self._agent,
+            task=latest.task,
+            turn=latest.turn,
+            type=latest.type,
+            t_sched_ns=latest.t_sched_ns,
+            t_sent_ns=latest.t_sent_ns,
+            t_headers_ns=latest.t_headers_ns,
+            t_first_ns=times[0] if times else None,
+            t_first_content_ns=latest.t_first_content_ns,
+            t_last_ns=times[-1] if times else None,
+            chunks=len(times),
+            gaps_s=spread(gaps),
+            recent_gaps_s=tuple(gaps[-_MAX_GAPS:]),
+            reasoning=self._reasoning,
+            text=self._text,
+            before=finished,
+        )
+
+
+def _few_requests() -> deque[EarlierRequest]:
+    return deque(maxlen=_FINISHED_REQUESTS)
+
+
+def recorded_update(record: Record, now: int) -> WatchedUpdate:
+    """Return what a worker would have sent of a request until `now`, with its text in proportion to its chunks."""
+    times = tuple(t_ns for t_ns in record.chunk_times_ns() if t_ns <= now)
+    reasoning, text = _written(record, len(times))
+    return WatchedUpdate(
+        record.agent, record.task, record.turn, record.type,
+        _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
+        _past(record.t_first_content_ns, now), times, reasoning, text,
+    )  # fmt: skip
+
+
+def recorded_tail(record: Record, now: int) -> TextTail:
+    text = "".join(_written(record, sum(t_ns <= now for t_ns in record.chunk_times_ns())))
+    return TextTail(record.agent, len(text), text[-_MAX_TAIL:])
+
+
+def _written(record: Record, chunks: int) -> tuple[str, str]:
+    """Return the reasoning and the text, in proportion to the chunks."""
+    reasoning, text = record.reasoning or "", record.text or ""
+    written = (len(reasoning) + len(text)) * chunks // record.chunks if record.chunks else 0
+    return reasoning[:written], text[: max(0, written - len(reasoning))]
+
+
+def _past(t_ns: int | None, now: int) -> int | None:
+    return t_ns if t_ns is not None and t_ns <= now else None

@@ -1,0 +1,149 @@
+"""The state of a session: what entries, worker frames and ticks make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swarmtui.model.record import Record
+from swarmtui.model.session import RequestEntry, StageStart
+from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+from swarmtui.state.session_state import SessionState
+from tests.analysis.level_builders import level
+
+
+def stage(c: int, number: int = 1, **given: Any) -> StageStart:
+    return StageStart(number=number, t_ns=0, c=c, run=1, phase="level", **given)
+
+
+def at_c(c: int) -> SessionState:
+    state = SessionState(0)
+    state.apply(stage(c))
+    return state
+
+
+def first_tokens(t_s: float, ttft_s: float, streams: int) -> WorkerFrame:
+    """A frame in which all streams have just received their first token."""
+    rows = tuple(StreamRow(agent, "writing", agent, "", 1, 2, 2, ttft_s) for agent in range(streams))
+    return WorkerFrame(int(t_s * 1e9), streams, streams, 0, 0, rows, 0.0, 0, 0, 0)
+
+
+def test_ttft_follows_a_change_of_c_immediately() -> None:
+    state = at_c(1)
+    for second in range(1, 30):
+        state.apply_frame(0, first_tokens(second / 10, 0.02, 1))
+    assert state.frame(0, rows=False).ttft_s == 0.02
+    state.apply(stage(6))
+    state.apply_frame(0, first_tokens(3.5, 1.5, 3))
+    assert state.frame(0, rows=False).ttft_s == 1.5
+
+
+def test_ttft_ignores_old_requests() -> None:
+    state = at_c(1)
+    for second in range(8):
+        state.apply_frame(0, first_tokens(second, 0.02, 1))
+    state.apply_frame(0, first_tokens(60, 3.0, 1))
+    assert state.frame(0, rows=False).ttft_s == 3.0
+
+
+def chunks(t_s: float, count: int) -> WorkerFrame:
+    """A frame in which one stream has received `count` chunks since the last frame."""
+    row = StreamRow(0, "writing", 0, "", 1, count, 1000, None)
+    return WorkerFrame(round(t_s * 1e9), 1, 1, 0, 0, (row,), 0.0, 0, 0, 0)
+
+
+def test_rate_covers_the_last_second() -> None:
+    state = SessionState(0)
+    for frame in range(30):
+        state.apply_frame(0, chunks(frame / 10, 10))
+    assert state.frame(0, rows=False).out_tps == pytest.approx(100.0)
+    for frame in range(30, 35):
+        state.apply_frame(0, chunks(frame / 10, 0))
+    assert state.frame(0, rows=False).out_tps == pytest.approx(50.0)
+    for frame in range(35, 41):
+        state.apply_frame(0, chunks(frame / 10, 0))
+    assert state.frame(0, rows=False).out_tps == 0.0
+
+
+def test_rate_of_a_stream_does_not_depend_on_how_many_wait() -> None:
+    """Eight streams of which two write 20 tok/s each: in each second others, and none during the last moment."""
+    state = at_c(8)
+    for tenth in range(1, 100):
+        agent, total = tenth // 20, 2 * (tenth % 20)
+        rows = tuple(
+            StreamRow(agent + pair, "writing", agent, "", 1, 2, total, 0.1, span_s=max(0, total - 1) / 20)
+            for pair in (0, 4)
+        )
+        state.apply_frame(0, WorkerFrame(tenth * 10**8, 8, 8, 6, 0, rows, 0.0, 0, 0, 0))
+    state.apply_frame(0, WorkerFrame(10**10, 8, 8, 8, 0, (), 0.0, 0, 0, 0))
+    assert state.frame(0, rows=False).per_stream_tps == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("seen", [0, 10, 25])
+def test_rate_has_the_chunks_that_arrive_after_the_last_row_of_an_answer(seen: int) -> None:
+    """Ten answers of 30 chunks per second, each between two frames but for the chunks that the first of them has."""
+    state = at_c(1)
+    for task in range(30):
+        t_ns, sent_ns = (task + 1) * 10**8, (task + 1) * 10**8 - 10**7
+        row = StreamRow(0, "writing", task, "", sent_ns, seen, seen, 0.1, span_s=(seen - 1) / 1000)
+        state.apply_frame(0, WorkerFrame(t_ns, 1, 1, 0, 0, (row,) if seen else (), 0.0, 0, 0, 0))
+        last_ns = sent_ns + 29 * 10**6
+        record = Record(task=task, t_sent_ns=sent_ns, t_first_ns=sent_ns, t_last_ns=last_ns, chunks=30, tokens_out=30)
+        state.apply(RequestEntry(record=record))
+    frame = state.frame(0, rows=False)
+    assert frame.out_tps == pytest.approx(300.0) and frame.per_stream_tps == pytest.approx(1000.0)
+
+
+def test_rate_is_unknown_before_a_quarter_of_the_window() -> None:
+    state = SessionState(0)
+    for t_s in (0.0, 0.1, 0.2):
+        state.apply_frame(0, chunks(t_s, 10))
+    assert state.frame(0, rows=False).out_tps is None
+    state.apply_frame(0, chunks(0.3, 10))
+    assert state.frame(0, rows=False).out_tps == pytest.approx(100.0)
+
+
+def ramp(*steps: tuple[float, int, int, float]) -> SessionState:
+    """The state after ticks of a steered run: time, C, finished requests at this C, tok/s."""
+    state, c_now, done_now = SessionState(0), 0, 0
+    for number, (at_s, c, done, tps) in enumerate(steps):
+        if c != c_now:
+            state.apply(stage(c, number, steered=True))
+            c_now, done_now, started = c, 0, number
+        for task in range(done_now, done):
+            state.task_done(Record(task=task, c=c, stage=started))
+        done_now = done
+        for tenth in range(11):
+            row = StreamRow(0, "writing", 0, "", 1, round(tps / 10), 1000, None)
+            t_ns = round((at_s + tenth / 10) * 1e9)
+            state.apply_frame(0, WorkerFrame(t_ns, 1, 1, 0, 0, (row,), 0.0, 0, 0, 0))
+        state.tick(round((at_s + 1) * 1e9))
+    return state
+
+
+def provisional(state: SessionState) -> list[tuple[int, int, int | None, float | None]]:
+    return [(level.c, level.done, level.of, level.out_tps) for level in state.frame(0, rows=False).provisional]
+
+
+def test_a_level_is_provisional_from_its_first_finished_request() -> None:
+    state = ramp((1, 1, 0, 40), (2, 1, 1, 50), (3, 1, 2, 60), (4, 2, 0, 70), (5, 2, 3, 90), (6, 4, 0, 99))
+    first, second = provisional(state)
+    assert (first[:3], second[:3]) == ((1, 2, 4), (2, 3, 8))
+    assert [first[3], second[3]] == pytest.approx([55.0, 80.0])
+
+
+def test_a_measured_level_replaces_the_provisional_one() -> None:
+    state = ramp((1, 1, 3, 50), (2, 2, 1, 90))
+    state.levels = (level(1, tps=52.0),)
+    assert [c for c, *_ in provisional(state)] == [2]
+
+
+def test_a_shorter_stay_at_the_same_c_does_not_replace_a_longer_one() -> None:
+    assert provisional(ramp((1, 1, 3, 50), (2, 2, 1, 90), (3, 1, 1, 10)))[0][:2] == (1, 3)
+
+
+def test_nothing_is_zero_before_it_was_measured() -> None:
+    frame = SessionState(0).frame(0, rows=False)
+    unknown = (frame.lag_ms, frame.worker_cpu, frame.coalesced_chunks, frame.clock_steps, frame.out_tps, frame.ttft_s)
+    assert unknown == (None,) * 6

@@ -1,0 +1,41 @@
+"""The rate of a single stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.state.streams import StreamTally
+
+
+@pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
+def test_rate_of_a_slow_stream_is_not_quantised(per_s: float, tolerance: float) -> None:
+    """A stream of 8.4 tok/s gets 8 or 9 tokens in a second; frames come four times per second."""
+    rate, shown = StreamTally(0), []
+    for quarter in range(1, 80):
+        chunks = int(per_s * quarter / 4)
+        row = StreamRow(0, "writing", 1, "", 1, 0, chunks, 0.1, span_s=max(0, chunks - 1) / per_s)
+        rate.update(quarter * 250_000_000, row, 1.0)
+        shown.append(rate.rate)
+    assert shown[40:] == [pytest.approx(per_s, rel=tolerance)] * len(shown[40:])
+
+
+def test_rate_ends_with_the_stream() -> None:
+    rate = StreamTally(0)
+    for second, total in enumerate((0, 10, 20, 20, 20)):
+        row = StreamRow(0, "writing" if second < 3 else "idle", 1, "", 1, 0, total, 0.1, span_s=total / 10)
+        rate.update(second * 1_000_000_000, row, 1.0)
+    assert rate.rate is None and rate.recent == (10.0, 10.0, None, None)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 1.0, 6.0])
+def test_rate_of_a_stream_does_not_contain_its_waiting_time(wait_s: float) -> None:
+    """Answers of 20 tokens at 40 tok/s; the level calls this a stream of 40 tok/s, however long each of them waited."""
+    rate, shown, length_s = StreamTally(0), set(), wait_s + 19 / 40 + 0.05
+    for quarter in range(1, 200):
+        answer, t_s = divmod(quarter / 4, length_s)
+        total = min(20, max(0, 1 + int((t_s - wait_s) * 40))) if t_s >= wait_s else 0
+        row = StreamRow(0, "writing" if total else "waiting", int(answer), "", 1, 0, total, 0.1, max(0, total - 1) / 40)
+        rate.update(quarter * 250_000_000, row, 1.0)
+        shown.add(rate.rate and round(rate.rate, 3))
+    assert shown - {None} == {40.0}
