@@ -167,7 +167,8 @@ def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
         index = _index_decoder.decode(read_file(directory / INDEX))
         if (index.schema, index.journal_bytes) != (_INDEX_VERSION, journal_bytes):
             return None
-        return index if index.spool_bytes in (None, _spool_bytes(directory)) else None
+        # Spool files are looked up only where they matter: that takes longer than all the rest.
+        return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

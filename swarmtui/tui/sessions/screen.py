@@ -256,7 +256,6 @@ class SessionsScreen(CursorScreen):
     def action_mark(self) -> None:
         self._marked ^= {self._selected_id()} - {""}
         self.action_move(1)
-        self.update_panels()
 
     def action_replay(self) -> None:
         if selected := self._selected_id():
