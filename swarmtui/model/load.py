@@ -23,17 +23,19 @@ PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
+_LEAST_REQUESTS = 5
 _MIN_CANARIES, _MAX_CANARIES = 1, 20
 
 
 class Requests(Stored, frozen=True, kw_only=True):
-    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
+    """The number of requests of a run: a fixed number, or a multiple of C (`4C`), with a minimum."""
 
     count: int = 4
     per_stream: bool = True
+    least: int = 0
 
     def at(self, c: int) -> int:
-        return self.count * c if self.per_stream else self.count
+        return max(self.least, self.count * c if self.per_stream else self.count)
 
     def __str__(self) -> str:
         return f"{self.count}C" if self.per_stream else str(self.count)
@@ -203,6 +205,11 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
     levels: Levels = (1, 2, 4, 8)
     preroll: bool = True
     canaries: str = "none"
+
+    @property
+    def per_run(self) -> Requests:
+        """The number chosen, else four per stream, and at least as many as a median needs."""
+        return super().per_run if self.requests else Requests(least=_LEAST_REQUESTS)
 
     @property
     def canary_share(self) -> float:

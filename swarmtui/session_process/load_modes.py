@@ -56,7 +56,8 @@ def _arrivals(load: Open, factory: TaskFactory, key: LevelKey, run: int, seed: i
     assert rate is not None
     if load.arrival == "recorded":
         return factory.generator.arrival_times(rate)
-    return arrival_times(rate, load.arrival, load.burst, seed, run)
+    count = load.per_run.count if load.duration_s is None else max(1, round(rate * load.duration_s))
+    return iter(arrival_times(rate, load.arrival, load.burst, count, seed, run))
 
 
 def _recorded_tasks(load: Sessions, factory: TaskFactory, c: int, run: int, total: int | None) -> RecordedTasks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 
 import msgspec
 
@@ -236,7 +237,7 @@ class ScheduledTasks(TaskSource):
         super().__init__(factory, c, total)
         self._times, self._duration_s = times, duration_s
         self._start_ns = time.perf_counter_ns()
-        self._due = next(times)
+        self._due = next(times, inf)
 
     @property
     def has_more(self) -> bool:
@@ -250,7 +251,7 @@ class ScheduledTasks(TaskSource):
     def _create(self, position: int) -> Task:
         task, _ = self._factory.create(self._c, position)
         at_ns = self._start_ns + int((self._due + LEAD_S) * 1e9)
-        self._due = next(self._times)
+        self._due = next(self._times, inf)
         return msgspec.structs.replace(task, at_ns=at_ns)
 
 

@@ -95,6 +95,12 @@ def test_median_needs_five_samples(sandbox: Sandbox) -> None:
     assert (level["contention"], level["rate_speedup"]) == (None, None)
 
 
+def test_default_number_of_requests_gives_a_median_at_one_stream(sandbox: Sandbox) -> None:
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--fail-if", "ttft_p50>100s")
+    assert ran.code == 0, ran
+    assert sandbox.show_session()["levels"][0]["n"] == 5
+
+
 def test_runs_are_summarised_separately(sweep: Sweep) -> None:
     for level in sweep.summary["levels"]:
         assert (level["runs"], level["n"]) == (2, 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import pytest
 
@@ -15,7 +15,7 @@ COUNT = 4000
 
 
 def gaps(arrival: Arrival, burst: float = 1.0, rate: float = 20.0, seed: int = 1) -> list[float]:
-    times = [0.0, *islice(arrival_times(rate, arrival, burst, seed), COUNT)]
+    times = [0.0, *arrival_times(rate, arrival, burst, COUNT, seed)]
     return [after - before for before, after in pairwise(times)]
 
 
@@ -46,4 +46,15 @@ def test_gamma_gaps_have_the_given_mean_and_variation(burst: float) -> None:
 
 def test_arrival_times_depend_on_the_seed_only() -> None:
     assert gaps("gamma", 2.0, seed=7) == gaps("gamma", 2.0, seed=7) != gaps("gamma", 2.0, seed=8)
-    assert next(arrival_times(1.0, "poisson", 1.0, 7)) == pytest.approx(2.9399482127342327, abs=1e-12)
+
+
+@pytest.mark.parametrize("arrival", ["poisson", "gamma", "constant"])
+@pytest.mark.parametrize("count", [1, 100])
+def test_arrivals_have_exactly_the_rate(arrival: Arrival, count: int) -> None:
+    """The requests of a run are due within the time that the rate gives, for any seed."""
+    for seed in range(20):
+        times = arrival_times(4.0, arrival, 4.0, count, seed)
+        assert len(times) == count and times == sorted(times) and times[0] > 0.0
+        assert times[-1] <= count / 4.0 + 1e-9
+    means = [statistics.fmean(arrival_times(4.0, "poisson", 1.0, 100, seed)) for seed in range(200)]
+    assert statistics.fmean(means) == pytest.approx(12.5, rel=0.02), "spread evenly over the time"
