@@ -336,7 +336,7 @@ def test_disk_full_during_the_run_loses_no_results(sandbox: Sandbox) -> None:
             "run", "--endpoint", server.url, "--session-dir", str(sandbox.sessions), "--levels", "1",
             "--requests", "30", before=limited(12_000),
         )  # fmt: skip
-    error = ran.error_line(2)
+    error = ran.error_line(4)
     assert str(sandbox.session) in error and "not on disk" in error
     assert "--session-dir DIR" in error and "save-to" not in error
     assert "warning: " in ran.err

@@ -57,7 +57,7 @@ def test_table_goes_to_stdout_and_progress_to_stderr(sandbox: Sandbox) -> None:
     lines = ran.out.splitlines()
     assert lines[0].startswith("|") and " C" in lines[0].replace("|", " ")
     rows = [re.sub(r"[|▸ ]+", " ", line).split()[:3] for line in lines[2:4]]
-    assert rows == [["1", "4", "0"], ["2", "8", "0"]]
+    assert rows == [["1", "5", "0"], ["2", "8", "0"]]
     assert "C=1" in ran.err and "C=2" in ran.err
     assert f"saved: {sandbox.session}" in ran.err
     assert "|" not in ran.err and "saved" not in ran.out
