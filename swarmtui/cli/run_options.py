@@ -43,8 +43,7 @@ def _option_name(field: str) -> str:
 
 def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
     """Look up names of config.toml; anything else is an address or a simulator preset."""
-    from swarmtui.client.config_file import read_config
-    from swarmtui.model.config import find_endpoint
+    from swarmtui.client.config_file import find_endpoint, read_config
     from swarmtui.sessions.files import config_path
 
     configured = read_config().endpoints

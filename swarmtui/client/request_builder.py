@@ -11,10 +11,10 @@ import msgspec
 
 from swarmtui.client.catalogue import load_workload, validate_endpoint
 from swarmtui.client.choices import RunChoices
-from swarmtui.client.config_file import check_ca_file, check_headers, read_api_key
+from swarmtui.client.config_file import check_ca_file, check_headers, merge_endpoints, read_api_key
 from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
-from swarmtui.model.config import EndpointConfig, merge_endpoints
+from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds

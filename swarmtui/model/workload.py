@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, structs
 
 from swarmtui.model import load as loads
-from swarmtui.model.answer_check import AnswerCheck, find_check_problems
-from swarmtui.model.base import BadInput, InputStruct, Stored
+from swarmtui.model.answer_check import AnswerCheck
+from swarmtui.model.base import InputStruct, Stored
 from swarmtui.model.load import Load
-from swarmtui.model.parsing import parse_toml
 from swarmtui.model.record import Phase
 from swarmtui.model.trace import ReplayedRequest
 
@@ -278,27 +277,6 @@ def effective_load(workload: Workload) -> Load:
     return loads.Sessions() if isinstance(workload, Trace) else loads.Closed()
 
 
-def parse_workload(text: str, source: str) -> Workload:
-    workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
-    for problem in find_problems(workload, source):
-        raise problem
-    return workload
-
-
-def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
-    """Yield the problems that the types do not exclude."""
-    if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
-        yield BadInput("give either [[prompts]] or file", source=source, key="prompts")
-    for key in ("input_tokens", "output_tokens"):
-        yield from _length_problems(getattr(workload, key, None), source, key)
-    for key, check in iter_checks(workload):
-        yield from find_check_problems(check, source, key)
-    yield from _tool_problems(workload, source)
-    yield from _load_problems(workload, source)
-    if isinstance(workload, Graph):
-        yield from _graph_problems(workload, source)
-
-
 def iter_checks(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
     """Yield every check with its key."""
     tables: list[tuple[str, Any]] = [("", workload), ("primary", getattr(workload, "primary", None))]
@@ -307,85 +285,3 @@ def iter_checks(workload: Workload) -> Iterator[tuple[str, AnswerCheck]]:
     for name, part in tables:
         if part is not None and part.check is not None:
             yield f"{name}.check".lstrip("."), part.check
-
-
-def _tool_problems(workload: Workload, source: str) -> Iterator[BadInput]:
-    names = [tool.name for tool in workload.tools]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield BadInput(f"there are two tools named {name}", source=source, key=f"tools[{index}].name")
-    dialogues = [(f"conversations[{n}]", one) for n, one in enumerate(getattr(workload, "conversations", ()))]
-    if isinstance(workload, MixedWorkload):
-        dialogues.append(("primary", workload.primary))
-    for key, dialogue in dialogues:
-        if isinstance(dialogue.turns[0], ToolTurn):
-            yield BadInput("the first turn must be a message of the user", source=source, key=f"{key}.turns[0]")
-        for at, turn in enumerate(dialogue.turns):
-            if isinstance(turn, ToolTurn) and turn.tool not in names:
-                yield BadInput(f"no [[tools]] table is named {turn.tool}", source=source, key=f"{key}.turns[{at}].tool")
-
-
-def _length_problems(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
-    if isinstance(length, Uniform) and length.low > length.high:
-        yield BadInput("low is above high", source=source, key=key)
-    if isinstance(length, Normal | Lognormal) and length.high is not None and length.low > length.high:
-        yield BadInput("low is above high", source=source, key=key)
-    if isinstance(length, ByLevel):
-        for level, shares in length.shares.items():
-            if not level.isdigit() or len(shares) != int(level):
-                problem = f'row "{level}" must be named after a level C, and have C shares'
-                yield BadInput(problem, source=source, key=f"{key}.shares")
-
-
-def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
-    load = effective_load(workload)
-    try:
-        loads.validate_load(load, source)
-    except BadInput as problem:
-        yield problem
-    kind, key = str(workload.__struct_config__.tag), f"load.mode {load.name}"
-    if isinstance(workload, MixedWorkload) != load.primary or isinstance(workload, Graph) != isinstance(
-        load, loads.Dag
-    ):
-        yield BadInput(f"not possible with kind {kind}", source=source, key=key)
-        return
-    if isinstance(workload, Trace) != load.follows_trace:
-        text = "needs kind trace" if load.follows_trace else "a trace needs sessions, or open with recorded arrivals"
-        yield BadInput(text, source=source, key=key)
-        return
-    if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
-        most = len(workload.side) + 1
-        if max(load.levels) > most:
-            text = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
-            yield BadInput(text, source=source, key="load.levels")
-
-
-def _graph_problems(graph: Graph, source: str) -> Iterator[BadInput]:
-    known = {node.id: node for node in graph.tasks}
-    if len(known) < len(graph.tasks):
-        yield BadInput("duplicate id; use copies to repeat a task", source=source, key="tasks.id")
-    for index, node in enumerate(graph.tasks):
-        key = f"tasks[{index}].after"
-        for name in node.after:
-            if name not in known:
-                yield BadInput(f"no task named {name}", source=source, key=key)
-        unlisted = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
-        for name in unlisted:
-            yield BadInput(f"uses {{{name}}} but does not list it in after", source=source, key=f"tasks[{index}].text")
-    cycle = _find_cycle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
-    if cycle:
-        yield BadInput(f"tasks depend on each other: {' → '.join(cycle)}", source=source, key="tasks.after")
-
-
-def _find_cycle(after: dict[str, list[str]]) -> list[str]:
-    """Return tasks that depend on each other, with the first one repeated at the end; empty if there are none."""
-    left = dict(after)
-    while free := [name for name, waits in left.items() if not any(other in left for other in waits)]:
-        for name in free:
-            del left[name]
-    if not left:
-        return []
-    path = [next(iter(left))]
-    while path[-1] not in path[:-1]:
-        path.append(next(name for name in left[path[-1]] if name in left))
-    return path[path.index(path[-1]) :]

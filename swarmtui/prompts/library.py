@@ -1,19 +1,37 @@
-"""Find workloads: built-in ones by name, others by path."""
+"""Find workloads, built-in ones by name, others by path, and parse them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from swarmtui.files import MAX_DATA, open_regular, read_file
+from swarmtui.model import load as loads
+from swarmtui.model.answer_check import find_check_problems
 from swarmtui.model.base import BadInput, unreadable_error
-from swarmtui.model.parsing import find_line, suggest
-from swarmtui.model.workload import JsonLines, Prompts, ShareGpt, Trace, Workload, parse_workload
+from swarmtui.model.parsing import find_line, parse_toml, suggest
+from swarmtui.model.workload import (
+    ByLevel,
+    Graph,
+    JsonLines,
+    Length,
+    Lognormal,
+    MixedWorkload,
+    Normal,
+    Prompts,
+    ShareGpt,
+    ToolTurn,
+    Trace,
+    Uniform,
+    Workload,
+    effective_load,
+    iter_checks,
+)
 from swarmtui.prompts.traces.arrival_replay import recorded_load
 from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
@@ -164,3 +182,109 @@ def _folder() -> Path:
     """In a wheel the workloads are inside the package, in a checkout at the root of the repository."""
     installed = _PACKAGE / "workloads"
     return installed if installed.is_dir() else _PACKAGE.parent / "workloads"
+
+
+def parse_workload(text: str, source: str) -> Workload:
+    workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
+    for problem in find_problems(workload, source):
+        raise problem
+    return workload
+
+
+# what the types of a workload do not exclude
+
+
+def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
+    """Yield the problems that the types do not exclude."""
+    if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
+        yield BadInput("give either [[prompts]] or file", source=source, key="prompts")
+    for key in ("input_tokens", "output_tokens"):
+        yield from _length_problems(getattr(workload, key, None), source, key)
+    for key, check in iter_checks(workload):
+        yield from find_check_problems(check, source, key)
+    yield from _tool_problems(workload, source)
+    yield from _load_problems(workload, source)
+    if isinstance(workload, Graph):
+        yield from _graph_problems(workload, source)
+
+
+def _tool_problems(workload: Workload, source: str) -> Iterator[BadInput]:
+    names = [tool.name for tool in workload.tools]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield BadInput(f"there are two tools named {name}", source=source, key=f"tools[{index}].name")
+    dialogues = [(f"conversations[{n}]", one) for n, one in enumerate(getattr(workload, "conversations", ()))]
+    if isinstance(workload, MixedWorkload):
+        dialogues.append(("primary", workload.primary))
+    for key, dialogue in dialogues:
+        if isinstance(dialogue.turns[0], ToolTurn):
+            yield BadInput("the first turn must be a message of the user", source=source, key=f"{key}.turns[0]")
+        for at, turn in enumerate(dialogue.turns):
+            if isinstance(turn, ToolTurn) and turn.tool not in names:
+                yield BadInput(f"no [[tools]] table is named {turn.tool}", source=source, key=f"{key}.turns[{at}].tool")
+
+
+def _length_problems(length: Length | None, source: str, key: str) -> Iterator[BadInput]:
+    if isinstance(length, Uniform) and length.low > length.high:
+        yield BadInput("low is above high", source=source, key=key)
+    if isinstance(length, Normal | Lognormal) and length.high is not None and length.low > length.high:
+        yield BadInput("low is above high", source=source, key=key)
+    if isinstance(length, ByLevel):
+        for level, shares in length.shares.items():
+            if not level.isdigit() or len(shares) != int(level):
+                problem = f'row "{level}" must be named after a level C, and have C shares'
+                yield BadInput(problem, source=source, key=f"{key}.shares")
+
+
+def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
+    load = effective_load(workload)
+    try:
+        loads.validate_load(load, source)
+    except BadInput as problem:
+        yield problem
+    kind, key = str(workload.__struct_config__.tag), f"load.mode {load.name}"
+    if isinstance(workload, MixedWorkload) != load.primary or isinstance(workload, Graph) != isinstance(
+        load, loads.Dag
+    ):
+        yield BadInput(f"not possible with kind {kind}", source=source, key=key)
+        return
+    if isinstance(workload, Trace) != load.follows_trace:
+        text = "needs kind trace" if load.follows_trace else "a trace needs sessions, or open with recorded arrivals"
+        yield BadInput(text, source=source, key=key)
+        return
+    if isinstance(workload, MixedWorkload) and isinstance(load, loads.Mixed) and not load.loop:
+        most = len(workload.side) + 1
+        if max(load.levels) > most:
+            text = f"level {max(load.levels)} needs more side tasks than there are ({len(workload.side)})"
+            yield BadInput(text, source=source, key="load.levels")
+
+
+def _graph_problems(graph: Graph, source: str) -> Iterator[BadInput]:
+    known = {node.id: node for node in graph.tasks}
+    if len(known) < len(graph.tasks):
+        yield BadInput("duplicate id; use copies to repeat a task", source=source, key="tasks.id")
+    for index, node in enumerate(graph.tasks):
+        key = f"tasks[{index}].after"
+        for name in node.after:
+            if name not in known:
+                yield BadInput(f"no task named {name}", source=source, key=key)
+        unlisted = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
+        for name in unlisted:
+            yield BadInput(f"uses {{{name}}} but does not list it in after", source=source, key=f"tasks[{index}].text")
+    cycle = _find_cycle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
+    if cycle:
+        yield BadInput(f"tasks depend on each other: {' → '.join(cycle)}", source=source, key="tasks.after")
+
+
+def _find_cycle(after: dict[str, list[str]]) -> list[str]:
+    """Return tasks that depend on each other, with the first one repeated at the end; empty if there are none."""
+    left = dict(after)
+    while free := [name for name, waits in left.items() if not any(other in left for other in waits)]:
+        for name in free:
+            del left[name]
+    if not left:
+        return []
+    path = [next(iter(left))]
+    while path[-1] not in path[:-1]:
+        path.append(next(name for name in left[path[-1]] if name in left))
+    return path[path.index(path[-1]) :]

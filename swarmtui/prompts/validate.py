@@ -24,11 +24,10 @@ from swarmtui.model.workload import (
     Uniform,
     Workload,
     WorkloadDescription,
-    find_problems,
 )
 from swarmtui.prompts.files import PromptItem, load_items, read_items
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, is_trace, read_text, trace_paths
+from swarmtui.prompts.library import WorkloadFile, find_problems, is_trace, read_text, trace_paths
 from swarmtui.prompts.traces.reader import reader_of, trace_files
 from swarmtui.prompts.traces.recordings import check_replayable
 from swarmtui.text import count_noun

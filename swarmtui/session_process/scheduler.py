@@ -1,67 +1,20 @@
-"""Run a plan: warm-up, then each level and run in order, stage by stage."""
+"""Run a plan: warm-up and canaries, then what the goal decides, stage by stage."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
-from swarmtui.model import client_protocol, worker_protocol
-from swarmtui.model.load import Closed, Load
-from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
-from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import RequestEntry, StageEnd, StageStart
-from swarmtui.model.workload import Task
+from swarmtui.model import client_protocol
 from swarmtui.prompts.canaries import COUNT as CANARIES
-from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
-from swarmtui.session_process.goals import Goal, pursue, sweep
-from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
-from swarmtui.session_process.load_modes import PlannedLoad
-from swarmtui.session_process.steering import Steering, SteeringState
-from swarmtui.session_process.task_sources import CanaryTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
-from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
-from swarmtui.state.session_state import SessionState
-
-_POLL_S = 0.1
+from swarmtui.session_process.goals import pursue
+from swarmtui.session_process.stages import Stages
+from swarmtui.session_process.steering import Goal
+from swarmtui.session_process.task_sources import CanaryTasks, WarmupTasks
+from swarmtui.session_process.workers import ActiveStage
 
 
-class Scheduler:
-    """Owns the running stage. It runs in the event loop of the session process and never blocks it."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        generator: TaskGenerator,
-        workers: WorkerPool,
-        state: SessionState,
-        journal: JournalQueue,
-        *,
-        keep_text: bool = False,
-        previews: bool = True,
-    ) -> None:
-        self.plan, self._workers, self.state, self.journal = plan, workers, state, journal
-        self._factory = TaskFactory(generator)
-        self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
-        self.load = PlannedLoad(plan, self._factory)
-        self._stage: ActiveStage | None = None
-        self._stages = 0
-        self.records = LevelRecords(plan, journal)
-        self._levels = LiveLevels(self.records, state)
-        self.steering = Steering(plan)
-        self._times = RequestTimes()
-        self.first_error: Record | None = None
-        self.uncounted = UncountedAnswers()
-        # Each gets every finished request, as it is in the journal.
-        self.observers: list[Callable[[Record], None]] = [
-            self.records.add, self._times.add, self._keep_first_error,
-        ]  # fmt: skip
-
-    # commands and reports
+class Scheduler(Stages):
+    """Runs the stages of a session. It runs in the event loop of the session process and never blocks it."""
 
     def set_goal(self, goal: Goal) -> None:
         if not self.steering.set_goal(goal):
@@ -72,90 +25,11 @@ class Scheduler:
                 if c < stage.c and not stage.source.continues:
                     self._workers.start_stage(stage, c=max(1, c), cancel=True)
 
-    def finish_request(self, link: WorkerLink, record: Record) -> None:
-        """Have a record checked and saved; without waiting for that, continue the stage."""
-        # Many requests end and start at the same time: let a server on this host run in between.
-        os.sched_yield()
-        task = self._workers.dispatcher.task(link.number, record.task)
-        link.received += 1
-        self._checker.check(task, record, partial(self._save_record, link, link.received, task))
-        if task is None or (record.error is None and record.turn < len(task.followups)):
-            return
-        self._workers.dispatcher.finished(link.number, record.task)
-        stage = self._stage
-        if stage is not None and record.stage == stage.number:
-            if record.phase == stage.phase:
-                stage.done += 1
-                stage.succeeded += record.error is None
-            self.state.total = stage.source.total
-        if stage is not None and (record.stage == stage.number or stage.source.continues):
-            stage.source.task_finished(task, record)
-            if not stage.source.preparing:
-                stage.start_clock()
-        self._supply()
-        self.steering.changed.set()
-
-    def _keep_first_error(self, record: Record) -> None:
-        if record.error not in (None, CANCELLED):
-            self.first_error = self.first_error or record
-
-    def _save_record(self, link: WorkerLink, number: int, task: Task | None, record: Record) -> None:
-        """Write a record to the journal, then pass it to the observers."""
-        self.uncounted.add(record)
-        record = self._checker.trim_text(task, record)
-        link.places[number] = self.journal.write(RequestEntry(record=record))
-        for observe in self.observers:
-            observe(record)
-        if task is not None and (record.error is not None or record.turn == len(task.followups)):
-            self.state.task_done(record)
-        self.steering.changed.set()
-
-    async def save_last_records(self) -> None:
-        """Wait for the verdicts on the last answers, unless the user stops immediately."""
-        await self._checker.wait(self.steering.stop_now)
-
-    async def close(self) -> None:
-        """Save the records that arrived while the workers were shut down."""
-        await self.save_last_records()
-        await self._checker.end_process()
-
-    def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
-        self._workers.dispatcher.returned(link.number, tasks)
-        self._supply()
-
-    def continue_stage(self, frame: worker_protocol.WorkerFrame) -> None:
-        """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
-        self._workers.acknowledge(self.journal.saved())
-        self.state.left_s, self.state.left_at_least = self._time_left()
-        stage = self._stage
-        if stage is not None and stage.source.preparing:
-            for row in frame.rows:
-                if row.ttft_s is not None:
-                    stage.source.first_token(row.task)
-            self._supply()
-        if stage is not None and stage.scheduled:
-            self._supply()
-        self.steering.changed.set()
-
-    def _supply(self) -> None:
-        stage = self._stage
-        if stage is not None and self.steering.state == "run":
-            self._workers.supply(stage)
-
-    def _time_left(self) -> tuple[float | None, bool]:
-        """Estimate the time to the end of a sweep, and whether it is a lower bound."""
-        stage, goal, slots = self._stage, self.steering.goal, self.state.slots
-        if stage is None or not isinstance(goal, client_protocol.Sweep):
-            return None, False
-        return sweep.time_left(goal, stage, self.load, self._times, slots.total if slots else None)
-
-    # the plan
-
     async def run(self) -> Literal["done", "stopped", "unusable"]:
         if self.plan.load.warmup_requests and not await self._warm_up():
             return "stopped" if self.steering.state == "stop" else "unusable"
         if self.plan.load.canary_share:
-            await self._run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
+            await self.run_stage(1, 0, "canary", CanaryTasks(self._factory, 1, CANARIES))
         while True:
             if self.steering.current_state() == "new_goal":
                 self.steering.resume()
@@ -171,140 +45,8 @@ class Scheduler:
         """Return whether at least one request succeeded, or a command ended it before."""
         count = self.plan.load.warmup_requests
         streams = min(count, max(self.plan.load.levels))
-        stage = await self._run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
+        stage = await self.run_stage(streams, 0, "warmup", WarmupTasks(self._factory, streams, count))
         state = self.steering.current_state()
         if state == "next":
             self.steering.resume()
         return state != "stop" and (state != "run" or stage.succeeded > 0)
-
-    async def run_level(self, key: LevelKey, run: int, runs: int, least: int = 0) -> None:
-        """Run a level once, then its tasks serially if the plan says so; after a pause, run it again.
-
-        `least` is the smallest number of requests of the run, if the plan gives a number.
-        """
-        while True:
-            source, c = self.load.task_source(key, run, least), key[0]
-            await self._run_stage(c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s)
-            if source.skipped:
-                self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
-            contents = self.load.serial_contents(c, source.contents)
-            if self.steering.current_state() == "run" and contents:
-                tasks = RepeatedTasks(self._factory, c, contents)
-                await self._run_stage(c, run, "serial", tasks, runs=runs, streams=1)
-            self._levels.refresh()
-            if self.steering.state == "next":
-                self.steering.resume()
-            if self.steering.state != "pause" or await self._wait_while_paused() != "run":
-                return
-
-    async def run_continuous(self, c: int, duration_s: float | None) -> bool:
-        """Run a stage whose requests continue after it; return whether another stage may follow."""
-        source = self.load.continuous_source(c)
-        await self._run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
-        self._levels.refresh()
-        if self.steering.current_state() == "pause":
-            await self.drain()
-            await self._wait_while_paused()
-        if self.steering.current_state() == "next":
-            self.steering.resume()
-        return self.steering.current_state() == "run"
-
-    async def levels_computed(self) -> None:
-        """Wait until the levels of the live state are up to date, or the user wants to wait for nothing."""
-        await self._levels.wait(self.steering.stop_now)
-
-    async def _wait_while_paused(self) -> SteeringState:
-        self.journal.log_event("paused")
-        while self.steering.state == "pause":
-            await self._wait_for_change()
-        self.journal.log_event("resumed")
-        return self.steering.state
-
-    # stages
-
-    async def _run_stage(
-        self,
-        c: int,
-        run: int,
-        phase: Phase,
-        source: TaskSource,
-        *,
-        runs: int = 1,
-        rate: float | None = None,
-        duration_s: float | None = None,
-        steered: bool = False,
-        streams: int | None = None,
-    ) -> ActiveStage:
-        """Run a stage from its first request to its last answer, or until the next command."""
-        self._stages += 1
-        load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
-        stage = ActiveStage(
-            self._stages, c, run, phase, source,
-            load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
-        )  # fmt: skip
-        self._stage = stage
-        start = StageStart(
-            number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
-            steered=steered, load=load.name, rate=rate, runs=runs, abandoned=tuple(source.abandoned),
-        )  # fmt: skip
-        self.records.starts.append(start)
-        self.journal.write(start)
-        self._workers.start_stage(stage)
-        self._supply()
-        while not (ended := self._has_ended(stage)) and self.steering.state == "run":
-            await self._wait_for_change()
-        complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
-        # Under manual control the running streams continue; everything else starts without requests in flight.
-        taken_over = self.steering.current_state() == "new_goal" and isinstance(
-            self.steering.goal, client_protocol.SetConcurrency
-        )
-        if self.steering.current_state() == "stop" or not (steered or taken_over):
-            await self.drain(cancel=ended and source.fills)
-        elif source.fills and not source.continues:
-            self._workers.drop(cancel=False)
-        end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
-        # The levels and the answer of a search include every verdict.
-        while self._checker.busy and not self.steering.stop_now.is_set():
-            await self._wait_for_change()
-        self.records.ends.append(end)
-        self.journal.write(end)
-        self._stage = None
-        return stage
-
-    def _has_ended(self, stage: ActiveStage) -> bool:
-        """Whether all measured requests have ended; when the time of a closed loop is up, fillers replace the rest."""
-        if not stage.complete or not stage.source.fills or stage.until is None:
-            return stage.complete
-        if stage.source.has_more:
-            stage.source.start_fillers()
-            self._workers.drop(cancel=False)
-            self._supply()
-        return self._workers.measured_ended
-
-    async def drain(self, *, cancel: bool = False) -> None:
-        """Wait for the requests in flight, or cancel them; after a stop, cancel when its grace period is over."""
-        if self._stage is not None:
-            self._stage.source.close()
-        if not self._workers.dispatcher.has_tasks:
-            return
-        self._workers.drop(cancel=cancel)
-        started, cancelled = time.monotonic(), cancel
-        while not self._workers.idle:
-            if self.steering.state == "stop":
-                self.state.status = "stopping"
-                if not cancelled and time.monotonic() - started >= self.steering.grace_s:
-                    cancelled = True
-                    self._workers.drop(cancel=True)
-            elif self._stage is not None and self._stage.done < self._stage.issued:
-                self.state.status = "draining"
-            await self._wait_for_change()
-        self._workers.dispatcher.forget_tasks()
-
-    async def _wait_for_change(self) -> None:
-        """Wait for a command or a report, but not longer than the interval in which deadlines are checked."""
-        self.steering.changed.clear()
-        try:
-            async with asyncio.timeout(_POLL_S):
-                await self.steering.changed.wait()
-        except TimeoutError:
-            pass

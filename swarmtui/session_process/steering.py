@@ -5,11 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
-from swarmtui.session_process.goals import Goal, goal_of
+
+Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff | client_protocol.FindCapacity
 
 # run: continue; next: end this run; new_goal: end it, run the new goal; pause: send nothing; stop: end the session.
 SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
+
+
+def goal_of(plan: Plan) -> Goal:
+    """Return the goal that a session starts with."""
+    match plan.goal:
+        case "sweep":
+            return client_protocol.Sweep(plan.load.levels, plan.load.runs)
+        case "manual":
+            return client_protocol.SetConcurrency(plan.load.levels[0])
+        case "cliff":
+            return client_protocol.FindCliff(plan.max_c)
+        case "capacity":
+            return client_protocol.FindCapacity(plan.slo, plan.max_c)
 
 
 class Steering:

@@ -10,7 +10,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, Closed, Load, Open, Requests, SerialRates, Swarm, parse_requests
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
-from swarmtui.model.workload import parse_workload
+from swarmtui.prompts.library import parse_workload
 
 
 def test_parse_levels() -> None:

@@ -17,7 +17,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.json_schema import DOCUMENTS, json_schema
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from tests.cli.programs import open_sandbox
-from tests.model.test_config import CONFIG
+from tests.client.test_config import CONFIG
 from tests.sessions.session_builders import full_session, write_session
 
 ROOT = Path(__file__).parents[2]

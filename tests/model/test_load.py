@@ -10,7 +10,8 @@ import pytest
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Closed, Load, Open, Ramp, parse_requests, traits
 from swarmtui.model.plan import Plan
-from swarmtui.model.workload import effective_load, parse_workload
+from swarmtui.model.workload import effective_load
+from swarmtui.prompts.library import parse_workload
 from tests.model.loads import LOADS
 
 RANDOM = 'kind = "random"\nname = "r"\ninput_tokens = 5\noutput_tokens = 5\n'

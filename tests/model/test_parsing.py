@@ -6,7 +6,8 @@ import pytest
 
 from swarmtui.model.base import BadInput, InputStruct, Stored
 from swarmtui.model.parsing import parse_json, parse_toml
-from swarmtui.model.workload import Conversation, Prompts, RandomText, parse_workload
+from swarmtui.model.workload import Conversation, Prompts, RandomText
+from swarmtui.prompts.library import parse_workload
 
 
 class Part(InputStruct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.workload import Task, ToolCall, parse_workload
+from swarmtui.model.workload import Task, ToolCall
 from swarmtui.prompts.files import read_items
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile
+from swarmtui.prompts.library import WorkloadFile, parse_workload
 
 Write = Callable[[str], WorkloadFile]
 

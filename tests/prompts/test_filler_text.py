@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.workload import Message, RandomText, SharedPrefix, Trace, parse_workload
+from swarmtui.model.workload import Message, RandomText, SharedPrefix, Trace
 from swarmtui.prompts.filler_text import (
     Calibration,
     calibration_texts,
@@ -18,7 +18,7 @@ from swarmtui.prompts.filler_text import (
     words_for_prompt,
 )
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, builtin_workloads
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads, parse_workload
 
 Tokenizer = Callable[[str], int]
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
-from swarmtui.model.workload import Task, Trace, parse_workload
+from swarmtui.model.workload import Task, Trace
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload
+from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload, parse_workload
 from swarmtui.prompts.sampling import nonce
 
 # The tasks of other workloads than traces have numbers.

@@ -10,8 +10,8 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import CapacitySearch
-from swarmtui.session_process.goals import Goal, goal_of
 from swarmtui.session_process.goals.capacity import RunTally
+from swarmtui.session_process.steering import Goal, goal_of
 from swarmtui.sessions.journal import read_journal
 from tests.sessions.session_builders import head, write_session
 

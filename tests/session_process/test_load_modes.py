@@ -11,9 +11,9 @@ import pytest
 from swarmtui.model.load import Closed, Open
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.workload import Graph, Message, Task, parse_workload
+from swarmtui.model.workload import Graph, Message, Task
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.prompts.library import WorkloadFile, find_workload
+from swarmtui.prompts.library import WorkloadFile, find_workload, parse_workload
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,

@@ -9,8 +9,7 @@ import pytest
 from swarmtui.model import client_protocol
 from swarmtui.model.load import Barrier, Closed, Load
 from swarmtui.model.plan import Plan
-from swarmtui.session_process.goals import Goal
-from swarmtui.session_process.steering import Steering
+from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load_session, summarise
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.model.loads import LOADS

@@ -23,7 +23,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.setup.form import Setup, applicable, default_choices, read_setup, write_setup
+from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
 from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
@@ -127,7 +127,7 @@ def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
 async def test_found_servers_come_first_and_simulators_are_folded(
     tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_setup(Setup(choices=RunChoices(endpoints=("sim:moe-tp1",), plan="manual")), Config())
+    write_setup(LastSetup(choices=RunChoices(endpoints=("sim:moe-tp1",), plan="manual")), Config())
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=size) as pilot:
@@ -157,7 +157,7 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = msgspec.structs.replace(found_server(2), user="ann")
-    write_setup(Setup(choices=RunChoices(endpoints=(other.url,), plan="manual")), Config())
+    write_setup(LastSetup(choices=RunChoices(endpoints=(other.url,), plan="manual")), Config())
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (other,))
     app = SwarmApp(session_root=tmp_path)
     started: list[RunRequest] = []
@@ -292,7 +292,7 @@ async def test_defaults_of_the_config_are_shown_and_used(
 
 
 def test_last_choices_override_the_defaults(tmp_path: Path) -> None:
-    write_setup(Setup(choices=RunChoices(workload="coding", plan="cliff")), Config(), tmp_path)
+    write_setup(LastSetup(choices=RunChoices(workload="coding", plan="cliff")), Config(), tmp_path)
     config = Config(defaults=Defaults(workload="chat", levels="1,3", warmup=2, timeout="90s"))
     assert default_choices(config) == RunChoices(workload="chat", plan="sweep", levels="1,3", warmup="2", timeout="90s")
     chosen = read_setup(config, tmp_path).choices
@@ -303,20 +303,20 @@ def test_last_choices_override_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"choices": {"plan": "nonsense"}}', '{"choices": {"levels": 3}}'])
 def test_damaged_choices_are_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "setup.json").write_text(text)
-    assert read_setup(Config(), tmp_path) == Setup()
+    assert read_setup(Config(), tmp_path) == LastSetup()
 
 
 def test_choices_that_may_be_secret_are_not_remembered(tmp_path: Path) -> None:
     choices = RunChoices(endpoints=("http://user:pass@a",), headers=("X-Key=secret",), api_key_env="KEY", runs="3")
-    write_setup(Setup(choices=choices, recent=choices.endpoints), Config(), tmp_path)
-    assert read_setup(Config(), tmp_path) == Setup(choices=RunChoices(plan="sweep", runs="3"))
+    write_setup(LastSetup(choices=choices, recent=choices.endpoints), Config(), tmp_path)
+    assert read_setup(Config(), tmp_path) == LastSetup(choices=RunChoices(plan="sweep", runs="3"))
     assert b"pass" not in (tmp_path / "setup.json").read_bytes()
 
 
 def test_defaults_are_not_saved_as_choices(tmp_path: Path) -> None:
     before, after = (Config(defaults=Defaults(levels=levels)) for levels in ("1,3", "1,2,4"))
     chosen = msgspec.structs.replace(default_choices(before), runs="2")
-    write_setup(Setup(choices=chosen, recent=("http://a",)), before, tmp_path)
+    write_setup(LastSetup(choices=chosen, recent=("http://a",)), before, tmp_path)
     again = read_setup(after, tmp_path)
     assert (again.choices.levels, again.choices.runs, again.recent) == ("1,2,4", "2", ("http://a",))
 

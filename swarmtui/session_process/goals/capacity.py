@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,33 +11,31 @@ from swarmtui.analysis.capacity import agents
 from swarmtui.analysis.limits.slo import Slo, parse_slo
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import CapacitySearch
-
-if TYPE_CHECKING:
-    from swarmtui.session_process.scheduler import Scheduler
+from swarmtui.session_process.stages import Stages
 
 
-async def search(scheduler: Scheduler, slo_text: str, max_c: int) -> None:
+async def search(stages: Stages, slo_text: str, max_c: int) -> None:
     """Each run adds to what is known of its level."""
-    await scheduler.drain()
-    state, journal, slo = scheduler.state, scheduler.journal, parse_slo(slo_text)
+    await stages.drain()
+    state, journal, slo = stages.state, stages.journal, parse_slo(slo_text)
     begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=slo_text)
     journal.write(begun)
     found: dict[int, agents.AgentTally] = {}
     # A large trace is read while the first level runs.
-    reading = asyncio.create_task(scheduler.load.trace_means())
+    reading = asyncio.create_task(stages.load.trace_means())
     try:
         while (c := agents.next_level(found, max_c, begun.prompt_tokens)) is not None:
             level = found.setdefault(c, agents.AgentTally(c, slo))
             run = RunTally(c, slo)
-            scheduler.observers.append(run.add)
+            stages.observers.append(run.add)
             least = agents.repeat_requests(slo) if level.runs else 0
-            await scheduler.run_level((c, None), level.runs + 1, level.runs + 1, least=least)
-            scheduler.observers.remove(run.add)
-            await scheduler.levels_computed()
-            if scheduler.steering.ends_goal:
+            await stages.run_level((c, None), level.runs + 1, level.runs + 1, least=least)
+            stages.observers.remove(run.add)
+            await stages.levels_computed()
+            if stages.steering.ends_goal:
                 return
             level.merge(run.tally)
-            if not scheduler.records.answered:
+            if not stages.records.answered:
                 break
             if len(found) == level.runs == 1:
                 # Known before the load that could fill the KV cache.

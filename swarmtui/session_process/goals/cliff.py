@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.model.session import Level
-
-if TYPE_CHECKING:
-    from swarmtui.session_process.scheduler import Scheduler
+from swarmtui.session_process.stages import Stages
 
 
-async def search(scheduler: Scheduler, max_c: int) -> None:
-    await scheduler.drain()
-    state = scheduler.state
+async def search(stages: Stages, max_c: int) -> None:
+    await stages.drain()
+    state = stages.state
     searched: set[int] = set()
 
     def measured() -> list[Level]:
@@ -23,9 +19,9 @@ async def search(scheduler: Scheduler, max_c: int) -> None:
 
     while (c := next_level(measured(), max_c)) is not None:
         searched.add(c)
-        await scheduler.run_level((c, None), 1, 1)
-        await scheduler.levels_computed()
-        if scheduler.steering.ends_goal:
+        await stages.run_level((c, None), 1, 1)
+        await stages.levels_computed()
+        if stages.steering.ends_goal:
             return
     state.search_result = cliff_search_sentence(measured(), state.slots)
-    scheduler.journal.log_event("cliff", state.search_result)
+    stages.journal.log_event("cliff", state.search_result)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from swarmtui.session_process.scheduler import Scheduler
+from swarmtui.session_process.stages import Stages
 
 
-async def hold(scheduler: Scheduler, c: int) -> None:
-    while await scheduler.run_continuous(c, None):
+async def hold(stages: Stages, c: int) -> None:
+    while await stages.run_continuous(c, None):
         pass

@@ -24,7 +24,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
-from swarmtui.tui.setup.form import Setup
+from swarmtui.tui.setup.form import LastSetup
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
 from swarmtui.tui.textual_patches import run_in_background
 
@@ -80,7 +80,7 @@ class EndpointPart(VerticalScroll):
     class Changed(Message):
         pass
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: LastSetup) -> None:
         super().__init__(id="endpoint-part", can_focus=False)
         self._setup = setup
         self._found: tuple[DiscoveredServer, ...] = ()

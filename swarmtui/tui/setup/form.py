@@ -31,7 +31,7 @@ _FILE = "setup.json"
 _RECENT = 8
 
 
-class Setup(Stored, frozen=True, kw_only=True):
+class LastSetup(Stored, frozen=True, kw_only=True):
     """The choices of the last start, completed from [defaults] in config.toml, and the endpoints of the last few."""
 
     choices: RunChoices = RunChoices(plan="manual")
@@ -96,7 +96,7 @@ def default_choices(config: Config) -> RunChoices:
     return RunChoices(endpoints=endpoints, plan="sweep" if "levels" in options else "manual", **options)
 
 
-def read_setup(config: Config, directory: Path | None = None) -> Setup:
+def read_setup(config: Config, directory: Path | None = None) -> LastSetup:
     """Return the last choices; what was not chosen, or cannot be read, is as in the config."""
     defaults = default_choices(config)
     try:
@@ -104,11 +104,11 @@ def read_setup(config: Config, directory: Path | None = None) -> Setup:
         chosen = {name: value for name, value in saved.choices.items() if name in _REMEMBERED}
         choices = msgspec.convert(msgspec.to_builtins(defaults) | chosen, RunChoices)
     except (OSError, msgspec.DecodeError):
-        return Setup(choices=defaults)
-    return Setup(choices=choices, recent=saved.recent)
+        return LastSetup(choices=defaults)
+    return LastSetup(choices=choices, recent=saved.recent)
 
 
-def write_setup(setup: Setup, config: Config, directory: Path | None = None) -> None:
+def write_setup(setup: LastSetup, config: Config, directory: Path | None = None) -> None:
     """Save the choices that differ from the defaults; a full disk is ignored."""
     path = (directory or _state_directory()) / _FILE
     defaults = default_choices(config)

@@ -28,7 +28,7 @@ from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
-from swarmtui.tui.setup.form import Setup, applicable, error_text, plan_fields, read_setup, write_setup
+from swarmtui.tui.setup.form import LastSetup, applicable, error_text, plan_fields, read_setup, write_setup
 from swarmtui.tui.setup.view import PLAN_TEXTS, align_columns, field_hints, ready_text, sweep_text, workload_lines
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SetupScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._setup = Setup()
+        self._setup = LastSetup()
         self._workloads: tuple[catalogue.WorkloadInfo, ...] = ()
         self._plan: PlanKind = "manual"
         self._unfolded = False
@@ -289,7 +289,7 @@ class SetupScreen(Screen[None]):
             asked = f"▲ {sanitize(server.user)} started this server: Enter again sends load to it"
             self.query_one("#problem", Static).update(ljust(f" {asked}", self.app.size.width))
             return
-        self._setup = Setup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))
+        self._setup = LastSetup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))
         write_setup(self._setup, self.app.config)
         # When the user comes back from the run, keys must not be typed into a field.
         self._pick_list("endpoints").focus()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.client.config_file import find_endpoint, merge_endpoints, parse_config
 from swarmtui.model.base import BadInput
-from swarmtui.model.config import EndpointConfig, find_endpoint, merge_endpoints, parse_config
+from swarmtui.model.config import EndpointConfig
 
 CONFIG = """
 [endpoints.box]
