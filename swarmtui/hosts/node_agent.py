@@ -66,6 +66,7 @@ class NodeAgent:
 
     def __init__(self, address: str, port: int, token: str) -> None:
         self._address, self._port, self._token = address, port, token
+        self._parent = os.getppid()
         self._control = self._connect()
         self._sending = threading.Lock()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -94,7 +95,7 @@ class NodeAgent:
     def _handle(self, command: host_protocol.AgentCommand) -> None:
         match command:
             case host_protocol.Ping(number):
-                self._send(host_protocol.Pong(number, time.perf_counter_ns()))
+                self._send(host_protocol.Pong(number, time.perf_counter_ns(), os.getppid() != self._parent))
             case host_protocol.StartWorker(number):
                 self._start_worker(number)
             case host_protocol.KillWorker(number) if number in self._workers:

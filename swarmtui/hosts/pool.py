@@ -26,6 +26,7 @@ from swarmtui.hosts.clocks import HostClock, RoundTrip, best_offset
 from swarmtui.hosts.node_agent import keep_alive, machine_id
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.base import BadInput
+from swarmtui.model.client_protocol import SessionWarning
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.telemetry import Gpu
 from swarmtui.processes.spawn import StartedProcess, start_launcher
@@ -83,6 +84,7 @@ class HostLink(asyncio.Protocol):
         self.node, self.host, self.clock = node, host, HostClock()
         self.gpus: tuple[Gpu, ...] = ()
         self.silent_s = 0.0
+        self.orphaned = False
         self._speed: asyncio.Future[host_protocol.HostSpeed] = asyncio.get_running_loop().create_future()
         self._on_lost = on_lost
         self._unpacker = worker_protocol.Unpacker()
@@ -104,7 +106,10 @@ class HostLink(asyncio.Protocol):
         received_ns = time.perf_counter_ns()
         for body in self._unpacker.feed(data):
             match host_protocol.decode_agent_report(body):
-                case host_protocol.Pong(number, host_ns) if (pong := self._pongs.pop(number, None)) is not None:
+                case host_protocol.Pong(number, host_ns, orphaned) if (
+                    pong := self._pongs.pop(number, None)
+                ) is not None:
+                    self.orphaned = orphaned
                     if not pong.done():
                         pong.set_result(RoundTrip(self._sent_ns, host_ns, received_ns))
                 case host_protocol.WorkerExited(worker, code) if worker in self._processes:
@@ -336,8 +341,12 @@ class HostPool:
     # running
 
     async def _follow_clock(self, link: HostLink) -> None:
+        known = False
         while True:
             await asyncio.sleep(_ROUND_S)
+            if link.orphaned and not known:
+                known = True
+                self._on_event("hosts", _orphaned_text(link))
             try:
                 self._on_clock(link, await link.measure_clock())
             except OSError:
@@ -350,10 +359,12 @@ class HostPool:
                 )
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """A sentence on each host that does not answer at the moment."""
-        silent = [link.host.name for link in self.links if link.is_silent]
-        return tuple(f"{name} does not answer: after {_PING_TIMEOUT_S:g} s it is lost" for name in silent)
+    def warnings(self) -> tuple[SessionWarning, ...]:
+        """A sentence on each host that does not answer at the moment, or whose Ray node is gone."""
+        lost = f"does not answer: after {_PING_TIMEOUT_S:g} s it is lost"
+        silent = [SessionWarning("host_silent", f"{link.host.name} {lost}") for link in self.links if link.is_silent]
+        orphaned = [SessionWarning("host_orphaned", _orphaned_text(link)) for link in self.links if link.orphaned]
+        return (*silent, *orphaned)
 
     @property
     def bound_s(self) -> float:
@@ -380,6 +391,10 @@ class HostPool:
         if self._launcher is not None:
             await asyncio.to_thread(_await_exit, self._launcher.process)
             shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _orphaned_text(link: HostLink) -> str:
+    return f"the Ray node of {link.host.name} died; its workers continue, and nothing is lost so far"
 
 
 def _is_loopback(host: str) -> bool:

@@ -148,7 +148,7 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[EarlierRequest, ...] = ()
 
 
-WarningCode = Literal["directory_removed", "not_on_disk", "not_synced", "save_refused", "host_silent"]
+WarningCode = Literal["directory_removed", "not_on_disk", "not_synced", "save_refused", "host_silent", "host_orphaned"]
 
 
 class SessionWarning(msgspec.Struct, frozen=True):

@@ -83,10 +83,11 @@ HostHello = AgentHello | WorkerHello
 
 
 class Pong(_HostMessage, frozen=True):
-    """The answer to a ping, with the monotonic clock of the host."""
+    """The answer to a ping, with the monotonic clock of the host; `orphaned`: what started the agent is gone."""
 
     number: int
     t_ns: int
+    orphaned: bool = False
 
 
 class WorkerExited(_HostMessage, frozen=True):

@@ -337,7 +337,7 @@ class SessionProcess:
         warnings = (self._journal.warning if self._journal else None, self._save_refused)
         hosts = self._hosts.warnings if self._hosts is not None else ()
         self._state.warnings = (
-            *(SessionWarning("host_silent", text) for text in hosts),
+            *hosts,
             *(warning for warning in warnings if warning is not None),
         )
 

@@ -143,7 +143,8 @@ def test_silence_of_a_host_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
             await pool.start()
             while not pool.warnings:
                 await asyncio.sleep(0)
-            assert pool.warnings == (f"{socket.gethostname()} does not answer: after 15 s it is lost",)
+            (warning,) = pool.warnings
+            assert warning.text == f"{socket.gethostname()} does not answer: after 15 s it is lost"
             return await events.get()
         finally:
             await pool.close()
