@@ -121,7 +121,7 @@ def build_request(
         label=choices.label.strip(),
         note=choices.note.strip(),
         tags=tags,
-        series=Series(kind="probe", name=",".join(urls)) if choices.plan == "probe" else None,
+        series=Series(kind="probe", name=",".join(map(show_url, urls))) if choices.plan == "probe" else None,
         server_flags=choices.server_flags.strip() or endpoint.server_flags,
         previous=baseline.id if baseline else "",
         # The same requests as the baseline's, but not in the server's prefix cache.

@@ -27,22 +27,22 @@ def test_missed_limit_exits_with_1_and_is_reported(sandbox: Sandbox) -> None:
 def test_limit_that_cannot_be_evaluated_is_missed(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--fail-if", "ttft_p99>10s")
     assert ran.code == 1, ran
-    assert "cannot be evaluated: ttft_p99>10s: p99 needs 299 answers, C=1 has 4" in ran.err
+    assert "cannot be evaluated: ttft_p99>10s: p99 needs 299 answers, C=1 has 5" in ran.err
 
 
 def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=60%")
     assert ran.code == 1, ran
-    assert "SLO missed at C=1: 0 of 4 requests met it, 60 % required" in ran.err
+    assert "SLO missed at C=1: 0 of 5 requests met it, 60 % required" in ran.err
     (found,) = sandbox.show_session()["goodput"]
-    assert (found["n"], found["good"], found["share"], found["kept"]) == (4, 0, 0.0, False)
+    assert (found["n"], found["good"], found["share"], found["kept"]) == (5, 0, 0.0, False)
 
 
 def test_undecided_slo_exits_with_1(sandbox: Sandbox) -> None:
-    """Four requests that meet an objective do not show that 95 % do."""
+    """Five requests that meet an objective do not show that 95 % do."""
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "e2e=60s")
     assert ran.code == 1, ran
-    assert "SLO undecided at C=1: 4 of 4 requests met it, 95 % required; at least 59 requests are needed" in ran.err
+    assert "SLO undecided at C=1: 5 of 5 requests met it, 95 % required; at least 59 requests are needed" in ran.err
     (found,) = sandbox.show_session()["goodput"]
     assert found["kept"] is None and found["share_low"] < 0.95
 

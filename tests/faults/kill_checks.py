@@ -52,11 +52,11 @@ class HoldingResponder:
 
 
 def three_endless_streams() -> Responder:
-    """Three responses never end, after one of each stream as pre-roll."""
+    """Three responses never end, all of them after the pre-roll."""
     endless, numbers = respond_with_words(100_000, gap_s=0.02), count(1)
 
     def respond(to: ScriptedHandler, request: ReceivedRequest) -> None:
-        (endless if 4 < next(numbers) <= 7 else ANSWER)(to, request)
+        (endless if 40 < next(numbers) <= 43 else ANSWER)(to, request)
 
     return respond
 
