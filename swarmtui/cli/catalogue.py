@@ -22,15 +22,17 @@ from swarmtui.text import echo, write_document
 def workloads(context: click.Context, as_json: bool) -> None:
     """List the built-in workloads: the prompts that agents send."""
     if context.invoked_subcommand is None:
-        from swarmtui.cli.render.table import workload_table
         from swarmtui.prompts.library import builtin_workloads
         from swarmtui.prompts.validate import describe_workload
+        from swarmtui.report.lists import workload_table
+        from swarmtui.report.text import paint
 
         rows = [(found.workload.name, describe_workload(found)) for found in builtin_workloads()]
         if as_json:
             echo(to_json([{"name": name, "description": row} for name, row in rows]))
         else:
-            echo(workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows]), nl=False)
+            table = workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows])
+            echo(paint([table]), nl=False)
 
 
 @workloads.command("show")
@@ -121,9 +123,10 @@ def discover(timeout: float, as_json: bool) -> None:
     if as_json:
         echo(to_json(found))
     else:
-        from swarmtui.cli.render.discovery import discovery_text
+        from swarmtui.report.lists import discovery_blocks
+        from swarmtui.report.text import paint
 
-        echo(discovery_text(found), nl=False)
+        echo(paint(discovery_blocks(found)), nl=False)
 
 
 @commands.command()
@@ -155,10 +158,11 @@ def doctor(
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
     import msgspec
 
-    from swarmtui.cli.render.discovery import check_line
     from swarmtui.client.config_file import check_ca_file
     from swarmtui.client.doctor import run_checks
     from swarmtui.client.request_builder import check_hosts
+    from swarmtui.report.lists import check_blocks
+    from swarmtui.report.text import paint
 
     check_hosts(hosts)
     server = find_endpoints((endpoint,))[0] if endpoint else None
@@ -178,7 +182,7 @@ def doctor(
     for line in checks:
         lines.append(line)
         if not as_json:
-            echo(check_line(line))
+            echo(paint(check_blocks(line)), nl=False)
     if as_json:
         echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)

@@ -90,7 +90,6 @@ def ab(
     --max-tokens 64 --detect 20%.
     """
     from swarmtui.cli.progress import open_progress
-    from swarmtui.cli.render.tuning import ab_text
     from swarmtui.client.config_file import read_config
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
@@ -98,6 +97,8 @@ def ab(
     from swarmtui.model.base import BadInput
     from swarmtui.model.parsing import parse_seconds
     from swarmtui.model.tuning import AbTest, is_command
+    from swarmtui.report.text import paint
+    from swarmtui.report.tuning import ab_blocks
 
     header = options["agent_header"]
     if (b is not None) + aa + (header is not None) != 1:
@@ -130,7 +131,7 @@ def ab(
     result = ab_result(runner.experiment)
     if change := log_entry(result):
         add_change(root, change)
-    echo(to_json(result) if as_json else ab_text(result), nl=as_json)
+    echo(to_json(result) if as_json else paint(ab_blocks(result)), nl=as_json)
     if result.problem:
         echo(f"swarmtui: {result.problem}", err=True)
     sys.exit(UNUSABLE if result.problem else STOPPED if result.stopped else DONE)
@@ -168,7 +169,6 @@ def tune(
     import msgspec
 
     from swarmtui.cli.progress import open_progress
-    from swarmtui.cli.render.tuning import tune_commands_text, tune_text
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.effects import summarise_rows
     from swarmtui.experiments.grid import starts_in_file_order
@@ -176,6 +176,8 @@ def tune(
     from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
+    from swarmtui.report.text import paint
+    from swarmtui.report.tuning import commands_text, tune_blocks
 
     tune_file = parse_tune(read_text(Path(file)), file)
     plan = tune_file.plan
@@ -196,7 +198,7 @@ def tune(
     if not show and on_screen and running:
         stopped = _show_tune(directory)
     elif not show and runner.remaining():
-        _confirm_commands(tune_commands_text(tune_file), yes)
+        _confirm_commands(commands_text(tune_file), yes)
         if on_screen:
             job = TuneJob(tune=tune_file, request=request, directory=str(directory), retry_failed=retry_failed)
             start_tune_process(job)
@@ -208,7 +210,7 @@ def tune(
             stopped = stop.requested
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
     summary = summarise_rows(starts_in_file_order(tune_file, rows), tune_file.objective)
-    echo(to_json(summary) if as_json else tune_text(summary), nl=as_json)
+    echo(to_json(summary) if as_json else paint(tune_blocks(summary)), nl=as_json)
     if stopped:
         echo("swarmtui: stopped; run the same command again to continue", err=True)
     sys.exit(STOPPED if stopped else DONE)

@@ -38,6 +38,7 @@ from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
+    from swarmtui.report.table import Sentence
 
 _EXIT_CODES: dict[str, int] = {
     "done": DONE, "failed": BAD_INPUT, "unusable": UNUSABLE,
@@ -179,21 +180,22 @@ def report(
     `root` is where the baseline is found; by default, next to the session.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.cli.render.table import findings_text, level_table, tables_text
+    from swarmtui.report.session import finding_sentences, level_blocks, result_tables
+    from swarmtui.report.table import Sentence
+    from swarmtui.report.text import paint
     from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
 
     summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "unsaved":
         summary = msgspec.structs.replace(summary, levels=shown)
     if summary is None and shown and not as_json:
-        echo(level_table(shown), nl=False)
+        echo(paint(level_blocks(shown)), nl=False)
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None:
-        table = level_table(summary.levels) if summary.levels else _explain_no_level(ended.directory, summary)
-        findings = findings_text(summary) if summary.levels else ""
-        parts = (table, tables_text(summary), findings)
-        echo("\n".join(part for part in parts if part), nl=False)
+        levels = level_blocks(summary.levels) if summary.levels else [_explain_no_level(ended.directory, summary)]
+        findings = finding_sentences(summary) if summary.levels else []
+        echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
     if ended.directory:
@@ -220,17 +222,17 @@ def _compare_with_baseline(
     echo(verdict.sentence, err=as_json)
 
 
-def _explain_no_level(directory: str, summary: Summary) -> str:
+def _explain_no_level(directory: str, summary: Summary) -> Sentence:
     """Say why a run in which requests finished has no level."""
-    from swarmtui.cli.render.table import level_table
+    from swarmtui.report.table import Sentence
     from swarmtui.sessions.store import load_session
 
     records = load_session(Path(directory).parent, Path(directory).name).journal.records
     finished = sum(record.phase == "level" and record.error is None for record in records)
     if not finished or summary.session.plan.goal == "sweep":
-        return level_table(())
+        return Sentence("nothing was measured")
     requests = count_noun(finished, "request", "requests")
-    return f"no level: {requests} finished, but none while C stayed the same\n"
+    return Sentence(f"no level: {requests} finished, but none while C stayed the same")
 
 
 def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], progress: Progress) -> bool:

@@ -277,15 +277,16 @@ def probe(
     every_s = parse_seconds(every, "--every") if every else None
     if show_history:
         from swarmtui.analysis.compare.probe_history import probe_history
-        from swarmtui.cli.render.probe_history import history_text
+        from swarmtui.report.probes import history_blocks
+        from swarmtui.report.text import paint
         from swarmtui.sessions.probes import probes_by_target
 
         probes = probes_by_target(session_root(options["session_dir"]))
         found = {target: probe_history(results) for target, results in probes.items()}
-        echo(to_json(found) if as_json else history_text(found), nl=as_json)
+        echo(to_json(found) if as_json else paint(history_blocks(found)), nl=as_json)
         return
     if install_hint:
-        from swarmtui.cli.render.probe_history import install_hint_text
+        from swarmtui.cli.probe_timer import install_hint_text
 
         echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
@@ -345,7 +346,7 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
     signal.signal(signal.SIGINT, _interrupt_once)
     signal.signal(signal.SIGTERM, _interrupt_once)
     if code == DONE:
-        from swarmtui.cli.render.probe_history import probe_line
+        from swarmtui.report.probes import probe_line
 
         echo(probe_line(Path(request.session_root), Path(ended.directory).name))
     return code

@@ -11,7 +11,7 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, parse_share, to_json
-from swarmtui.sessions.export import FORMATS, format_of
+from swarmtui.report import FORMATS, format_of
 from swarmtui.text import echo, write_document
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
@@ -37,7 +37,8 @@ def sessions(
     """
     context.obj = session_dir
     if context.invoked_subcommand is None:
-        from swarmtui.cli.render.table import session_table
+        from swarmtui.report.lists import session_list
+        from swarmtui.report.text import paint
         from swarmtui.sessions.index import list_sessions, search_sessions
 
         root = session_root(session_dir)
@@ -46,7 +47,7 @@ def sessions(
         if as_json:
             echo(to_json(rows))
         elif rows:
-            echo(session_table(rows), nl=False)
+            echo(paint(session_list(rows)), nl=False)
         else:
             echo(f"none of {len(every)} sessions matches {find!r}" if every else f"no sessions yet in {root}")
 
@@ -61,12 +62,13 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
 
     SESSION is an id, the beginning of one, `last`, or `last~1` for the one before.
     """
-    from swarmtui.cli.render.table import session_text
+    from swarmtui.report.session import session_blocks
+    from swarmtui.report.text import paint
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, load_session
 
     summary = ensure_summary(load_session(session_root(session_dir or context.obj), session))
-    echo(summary_json(summary).decode() if as_json else session_text(summary), nl=as_json)
+    echo(summary_json(summary).decode() if as_json else paint(session_blocks(summary)), nl=as_json)
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")
@@ -104,12 +106,13 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 @click.pass_context
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
-    from swarmtui.cli.render.tuning import advice_text
     from swarmtui.experiments.advice import session_advice
+    from swarmtui.report.text import paint
+    from swarmtui.report.tuning import advice_blocks
     from swarmtui.sessions.store import load_session
 
     found = session_advice(load_session(session_root(session_dir or context.obj), session))
-    echo(to_json(found) if as_json else advice_text(found), nl=as_json)
+    echo(to_json(found) if as_json else paint(advice_blocks(found)), nl=as_json)
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")
@@ -124,9 +127,10 @@ def change_log(
     context: click.Context, number: int | None, mark: Any, note: str | None, as_json: bool, session_dir: str | None
 ) -> None:
     """Show the tuning log: each change, its effect, and whether it was kept."""
-    from swarmtui.cli.render.tuning import log_text
     from swarmtui.experiments.store import mark_change, read_log
     from swarmtui.model.base import BadInput
+    from swarmtui.report.text import paint
+    from swarmtui.report.tuning import log_blocks
 
     root = session_root(session_dir or context.obj)
     if number is not None:
@@ -136,7 +140,7 @@ def change_log(
             "give the number of the change; it is in the first column of `swarmtui sessions log`", key="sessions log"
         )
     changes = read_log(root)
-    echo(to_json(changes) if as_json else log_text(changes), nl=as_json)
+    echo(to_json(changes) if as_json else paint(log_blocks(changes)), nl=as_json)
 
 
 @commands.command()
@@ -159,8 +163,9 @@ def compare(
     result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
-    from swarmtui.cli.render.comparison import comparison_text
     from swarmtui.model.base import BadInput
+    from swarmtui.report.comparison import comparison_blocks
+    from swarmtui.report.text import paint
     from swarmtui.sessions.store import earlier_sessions, read_summary
 
     names = (baseline, *session) if baseline and baseline not in session else session
@@ -170,7 +175,8 @@ def compare(
     summaries = [read_summary(root, name) for name in names]
     index = names.index(baseline) if baseline else 0
     found = compare_sessions(summaries, index, history=earlier_sessions(root, summaries), detect=detected)
-    echo(to_json(found) if as_json else comparison_text(found), nl=as_json)
+    labels = {row.id: row.label for row in found.leaderboard}
+    echo(to_json(found) if as_json else paint(comparison_blocks(found, labels)), nl=as_json)
 
 
 @commands.command()
@@ -190,7 +196,7 @@ def export(session: tuple[str, ...], form: Any, output: str | None, chart: str |
     png needs two packages: pip install resvg-py font-source-sans-pro
     """
     from swarmtui.model.base import BadInput
-    from swarmtui.sessions.export import export as render
+    from swarmtui.report import export as render
     from swarmtui.sessions.store import load_session
 
     if form is None:

@@ -43,12 +43,13 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     Mooncake, Bailian, agentperf and OpenTelemetry GenAI .jsonl, Azure and BurstGPT .csv.
     """
     from swarmtui.analysis.trace_stats import trace_stats
-    from swarmtui.cli.render.traces import traces_text
     from swarmtui.prompts.library import find_traces
     from swarmtui.prompts.traces.reader import read_sessions
+    from swarmtui.report.lists import trace_blocks
+    from swarmtui.report.text import paint
 
     found = trace_stats(read_sessions(path for given in paths for path in find_traces(given)))
-    echo(to_json(found) if as_json else traces_text(found), nl=as_json)
+    echo(to_json(found) if as_json else paint(trace_blocks(found)), nl=as_json)
 
 
 @traces.command()

@@ -1,0 +1,85 @@
+"""Export sessions as files. The same session always gives the same bytes.
+
+A format is a function in a module of this package, and a line in FORMATS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from swarmtui.model.base import BadInput
+
+if TYPE_CHECKING:
+    from swarmtui.report.charts import SessionData
+    from swarmtui.sessions.store import LoadedSession
+
+
+class ExportFormat(NamedTuple):
+    """`render` is MODULE:FUNCTION, imported when needed; it gets the sessions, and with `charts` a chart name.
+
+    `suffix` is that of its files, if it is not the name of the format.
+    """
+
+    render: str
+    description: str
+    several: bool = False
+    charts: bool = False
+    binary: bool = False
+    suffix: str = ""
+
+
+FORMATS = {
+    "html": ExportFormat("html:render_html", "page with tables and charts, no network needed", several=True),
+    "md": ExportFormat("markdown:render_markdown", "Markdown report", several=True),
+    "png": ExportFormat("images:render_png", "image of the charts", several=True, charts=True, binary=True),
+    "svg": ExportFormat("images:render_svg", "image of the charts, scalable", several=True, charts=True),
+    "csv": ExportFormat("data:render_csv", "one row per level"),
+    "json": ExportFormat("data:render_json", "all figures and requests"),
+    "toml": ExportFormat("data:render_toml", "all figures of levels"),
+    "openmetrics": ExportFormat(
+        "openmetrics:render_openmetrics", "figures for Prometheus", several=True, suffix="prom"
+    ),
+}
+
+
+def format_of(path: Path) -> str:
+    """Return the format of a file by its suffix."""
+    suffix = path.suffix.removeprefix(".")
+    found = next((name for name, known in FORMATS.items() if suffix and suffix in (name, known.suffix)), None)
+    if found is None:
+        raise BadInput(f"give one of {', '.join(FORMATS)}, or an output file with such a suffix", key="--format")
+    return found
+
+
+def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None) -> bytes:
+    """Export one session, or several in one file, each compared with the first."""
+    if len(loaded) > 1 and not FORMATS[form].several:
+        formats = ", ".join(name for name, other in FORMATS.items() if other.several)
+        raise BadInput(f"{form} holds one session; several can go into {formats}", key="--format")
+    if chart is not None and not FORMATS[form].charts:
+        formats = " and ".join(name for name, other in FORMATS.items() if other.charts)
+        raise BadInput(f"is for {formats}", key="--chart")
+    sessions = [session_data(one) for one in loaded]
+    if len(loaded) > 1:
+        from swarmtui.analysis.compare.differences import session_names
+        from swarmtui.sessions.store import earlier_sessions
+
+        summaries = [session.summary for session in sessions]
+        history = earlier_sessions(loaded[0].directory.parent, summaries)
+        named = zip(sessions, session_names(summaries), strict=True)
+        sessions = [session._replace(name=name, history=history) for session, name in named]
+    module, _, function = FORMATS[form].render.partition(":")
+    render = getattr(import_module(f"{__name__}.{module}"), function)
+    content: bytes = render(sessions, chart) if FORMATS[form].charts else render(sessions)
+    return content
+
+
+def session_data(loaded: LoadedSession) -> SessionData:
+    from swarmtui.report.charts import SessionData
+    from swarmtui.sessions.store import summarise
+
+    journal = loaded.journal
+    return SessionData("", summarise(loaded), journal.records, journal.telemetry, journal.stages)

@@ -10,7 +10,7 @@ app. Nothing is looked up by a title or styled by a text: columns have ids, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from swarmtui.numbers import MISSING, significant
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 Code = Literal[
     "ok", "missed", "unknown", "not applicable", "missing", "estimated",  # of a value or a check
-    "best", "cliff", "partial", "failed",  # of a row
+    "best", "cliff", "partial", "active", "failed",  # of a row
     "faster", "slower", "same", "unsure", "refused",  # of a comparison
     "title", "lead", "alarm", "note", "difference", "detail",  # of a sentence
 ]  # fmt: skip
@@ -35,12 +35,15 @@ class Cell(NamedTuple):
 
 Value = Cell | str | float | None
 Row = tuple[Cell, ...]
+Fields = Mapping[str, Value]
+"""Values of a row by column id."""
 
 
 class Column(NamedTuple, Generic[Item]):
     """A column; `value` reads its cell from the item of a row, and `number` formats it; None is not measured.
 
-    `least` is the width to which its cells may be truncated; 0 if they are always shown in full.
+    `short` is its title on a page of limited width. `least` is the width to which its cells may be truncated; 0 if they
+    are always shown in full.
     """
 
     id: str
@@ -49,16 +52,25 @@ class Column(NamedTuple, Generic[Item]):
     number: Callable[[float], str] | None = None
     right: bool = True
     least: int = 0
+    short: str = ""
 
     def cell(self, item: Item) -> Cell:
-        found = self.value(item) if self.value else None
-        if found is None:
+        return self.format(self.value(item) if self.value else None)
+
+    def format(self, value: Value) -> Cell:
+        if value is None:
             return Cell(MISSING, "missing")
-        if isinstance(found, (int, float)):
-            return Cell(
-                self.number(found) if self.number else str(found) if isinstance(found, int) else significant(found)
-            )
-        return found if isinstance(found, Cell) else Cell(found)
+        if isinstance(value, (int, float)):
+            number = self.number or (str if isinstance(value, int) else significant)
+            return Cell(number(value))
+        return value if isinstance(value, Cell) else Cell(value)
+
+
+def keyed(
+    id: str, title: str, number: Callable[[float], str] | None = None, *, right: bool = True, least: int = 0
+) -> Column[Fields]:
+    """Return a column of rows that are fields; what a row does not have is blank."""
+    return Column(id, title, lambda row: row.get(id, ""), number, right, least)
 
 
 class Table(NamedTuple):
@@ -133,7 +145,7 @@ def fit(table: Table, width: int | None, gaps: Sequence[int]) -> Layout:
     Each column takes its width and a gap. A table that is too wide even so keeps its columns.
     """
     clean = table._replace(
-        columns=tuple(column._replace(title=sanitize(column.title)) for column in table.columns),
+        columns=tuple(column._replace(title=sanitize(_title(column, width))) for column in table.columns),
         rows=tuple(tuple(cell._replace(text=sanitize(cell.text)) for cell in row) for row in table.rows),
     )
     present = {column.id for column in clean.columns}
@@ -158,6 +170,10 @@ def fit(table: Table, width: int | None, gaps: Sequence[int]) -> Layout:
     )
     dropped = tuple(column.title for column in clean.columns if column.id in drop[:count])
     return Layout(shown.columns, titles, rows, tuple(widths), gap, dropped)
+
+
+def _title(column: Column[Any], width: int | None) -> str:
+    return column.title if width is None else column.short or column.title
 
 
 def _truncated(columns: Sequence[Column[Any]], full: Sequence[int], room: int | None) -> list[int]:

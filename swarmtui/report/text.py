@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from swarmtui.report.table import Block, Cell, Facts, Layout, Sentence, Table, fit
 from swarmtui.text import pad, sanitize
@@ -16,28 +16,25 @@ _NAME = 12
 
 
 def paint(blocks: Iterable[Block]) -> str:
-    """Paint blocks below each other: blank lines around tables and facts, and before titles."""
+    """Paint blocks below each other; tables, facts, titles and empty sentences begin a new paragraph."""
     parts: list[list[str]] = []
-    before: Block | None = None
+    joined = False
     for block in blocks:
         lines = _lines(block)
-        joined = isinstance(block, Sentence) and isinstance(before, Sentence) and block.code != "title"
-        if joined:
+        if joined and isinstance(block, Sentence) and block.code != "title" and lines:
             parts[-1] += lines
         elif lines:
             parts.append(lines)
-        before = block
-    return "".join("\n".join(part) + "\n" for part in _spaced(parts))
-
-
-def _spaced(parts: Sequence[list[str]]) -> list[list[str]]:
-    return [["", *part] if at else part for at, part in enumerate(parts)]
+        joined = isinstance(block, Sentence) and bool(lines)
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _lines(block: Block) -> list[str]:
     if isinstance(block, Table):
         return paint_table(block)
-    return wrap(sanitize(block.text)) if isinstance(block, Sentence) else _facts(block)
+    if isinstance(block, Facts):
+        return _facts(block)
+    return wrap(sanitize(block.text), "    " if block.code == "detail" else "")
 
 
 def _facts(facts: Facts) -> list[str]:
@@ -91,5 +88,5 @@ def page_width() -> int:
     return max(_MIN_WIDTH, min(MAX_WIDTH, columns)) if columns else MAX_WIDTH
 
 
-def wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, page_width(), subsequent_indent="  ")
+def wrap(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, page_width(), initial_indent=indent, subsequent_indent=indent + "  ")

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from swarmtui.model.base import BadInput
-from swarmtui.sessions.export import FORMATS
+from swarmtui.report import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.pick_list import PickList
@@ -129,7 +129,7 @@ class ExportDialog(ModalScreen[None]):
 def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) -> int:
     """Write sessions in one format, the oldest first, and return the size of the file."""
     from swarmtui.files import write_file
-    from swarmtui.sessions.export import export
+    from swarmtui.report import export
     from swarmtui.sessions.store import load_session
 
     content = export([load_session(root, session_id) for session_id in sorted(session_ids)], form)

@@ -13,7 +13,7 @@ STYLES: dict[Code | None, str] = {
     "missed": "bad", "failed": "bad", "slower": "bad", "refused": "bad", "alarm": "bad",
     "cliff": "warn", "unknown": "warn", "note": "warn",
     "not applicable": "dim", "partial": "dim", "same": "dim", "unsure": "dim", "detail": "dim",
-    "difference": "second", "title": "title", "lead": "bold",
+    "difference": "second", "active": "first", "title": "title", "lead": "bold",
 }  # fmt: skip
 
 _NAME = 11
@@ -49,7 +49,7 @@ def sentence_lines(sentence: Sentence, width: int) -> list[Line]:
 
 def table_lines(table: Table, width: int) -> list[Line]:
     """Return the title if there is one, the titles of the columns, and the rows; the note is below them."""
-    layout = fit(table, width, gaps=(2, 1))
+    layout = fit(table, width, gaps=(2,))
     title: list[Line] = [[(f" {sanitize(table.title)}", "title")]] if table.title else []
     lines = [titles_line(layout), *(row_line(row, layout) for row in layout.rows)]
     return [*title, *lines, *(sentence_lines(Sentence(table.note, "detail"), width) if table.note else [])]

@@ -42,7 +42,7 @@ def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox
     names = ids(measured)
     ran = measured.run("compare", names["one"], names["eight"], "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
-    assert "flags  --max-num-seqs 1 → 8" in ran.out
+    assert "flags: --max-num-seqs 1 → 8" in ran.out
     assert "| TTFT" in ran.out
     assert "these two sessions differ: +" in ran.out and "`swarmtui ab` compares" in ran.out
 
@@ -73,7 +73,7 @@ def test_several_sessions_have_a_leaderboard_and_a_baseline(measured: Sandbox) -
     arguments = [names["one"], names["eight"], names["shorter"], "--baseline", names["eight"]]
     ran = measured.run("compare", *arguments, "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
-    assert ran.out.count(f"A  {names['eight']}") == 2
+    assert ran.out.count(f"A: eight ({names['eight']})") == 2
     assert "best tok/s" in ran.out and "▸" in ran.out
 
 
@@ -86,7 +86,7 @@ def test_result_file_of_another_tool(measured: Sandbox) -> None:
     assert "no ratio: different workloads" in ran.out
     assert "64.00" in ran.out
     assert "client swarmtui 0 → vllm bench serve" in ran.out
-    assert "note   vllm.json: imported from vllm bench serve: wall rates only, no steady rates" in ran.out
+    assert "note: vllm.json: imported from vllm bench serve: wall rates only, no steady rates" in ran.out
 
 
 @pytest.mark.parametrize(

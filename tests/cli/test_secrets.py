@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.sessions.export import FORMATS
+from swarmtui.report import FORMATS
 from tests.cli.programs import Sandbox, wait_until
 from tests.cli.scripted_server import (
     ReceivedRequest,

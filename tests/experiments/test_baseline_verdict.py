@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.cli.render.tuning import log_text
 from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.store import add_change, mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import Plan
 from swarmtui.model.tuning import LoggedChange
+from swarmtui.report.text import paint
+from swarmtui.report.tuning import log_blocks
 from tests.analysis.level_builders import level, summary
 
 A, B = "20261115-014455-3f9a", "20261115-020000-aaaa"
@@ -52,7 +53,7 @@ def test_log_keeps_changes_in_order_with_their_marks(tmp_path: Path) -> None:
     first, second = read_log(tmp_path)
     assert (first.number, first.kept, first.before, first.after) == (1, "", A, B)
     assert (second.number, second.kept, second.note) == (2, "reverted", "ran too hot")
-    text = log_text(read_log(tmp_path))
+    text = paint(log_blocks(read_log(tmp_path)))
     assert "+3.0 %" in text and "reverted" in text and "ran too hot" in text
     with pytest.raises(BadInput, match="no change has this number"):
         mark_change(tmp_path, 3, "kept", None)

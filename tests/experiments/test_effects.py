@@ -9,14 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.stats import standard_deviation
-from swarmtui.cli.render.tuning import tune_text
-from swarmtui.experiments.effects import effects, pareto, summarise_rows
+from swarmtui.experiments.effects import TuneSummary, effects, pareto, summarise_rows
 from swarmtui.experiments.grid import latest
 from swarmtui.model.tuning import Flags, Objective, Start
+from swarmtui.report.text import paint
+from swarmtui.report.tuning import tune_blocks
 
 
 def row(flags: Flags, tps: float | None, ttft: float | None = None, **fields: Any) -> Start:
     return Start(flags=flags, state="done" if tps else "broken", out_tps=tps, ttft_s=ttft, **fields)
+
+
+def tune_text(found: TuneSummary) -> str:
+    return paint(tune_blocks(found))
 
 
 def test_effect_uses_pairs_that_differ_in_nothing_else() -> None:
@@ -73,12 +78,12 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     ]  # fmt: skip
     text = tune_text(summarise_rows(rows, "out_tps"))
     lines = text.splitlines()
-    assert lines[2].startswith("|  ▸ | --n 2")
+    assert lines[2].startswith("| ▸    | --n 2")
     assert "failed" in lines[4]
-    assert "Pareto front of tok/s and TTFT: --n 2 (150.0 tok/s, 0.400 s); --n 1" in text
+    assert "Pareto front of tok/s and TTFT: --n 2 (150.0 tok/s, 400 ms); --n 1" in text
     assert "Pareto front of tok/s and J/token: --n 2 (150.0 tok/s, 1.50 J/token)" in text
-    assert "| output tok/s before | after |  change |" in text
-    assert "| --n  | 1 → 2 |               100.0 | 150.0 | +50.0 % |" in text
+    assert "| before | after |  change |" in text and "before, after: output tok/s" in text
+    assert "| --n  | 1 → 2 |  100.0 | 150.0 | +50.0 % |" in text
     assert "| J/token |" in lines[0] and "each a sum over the GPUs" in text
     assert "--n 9: failed: exited with code 1\n    out of memory" in text
 

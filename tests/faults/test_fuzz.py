@@ -26,7 +26,7 @@ from swarmtui.model.load import parse_requests
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.session import entry_encoder
 from swarmtui.prompts.library import builtin_workloads, parse_workload
-from swarmtui.sessions.export import export
+from swarmtui.report import export
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import JOURNAL, read_journal

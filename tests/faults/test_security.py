@@ -25,7 +25,7 @@ from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session import Event, RequestEntry
 from swarmtui.model.worker_protocol import pack
-from swarmtui.sessions.export import export
+from swarmtui.report import export
 from swarmtui.sessions.store import load_session
 from tests.cli.programs import ROOT, Sandbox, wait_until
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, model_list, respond_with_words, scripted_server

@@ -9,10 +9,11 @@ import re
 
 import pytest
 
-from swarmtui.cli.render.table import findings_text, tables_text
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import LEVEL_PHASES
 from swarmtui.model.session import Summary
+from swarmtui.report.session import finding_sentences, result_tables
+from swarmtui.report.text import paint
 from tests.seeds.virtual_session import simulate_journal, simulate_session
 
 ROWS = {
@@ -69,7 +70,7 @@ def test_s0_rows_of_the_short_form(preset: str) -> None:
 def test_s1_sweet_spot_queue_and_anomaly_of_two_replicas(requests: str) -> None:
     summary = simulate_session("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=requests)
     assert rows(summary) == [within_5_percent(row) for row in (82, 154, 225, 167)]
-    said = " ".join(findings_text(summary).split())
+    said = " ".join(paint(finding_sentences(summary)).split())
     assert "sweet spot C=4 (2×2)" in said and "queue forms at C=8" in said and "cliff at C=8" in said
     assert re.search("throughput fell by 2[78] % from C=4 to C=8 while all 4 slots were full", said)
     # The 19 s and the 167 tok/s of the source are not consistent within 5 %: see presets.toml.
@@ -99,7 +100,9 @@ def test_s2_fifty_agents_with_extrapolated_serial_time() -> None:
     assert level.wall_speedup == within_5_percent(36)
     assert level.serial is not None and level.serial.extrapolated and level.token_ratio is None
     assert level.serial.wall_s == within_5_percent(2510)
-    assert "2510 s (extrapolated)" in tables_text(summary) and "× (extrapolated)" in tables_text(summary)
+    assert "2510 s (extrapolated)" in paint(result_tables(summary)) and "× (extrapolated)" in paint(
+        result_tables(summary)
+    )
 
 
 def test_s2_extrapolation_from_a_sample_is_labelled() -> None:
@@ -119,7 +122,7 @@ def test_s4_primary_rate_and_answers_in_the_reasoning(preset: str) -> None:
     for level in summary.levels:
         assert set(level.verdicts) == {"pass in reasoning"} and level.pass_rate == 1.0
     assert {task.type for task in summary.tasks if task.c == 5} == {"primary", "docstring", "tests", "bug", "async"}
-    assert "fail" not in tables_text(summary).lower()
+    assert "fail" not in paint(result_tables(summary)).lower()
 
 
 def test_s4_without_loop_later_turns_run_alone() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from swarmtui.analysis.machine.energy import energy_used
-from swarmtui.cli.render.table import tables_text
+from swarmtui.report.session import result_tables
+from swarmtui.report.text import paint
 from swarmtui.sessions.store import load_session, summarise
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -48,7 +49,7 @@ def test_server_process_and_flags_were_found() -> None:
 
 
 def test_machine_table_shows_each_level() -> None:
-    table = tables_text(summarise(load_session(RECORDED, "last")))
+    table = paint(result_tables(summarise(load_session(RECORDED, "last"))))
     title, _, head, _, *rows = table.splitlines()
     assert title == "Machine" and "GPU W" in head and "J/token" in head and "SIMULATED" not in table
     assert [row.split("|")[1].strip() for row in rows[:3]] == ["1", "4", "16"]

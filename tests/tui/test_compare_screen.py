@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.compare.sessions import compare
-from swarmtui.cli.render.comparison import comparison_text
+from swarmtui.report.charts import SessionData, comparison_charts
+from swarmtui.report.comparison import comparison_blocks
+from swarmtui.report.text import paint
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.sessions.compare_screen import CompareScreen, comparison_lines, overlay_view
+from swarmtui.tui.sessions.compare_screen import CompareScreen
+from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text, text_of
@@ -41,11 +44,11 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
         assert "● four slots" in screen_text(app) and "these two sessions differ: −" in screen_text(app)
         await pilot.press("v")
-        await until(lambda: "TTFT, s by C" in screen_text(app))
+        await until(lambda: "TTFT, ms by C" in screen_text(app))
         await pilot.press("v", "v")
         await until(lambda: "tok/s per GPU by tok/s per user" in screen_text(app))
         assert "◆" in screen_text(app).split("differences")[0]
-        await pilot.press("v")
+        await pilot.press("v", "v", "v")
         await until(lambda: "output tok/s by C" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
@@ -53,30 +56,32 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
 
 def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
-    shown = text_of(comparison_lines(compare([a, b]), {"a": "before", "b": "after"}, 100))
-    assert "before  →  after" in shown
-    row = next(line for line in shown.splitlines() if "tok/s steady" in line)
-    assert "+25.0 %" in row and "…" in row and row.endswith("differ")
+    shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))
+    assert " A: before (a)\n B: after (b)\n" in shown
+    row = next(line for line in shown.splitlines() if "output tok/s, steady" in line)
+    assert "+25.0 %" in row and "…" in row and row.rstrip().endswith("differ")
 
 
 def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     b = msgspec.structs.replace(b, session=msgspec.structs.replace(b.session, workload_digest="another"))
-    shown = text_of(comparison_lines(compare([a, b]), {}, 80))
-    assert "✖ different workloads" in shown and "refused" in shown and "+25" not in shown
+    shown = text_of(block_lines(comparison_blocks(compare([a, b]), {}), 80))
+    assert "✗ different workloads" in shown and "refused" in shown and "+25" not in shown
 
 
 def test_session_list_keeps_its_order_with_any_baseline() -> None:
     all_three = [summary((level(4, tps=tps),), name) for name, tps in (("a", 100), ("b", 120), ("c", 90))]
-    shown = text_of(comparison_lines(compare(all_three, baseline=2), {}, 80))
-    assert shown.count(" c  →  a\n") == 1 and shown.count(" c  →  b\n") == 1
+    shown = text_of(block_lines(comparison_blocks(compare(all_three, baseline=2), {}), 80))
+    assert shown.count(" A: c\n") == 2 and shown.count(" B: a\n") == shown.count(" B: b\n") == 1
     board = shown[shown.index("All sessions") :].splitlines()
-    assert [line.split()[0] for line in board[2:] if "·" in line] == ["a", "▸", "c"]
+    assert [line.split()[0] for line in board[2:5]] == ["a", "▸", "c"]
 
 
 def test_a_session_without_values_has_no_curve() -> None:
-    view = overlay_view([summary((level(1),), "a")], {}, "TTFT, s")
-    assert view.empty == "no session has TTFT, s"
+    charts = comparison_charts(
+        [SessionData(name, summary((level(1, tps=tps),), name)) for name, tps in (("a", 50), ("b", None))]
+    )
+    assert [series.name for series in charts[0].series] == ["a"]
 
 
 async def test_checklist_shows_values_and_limits(tmp_path: Path, until: Until) -> None:
@@ -89,12 +94,13 @@ async def test_checklist_shows_values_and_limits(tmp_path: Path, until: Until) -
         await until(lambda: "publication checklist" in screen_text(app) and "warm-up" in screen_text(app))
         shown = screen_text(app)
         for check in summarise(load_session(root, first)).checks:
-            assert check.name in shown and f"(limit: {check.limit})"[:40] in shown
+            assert f"{check.name}: " in shown
+            assert check.state == "not applicable" or f"{check.value}; required {check.limit}"[:40] in shown
 
 
 def test_levels_of_one_session_only_are_named_with_their_unit() -> None:
     closed = level(4, tps=100)
     a, b = summary((closed,), "a"), summary((closed, msgspec.structs.replace(closed, load="open", rate=2.0)), "b")
     found = compare([a, b])
-    assert "only in b: 2/s" in text_of(comparison_lines(found, {}, 80))
-    assert "only in B: 2/s" in comparison_text(found)
+    blocks = comparison_blocks(found, {})
+    assert "only in B: 2/s" in text_of(block_lines(blocks, 80)) and "only in B: 2/s" in paint(blocks)

@@ -15,6 +15,7 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import Tune, TuneFile
+from swarmtui.report.table import Cell
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
 from swarmtui.tui.tune.screen import TuneScreen
@@ -39,7 +40,7 @@ def written(directory: Path) -> Tune:
 
 
 def first_configuration(app: SwarmApp) -> str:
-    return " ".join(screen_text(app).splitlines()[5].split()[3:5])
+    return screen_text(app).splitlines()[5].partition("--")[2].split("  ")[0]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -67,18 +68,20 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
     app = SwarmApp(tune=directory)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(lambda: "✖ failed" in screen_text(app))
-        assert first_configuration(app) == "--slots 1"
+        assert first_configuration(app).startswith("slots 1")
         await pilot.press("o")
-        await until(lambda: first_configuration(app) == "--slots 4")
-        await pilot.press("o", "j", "enter")
+        await until(lambda: first_configuration(app).startswith("slots 4"))
+        await pilot.press("o", "g", "j", "enter")
         await until(lambda: "not measured yet" in screen_text(app))
         await pilot.press("j", "enter")
         await until(lambda: "CUDA out of memory" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: "1 configurations" in screen_text(app))
         await pilot.press("3")
-        await until(lambda: "Pareto front: tok/s and J/token" in screen_text(app))
-        assert "1.40 J SIMULATED" in screen_text(app) and "+150.0 %  --slots 1 → 4" in screen_text(app)
+        await until(lambda: "Pareto front of tok/s and J/token (SIMULATED)" in screen_text(app))
+        effect = next(line for line in screen_text(app).splitlines() if "1 → 4" in line)
+        assert effect.split()[0] == "--slots" and "+150.0 %" in effect
+        assert "1.40 J/token" in " ".join(screen_text(app).split())
         await pilot.press("2")
         await until(lambda: "2 leaderboard" in screen_text(app) and "1 configurations" not in screen_text(app))
         await pilot.press("escape")
@@ -90,8 +93,11 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
 def test_current_configuration_shows_live_figures() -> None:
     now = tune_status(flags=FOUR, phase="running", session="s")
     view = tune_view(Tune(definition=SLOTS, starts=tuple(ROWS[:2]), status=now), frame(4), 1_102.0, False)
-    line = next(line for line in view.configurations if line.state == "▶ running")
-    assert line.figures[:5] == ("160", "4", "123 ms", "1.25", "200")
+    table = view.configurations.table
+    row = next(row for row in table.rows if row[0] == Cell("▶ running", "active"))
+    shown = {column.id: cell.text for column, cell in zip(table.columns, row, strict=True)}
+    figures = [shown[id] for id in ("tps", "c", "ttft", "j_token", "gpu_w")]
+    assert figures == ["160.0", "4", "123 ms", "1.25", "200"]
     assert view.header.notice == "--slots 4: running, C=4 run 1/2 3/8, 1:00; enter opens it"
     assert view.header.progress == "2 of 6 configurations, 1 failed"
     starting = tune_view(Tune(definition=SLOTS, status=tune_status(flags=ONE, phase="starting")), None, 1_100.0, False)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.cli.render.tuning import log_text
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -19,7 +18,10 @@ from swarmtui.model.session import Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.numbers import local_time, percent, rate, signed_percent
+from swarmtui.numbers import local_time, percent, rate, signed_percent, significant
+from swarmtui.report.table import Table
+from swarmtui.report.text import paint
+from swarmtui.report.tuning import log_table
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import load_session, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
@@ -27,13 +29,12 @@ from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, phase, tiles
 from swarmtui.tui.live.history import HistoryTrace, history_view, trace_lines
-from swarmtui.tui.live.levels import levels_view, marks_note, table_lines
+from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
-from swarmtui.tui.log.screen import log_table
 from swarmtui.tui.plot import zero_based_axis
 from swarmtui.tui.sessions.screen import common_names, session_table
-from swarmtui.tui.tables import block_lines
+from swarmtui.tui.tables import block_lines, table_lines
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
 from tests.tui.screen_text import text_of
@@ -111,6 +112,11 @@ def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     assert [line.primary for line in shown] == [True, False]
 
 
+def cells(table: Table) -> dict[str, str]:
+    """Return the first row by column id."""
+    return {column.id: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
+
+
 def test_figures_of_levels_are_those_of_reports() -> None:
     """The rate of side tasks is tokens / time, the send delay a p99; without a steady rate the headline is wall."""
     task = TaskFigures(c=2, type="main", turn=0, n=1, ok=1, ttft_s=Spread(n=1), per_stream_tps=30.0, e2e_s=1.0,
@@ -118,10 +124,10 @@ def test_figures_of_levels_are_those_of_reports() -> None:
     sides = [msgspec.structs.replace(task, type=name, per_stream_tps=tps, tokens_out=n)
              for name, tps, n in (("a", 400.0, 4.0), ("b", 20.0, 396.0))]  # fmt: skip
     view = levels_view([level(2, tps=50.0, load="mixed")], tasks=[task, *sides])
-    assert dict(zip(view.titles, view.lines[0].cells, strict=True))["side"] == rate(400 / (4 / 400 + 396 / 20))
+    assert cells(view.table)["side"] == significant(400 / (4 / 400 + 396 / 20))
     late = level(512, tps=50.0, load="open", rate=2.0, send_delay_s=Spread(n=400, p99=0.002, max=0.5))
     view = levels_view([late])
-    assert dict(zip(view.titles, view.lines[0].cells, strict=True))["send delay"] == "2.00 ms"
+    assert cells(view.table)["send_delay"] == "2.00 ms"
     unsteady = level(2, tps=50.0, out_tps_steady=None)
     shown = {tile.label: tile.note for tile in tiles(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2), None)}
     assert shown["out tok/s"] == "50.0 wall"
@@ -313,7 +319,7 @@ def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
         change = LoggedChange(
             number=1, created="2026-11-15T20:30:12Z", before="", after="", what="", effect="", verdict="no verdict"
         )
-        assert "2026-11-16 01:30" in log_text([change])
+        assert "2026-11-16 01:30" in paint([log_table([change])])
         assert "2026-11-16 01:30" in text_of(block_lines([log_table([change])], 120))
     finally:
         monkeypatch.undo()
@@ -327,11 +333,16 @@ def provisional(c: int, done: int, of: int | None, tps: float, rate: float | Non
 def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     found = (provisional(1, 2, 4, 60.0), provisional(2, 3, 8, 90.0))
     view = levels_view((), provisional=found)
-    lines = text_of(table_lines(view, 60)).splitlines()
-    assert lines[1:] == ["○   1    60.0   60.0  123 ms  2/4", "○   2    90.0   45.0  123 ms  3/8"]
-    narrow = text_of(table_lines(view, 30)).splitlines()
-    assert all(line.endswith(" 2/4") and len(line) <= 30 for line in narrow[1:2])
-    assert "○ so far" in marks_note(view)
+    lines = text_of(table_lines(view.table, 60)).splitlines()
+    assert [line.split() for line in lines] == [
+        ["C", "n", "err", "steady", "stream", "TTFT", "slowdown", "scaling"],
+        ["○1", "2/4", "60.00", "60.00", "123", "ms"],
+        ["○2", "3/8", "90.00", "45.00", "123", "ms"],
+    ]
+    narrow = text_of(table_lines(view.table, 30)).splitlines()
+    assert all(len(line) <= 30 for line in narrow)
+    assert [line.split()[0] for line in narrow] == ["C", "○1", "○2"] and "TTFT" in narrow[0]
+    assert "○ so far" in view.marks
     curve = curve_view((), (), "", "two levels are needed", found)
     assert curve.provisional == ((1, 60), (2, 90)) and not curve.empty
     assert curve_view((), (), "", "two levels are needed", found[:1]).empty == "two levels are needed"
@@ -340,6 +351,5 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
 def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
     """Its C is the number of agents in reserve."""
     found = (provisional(512, 23, None, 60.0, rate=4.0),)
-    lines = text_of(table_lines(levels_view((), provisional=found), 60)).splitlines()
-    assert lines[0].split()[:2] == ["rate", "done/s"] and lines[1].split()[:2] == ["○", "4"]
-    assert lines[1].endswith("23 done")
+    lines = text_of(table_lines(levels_view((), provisional=found).table, 60)).splitlines()
+    assert lines[0].split()[:2] == ["rate", "n"] and lines[1].split()[:3] == ["○4", "23", "done"]

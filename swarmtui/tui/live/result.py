@@ -13,8 +13,9 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, wrap
 from swarmtui.tui.live.header import ending_text, saved_text
-from swarmtui.tui.live.levels import LevelsView, alarm_lines, marks_note, remark_lines, table_lines
+from swarmtui.tui.live.levels import LevelsView
 from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.tables import block_lines
 
 if TYPE_CHECKING:
     from swarmtui.tui.live.screen import LiveScreen
@@ -69,7 +70,7 @@ class ResultPanel(LivePanel, Page):
 
     def update_from(self, screen: LiveScreen) -> None:
         view = screen.result()
-        self.note = marks_note(view.levels)
+        self.note = view.levels.marks
         self.show(result_lines(view, self.size.width, self.size.height))
 
 
@@ -81,10 +82,8 @@ def result_lines(view: ResultView, width: int, height: int) -> list[Line]:
             lines += [[(f" {part}", style)] for part in wrap(text, max(8, width - 2))]
     if lines:
         lines.append([])
-    if view.levels.lines:
-        lines += table_lines(view.levels, width)
-        lines += alarm_lines(view.levels, width)
-        lines += remark_lines(view.levels, width)
+    if view.levels.table.rows:
+        lines += block_lines((view.levels.table, *view.levels.alarms, *view.levels.remarks), width)
     else:
         lines.append([(" no request of a level has finished", "dim")])
     last = _next_lines(view.next_keys, width)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +12,8 @@ from textual.app import ComposeResult
 from swarmtui.experiments.store import mark_change, read_log
 from swarmtui.model.base import BadInput
 from swarmtui.model.tuning import LoggedChange
-from swarmtui.numbers import local_time, signed_percent
-from swarmtui.report.table import Cell, Code, Column, Facts, Table, tabulate
+from swarmtui.report.table import Facts
+from swarmtui.report.tuning import log_table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
 from swarmtui.tui.input_line import InputLine
@@ -23,20 +22,6 @@ from swarmtui.tui.tables import fact_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` add them"
-_CODES: dict[str, Code] = {"faster": "faster", "slower": "slower", "refused": "refused"}
-
-
-def log_table(changes: Sequence[LoggedChange]) -> Table:
-    columns: list[Column[LoggedChange]] = [
-        Column("number", "#", lambda change: change.number),
-        Column("created", "created", lambda change: local_time(change.created), right=False),
-        Column("what", "change", lambda change: change.what, right=False, least=18),
-        Column("change", "effect", lambda change: change.change, signed_percent),
-        Column("verdict", "verdict", lambda change: Cell(change.verdict, _CODES.get(change.verdict)), right=False),
-        Column("kept", "", lambda change: change.kept, right=False),
-        Column("note", "note", lambda change: change.note, right=False, least=8),
-    ]
-    return tabulate("", changes, columns)
 
 
 def change_facts(change: LoggedChange) -> Facts:

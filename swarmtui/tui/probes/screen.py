@@ -11,12 +11,15 @@ from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import local_time, percent, rate, seconds, short
+from swarmtui.numbers import local_time, short
+from swarmtui.report.probes import probe_sentences, probe_table
+from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.lines import Line, heading, ljust, rjust, wrap, wrapped_note
+from swarmtui.tui.lines import Line, heading, wrapped_note
 from swarmtui.tui.plot import Axis, PlotPanel, PlotTrace
+from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
@@ -34,8 +37,8 @@ class ProbesView(NamedTuple):
     bottom: float = 0.0
     top: float = 1.0
     ticks: tuple[tuple[float, str], ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-    rows: tuple[Line, ...] = ()
+    facts: tuple[Sentence, ...] = ()
+    table: Table | None = None
     empty: str = ""
 
 
@@ -73,6 +76,7 @@ def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
         PlotTrace(tuple((x, y) for x, y, is_drifted in points if not is_drifted), "first", "●", joined=False),
         PlotTrace(tuple((x, y) for x, y, is_drifted in points if is_drifted), "bad", "✖", joined=False),
     )
+    table = probe_table(history).without(("bar",))
     return ProbesView(
         note,
         target=sanitize(target),
@@ -80,8 +84,8 @@ def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
         bottom=max(0.0, min(values) - margin),
         top=max(values) + margin,
         ticks=_ticks(xs),
-        facts=_facts(history),
-        rows=tuple(_rows(history, drifted)),
+        facts=tuple(probe_sentences(history)),
+        table=table._replace(rows=table.rows[::-1]),
     )
 
 
@@ -93,34 +97,6 @@ def _ticks(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
     return tuple((time, local_time(time, form)) for time in times)
 
 
-def _facts(history: ProbeHistory) -> tuple[tuple[str, str], ...]:
-    """Return sentences with their styles."""
-    cv = [
-        f"CV {name} {percent(value, 1)}"
-        for name, value in (("between probes", history.cv_between), ("within a probe", history.cv_within))
-    ]
-    style = "bad" if history.drifted else "good" if history.drifted is False else "warn"
-    sign = "✖" if history.drifted else "●" if history.drifted is False else "▲"
-    spread = f"range {rate(history.low)} to {rate(history.high)} tok/s"
-    return ((f"{sign} {history.sentence}", style), ("; ".join([spread, *cv]), ""))
-
-
-def _rows(history: ProbeHistory, drifted: Sequence[bool]) -> list[Line]:
-    """Newest first."""
-    head: Line = [(f"   {'created':<18}{'tok/s':>9}{'engine':>9}{'TTFT':>9}{'rolling':>9}{'runs':>6}", "dim")]
-    rows = [
-        [
-            (" ✖ " if is_drifted else "   ", "bad"),
-            (ljust(local_time(probe.created), 18), "dim"),
-            (rjust(rate(probe.tps), 9), "bold"),
-            (rjust(rate(probe.engine_tps), 9) + rjust(seconds(probe.ttft_s), 9) + rjust(rate(median), 9), ""),
-            (rjust(str(len(probe.runs)), 6), "dim"),
-        ]
-        for probe, median, is_drifted in zip(history.probes, history.rolling, drifted, strict=True)
-    ]
-    return [head, *reversed(rows)]
-
-
 # widgets
 
 
@@ -130,9 +106,7 @@ class ProbePanel(PlotPanel[ProbesView]):
         lines = [heading("", "probes", view.note if view else "", width)]
         if view is None or view.empty or self.plotext is None:
             return [*lines, *wrapped_note(view.empty or "drawing …" if view else "loading …", width)]
-        facts: list[Line] = [
-            [(f" {part}", style)] for text, style in view.facts for part in wrap(text, max(20, width - 2))
-        ]
+        facts = block_lines(view.facts, max(20, width))
         legend: Line = [
             (" ● probe, tok/s", "first"), ("  ✖ drifted", "bad"), ("  ── smoothed", "second"),
             ("  ·· drift limits", "dim"),
@@ -184,7 +158,8 @@ class ProbesScreen(Pager):
     def update_panels(self) -> None:
         view = probes_view(self._histories, self.filter_text, self._selected)
         self.query_one(ProbePanel).show(view)
-        self.query_one(Page).show(list(view.rows))
+        page = self.query_one(Page)
+        page.show(table_lines(view.table, max(40, self.app.size.width)) if view.table else [])
 
     def action_target(self, by: int) -> None:
         count = len(matching_targets(self._histories, self.filter_text))

@@ -16,6 +16,7 @@ from textual.containers import Horizontal, Vertical
 from swarmtui.analysis.compare.differences import varying_flags
 from swarmtui.model.base import BadInput
 from swarmtui.numbers import local_time, rate
+from swarmtui.report.charts import Chart, ChartSeries
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
@@ -23,7 +24,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView, SessionCurve
+from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
@@ -225,14 +226,16 @@ class SessionsScreen(CursorScreen):
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
-            SessionCurve(sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve)
+            ChartSeries(sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve)
             for row in rows
         )
         empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
         if empty and selected and _state(selected) == "running":
             empty = "running: the curve follows at the end"
         unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"
-        self.query_one(SessionCurvePanel).show(OverlayView("output tok/s", curves, unit, empty))
+        self.query_one(SessionCurvePanel).show(
+            OverlayView(None if empty else Chart("curve", "", "levels", unit, "output tok/s", curves), empty)
+        )
 
     def on_resize(self) -> None:
         if self.query(SessionCurvePanel):  # it has none while the app exits

@@ -20,60 +20,19 @@ from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.tuning import Start, Tune
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
-from swarmtui.tui.cursor_list import CursorList
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Line, Movable, heading
+from swarmtui.tui.lines import Movable
 from swarmtui.tui.live.header import HeaderPanel
+from swarmtui.tui.table_list import TableList
+from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
-from swarmtui.tui.tune.view import (
-    ConfigurationLine,
-    TuneView,
-    column_widths,
-    configuration_spans,
-    failure_lines,
-    latest_row,
-    log_lines,
-    titles,
-    tune_view,
-    wrap_lines,
-)
+from swarmtui.tui.tune.view import TuneView, failure_lines, latest_row, log_lines, tune_view
 
 _RELOAD_S = 0.5
 _FRAMES_HZ = 2.0
 _LOG_BYTES = 64 << 10
 _PANELS = ("configurations", "leaderboard", "pareto")
-
-
-class ConfigurationList(CursorList[ConfigurationLine]):
-    """The configurations in file order, or the leaderboard."""
-
-    def __init__(self, key: str, title: str, first: str, *, with_cursor: bool, empty: str, id: str) -> None:
-        super().__init__(id=id)
-        self._key, self._title, self._first, self._empty = key, title, first, empty
-        self.with_cursor = with_cursor
-        self.note = ""
-
-    def show(self, lines: tuple[ConfigurationLine, ...], note: str = "") -> None:
-        self.note = note
-        self.set_rows(lines)
-
-    @property
-    def selected_key(self) -> str:
-        return self.selected.key if self.selected else ""
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        visible = self.visible_rows(max(1, height - self.other_lines))
-        shown = f"{visible[0][0] + 1}–{visible[-1][0] + 1} of {len(self.rows)}" if len(visible) < len(self.rows) else ""
-        head = heading(self._key, self._title, " · ".join(part for part in (self.note, shown) if part), width)
-        if not visible:
-            return [head, [(f" {self._empty}", "dim")]]
-        columns = column_widths(self.rows, width)
-        rows = [
-            configuration_spans(line, columns, self.with_cursor and position == self.cursor)
-            for position, line in visible
-        ]
-        return [head, [(titles(columns, self._first), "dim")], *rows]
 
 
 class TuneScreen(CursorScreen):
@@ -93,12 +52,10 @@ class TuneScreen(CursorScreen):
 
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
-        yield ConfigurationList(
-            "1", "configurations", "state", with_cursor=True, empty="loading …", id="configurations"
-        )
+        yield TableList("configurations", key="1", id="configurations")
         with Horizontal(id="findings"):
-            yield ConfigurationList(
-                "2", "leaderboard", "rank", with_cursor=False, empty="no finished configuration yet", id="leaderboard"
+            yield TableList(
+                "leaderboard", key="2", with_cursor=False, empty="no finished configuration yet", id="leaderboard"
             )
             yield Page("3 Pareto fronts and flags", id="pareto")
         yield KeyFooter()
@@ -151,10 +108,10 @@ class TuneScreen(CursorScreen):
             return
         header = view.header._replace(notice=self._problem, notice_style="bad") if self._problem else view.header
         self.query_one(HeaderPanel).show(header)
-        self._list("configurations").show(view.configurations, view.note)
-        self._list("leaderboard").show(view.leaderboard)
+        self._list("configurations").show(*view.configurations, view.note)
+        self._list("leaderboard").show(*view.leaderboard)
         pareto = self.query_one("#pareto", Page)
-        lines = wrap_lines(view.findings, max(20, pareto.size.width))
+        lines = block_lines(view.findings, max(20, pareto.size.width))
         pareto.show(lines or [[(" a Pareto front needs two finished configurations", "dim")]])
 
     def _view(self) -> TuneView | None:
@@ -168,10 +125,10 @@ class TuneScreen(CursorScreen):
 
     # keys
 
-    def _list(self, id: str) -> ConfigurationList:
-        return self.query_one(f"#{id}", ConfigurationList)
+    def _list(self, id: str) -> TableList:
+        return self.query_one(f"#{id}", TableList)
 
-    def _current_list(self) -> ConfigurationList:
+    def _current_list(self) -> TableList:
         return self._list("leaderboard" if self._only_panel == 2 else "configurations")
 
     def movable(self) -> Movable:
@@ -223,7 +180,7 @@ class TuneScreen(CursorScreen):
 
     def action_open(self) -> None:
         """Open the live screen or server log of the current configuration, or the replay or error of a finished one."""
-        key, tune = self._current_list().selected_key, self._tune
+        key, tune = self._current_list().selected, self._tune
         if tune is None or not key:
             return
         status, row = tune.status, latest_row(tune, key)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from swarmtui.model.session import Level, Spread
-from swarmtui.sessions.export.structs import SessionData
+from swarmtui.report.charts import SessionData
 from swarmtui.text import sanitize
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.model.base import BadInput
-from swarmtui.sessions.export.charts import build_charts, session_title
-from swarmtui.sessions.export.structs import Chart, SessionData
-from swarmtui.sessions.export.svg import HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.charts import Chart, SessionData, build_charts, session_title
+from swarmtui.report.svg import HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
 from swarmtui.text import display_width, truncate
 
 _MARGIN, _TITLE, _LINE = 24, 26, 20

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from swarmtui.cli.render.discovery import check_line, discovery_text
+from collections.abc import Sequence
+
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
+from swarmtui.report.lists import check_blocks, discovery_blocks
+from swarmtui.report.text import paint
 
 SERVER = DiscoveredServer(
     url="http://127.0.0.1:8000",
@@ -18,29 +21,33 @@ SERVER = DiscoveredServer(
 )
 
 
+def discovery_text(servers: Sequence[DiscoveredServer]) -> str:
+    return paint(discovery_blocks(servers))
+
+
 def test_server_text() -> None:
     assert discovery_text([SERVER]) == (
-        "http://127.0.0.1:8000\n"
-        "  engine   vLLM 0.32.0\n"
-        "  models   tiny\n"
-        "  context  4,096 tokens\n"
-        "  slots    8\n"
-        "  process  42\n"
-        "  GPUs     GPU-a\n"
-        "  flags    max-num-seqs 4, data-parallel-size 2, enforce-eager\n"
+        "server       http://127.0.0.1:8000\n"
+        "engine       vLLM 0.32.0\n"
+        "models       tiny\n"
+        "context      4,096 tokens\n"
+        "slots        8\n"
+        "process      42\n"
+        "gpus         GPU-a\n"
+        "flags        max-num-seqs 4, data-parallel-size 2, enforce-eager\n"
     )
 
 
 def test_unknown_values_are_not_zero() -> None:
     text = discovery_text([DiscoveredServer(url="http://h", reachable=False, problem="no response")])
-    assert "http://h (not responding)" in text and "slots    –" in text and "flags    unknown" in text
-    assert "problem  no response" in text
+    assert "http://h (not responding)" in text and "slots        –" in text and "flags        unknown" in text
+    assert "problem      no response" in text
 
 
 def test_many_flags_are_abbreviated() -> None:
     flags = {f"flag-{number}": "x" for number in range(40)}
     assert "and 28 more (--json)" in discovery_text([DiscoveredServer(url="http://h", flags=flags)]).replace(
-        "\n           ", " "
+        "\n             ", " "
     )
 
 
@@ -50,6 +57,6 @@ def test_no_server_suggests_the_simulator() -> None:
 
 def test_check_line_has_sign_and_state_and_fits() -> None:
     line = QualityLine(name="disk", state="wrong", value="0.0 GiB free", sentence="clear some " * 20)
-    text = check_line(line)
-    assert text.startswith("✗ wrong     disk          0.0 GiB free\n")
+    text = paint(check_blocks(line))
+    assert text.startswith("✗ wrong: disk: 0.0 GiB free\n    clear some")
     assert max(map(len, text.splitlines())) <= 100

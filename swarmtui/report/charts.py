@@ -4,20 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
-from swarmtui.analysis.capacity.scaling import best_level, headline_level
+from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.sessions.export.structs import Chart, ChartSeries, Marks, Points, SessionData
+
+Points = tuple[tuple[float, float], ...]
+Marks = tuple[tuple[float, str], ...]
 
 _LONG_S = 10.0
 _MAX_POINTS = 600
 _LARGEST = 1e15
-# A radar needs axes on which sessions differ by more than this.
-_DIFFERENT = 0.05
+
+
+class SessionData(NamedTuple):
+    """A session to export. `name` distinguishes it from the others of the same report; `history` are earlier ones."""
+
+    name: str
+    summary: Summary
+    records: Sequence[Record] = ()
+    telemetry: Sequence[Telemetry] = ()
+    stages: Sequence[StageStart] = ()
+    history: Sequence[Summary] = ()
+
+
+class ChartSeries(NamedTuple):
+    """A curve; `marks` are the x of points with what is special about them: the best level, the cliff."""
+
+    name: str
+    points: Points
+    marks: Marks = ()
+
+
+class Chart(NamedTuple):
+    """A chart. `levels`: x is C, in equal steps; `bars`: one bar per label.
+
+    `xy`: x and y are measured, and the marks of a series name its points in order. `marks` are positions on a time axis
+    with the name of what starts there. Unless `linear`, as percentages are, a wide range of y is drawn logarithmically.
+    """
+
+    name: str
+    title: str
+    kind: Literal["levels", "time", "xy", "bars"]
+    x: str
+    y: str
+    series: tuple[ChartSeries, ...]
+    labels: tuple[str, ...] = ()
+    note: str = ""
+    marks: Marks = ()
+    linear: bool = False
 
 
 def session_title(sessions: Sequence[SessionData]) -> str:
@@ -33,12 +73,7 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
     """Return the charts that have data. Several sessions are drawn in the same charts."""
     first = sessions[0]
     charts = (
-        _throughput(sessions),
-        _ttft(sessions),
-        *(_pareto(sessions, unit) for unit in PARETO_UNITS),
-        _contention(sessions),
-        _degradation(sessions),
-        _radar(sessions),
+        *comparison_charts(sessions),
         *(
             chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart
             for chart in (
@@ -48,6 +83,19 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
         ),
     )
     return tuple(chart for chart in charts if any(series.points for series in chart.series))
+
+
+def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
+    """Return the charts that show every session, if they have data."""
+    charts = (
+        _throughput(sessions),
+        _ttft(sessions),
+        *([_stream(sessions)] if len(sessions) > 1 else []),
+        *(_pareto(sessions, unit) for unit in PARETO_UNITS),
+        _contention(sessions),
+        _degradation(sessions),
+    )
+    return [chart for chart in charts if any(series.points for series in chart.series)]
 
 
 def _x_axis(sessions: Sequence[SessionData]) -> str:
@@ -81,7 +129,13 @@ def _throughput(sessions: Sequence[SessionData]) -> Chart:
         series = [_with_findings(steady, sessions[0])]
         series.append(_curve(sessions[0], "wall", lambda level: level.out_tps_wall, many))
         series.append(_curve(sessions[0], "stream", lambda level: level.per_stream_tps.mean, many))
-    return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "tok/s", _with_points(series))
+    return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "output tok/s", _with_points(series))
+
+
+def _stream(sessions: Sequence[SessionData]) -> Chart:
+    """Chart the rate of one stream, which is in the chart of throughput if there is one session."""
+    series = [_curve(session, "", lambda level: level.per_stream_tps.mean, True) for session in sessions]
+    return Chart("stream", "Rate of one stream", "levels", _x_axis(sessions), "stream tok/s", _with_points(series))
 
 
 def _ttft(sessions: Sequence[SessionData]) -> Chart:
@@ -100,7 +154,7 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
     series = [_with_findings(_curve(session, "" if many else "median", median, many), session) for session in sessions]
     if not many:
         series.append(_curve(sessions[0], "maximum", maximum, many))
-    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), unit, _with_points(series))
+    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), f"TTFT, {unit}", _with_points(series))
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
@@ -131,7 +185,7 @@ def _contention(sessions: Sequence[SessionData]) -> Chart:
         _curve(session, "", slowdown, len(sessions) > 1) for session in sessions if len(session.summary.levels) > 1
     ]
     title = "Contention: slowdown of a stream compared with C=1"
-    return Chart("contention", title, "levels", _x_axis(sessions), "%", _with_points(series))
+    return Chart("contention", title, "levels", _x_axis(sessions), "slowdown, %", _with_points(series), linear=True)
 
 
 def _degradation(sessions: Sequence[SessionData]) -> Chart:
@@ -145,8 +199,9 @@ def _degradation(sessions: Sequence[SessionData]) -> Chart:
             continue
         for name in names:
             series.append(_curve(session, "" if many else name, _factor(f"{name.lower()}_s", base), many))
-    title = f"Degradation: {'TTFT' if many else 'latency'} relative to C=1 (means)"
-    return Chart("degradation", title, "levels", _x_axis(sessions), "×", _with_points(series))
+    latency = "TTFT" if many else "latency"
+    title = f"Degradation: {latency} relative to C=1 (means)"
+    return Chart("degradation", title, "levels", _x_axis(sessions), f"{latency}, × that of C=1", _with_points(series))
 
 
 def _factor(field: str, base: Level) -> Callable[[Level], float | None]:
@@ -171,45 +226,6 @@ def _side_tasks(session: SessionData) -> Chart:
             points.append((float(index), value))
     title = f"Tasks at C={highest}: median e2e"
     return Chart("side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points)),), tuple(labels))
-
-
-_AXES: tuple[tuple[str, Callable[[Summary], float | None]], ...] = (
-    ("tok/s at C=1", lambda s: _at_first(s, lambda level: level.headline_tps)),
-    ("best tok/s", lambda s: best.headline_tps if (best := headline_level(s.levels)) else None),
-    ("TTFT at C=1", lambda s: ratio(1.0, _at_first(s, lambda level: level.ttft_s.median))),
-    ("TTFT at max. C", lambda s: ratio(1.0, s.levels[-1].ttft_s.median) if s.levels else None),
-    ("stream rate kept", lambda s: _stream_rate_kept(s.levels)),
-    ("answers passed", lambda s: s.levels[-1].pass_rate if s.levels else None),
-)
-
-
-def _at_first(summary: Summary, of: Callable[[Level], float | None]) -> float | None:
-    return of(summary.levels[0]) if summary.levels and summary.levels[0].c == 1 else None
-
-
-def _stream_rate_kept(levels: Sequence[Level]) -> float | None:
-    slowdown = levels[-1].contention if len(levels) > 1 else None
-    return None if slowdown is None else 1.0 - slowdown
-
-
-def _radar(sessions: Sequence[SessionData]) -> Chart:
-    """Compare sessions on the axes that all of them have, each as a share of the best.
-
-    It needs three axes, on three of which the sessions differ: otherwise it is one polygon over the other.
-    """
-    empty = Chart("radar", "", "radar", "", "", ())
-    if len(sessions) < 2:
-        return empty
-    rows = [(name, [of(session.summary) for session in sessions]) for name, of in _AXES]
-    full = [(name, [v for v in values if v]) for name, values in rows if all(values)]
-    if sum(max(values) > (1.0 + _DIFFERENT) * min(values) for _, values in full) < 3:
-        return empty
-    series = tuple(
-        ChartSeries(session.name, tuple((float(k), values[index] / max(values)) for k, (_, values) in enumerate(full)))
-        for index, session in enumerate(sessions)
-    )
-    title = "Sessions compared, each axis as a share of the best"
-    return Chart("radar", title, "radar", "", "", series, tuple(name for name, _ in full))
 
 
 def _with_points(series: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
@@ -238,7 +254,10 @@ def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[Sta
                     by_gpu.setdefault((gpu.index, gpu.uuid), []).append(((moment.t_ns - t0_ns) / 1e9, value))
         series = tuple(ChartSeries(f"GPU {index}", _thinned(points)) for (index, _), points in sorted(by_gpu.items()))
         named = f"{title} (SIMULATED)" if simulated else title
-        charts.append(Chart(name, named, "time", "s", unit, series, note=note, marks=marks if series else ()))
+        linear = unit == "%"
+        charts.append(
+            Chart(name, named, "time", "s", unit, series, note=note, marks=marks if series else (), linear=linear)
+        )
     return tuple(charts)
 
 

@@ -28,10 +28,12 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
-from swarmtui.sessions.export import FORMATS, export, format_of, session_data
-from swarmtui.sessions.export.charts import build_charts
-from swarmtui.sessions.export.report import goodput_table, machine_table
-from swarmtui.sessions.export.structs import SessionData
+from swarmtui.report import FORMATS, export, format_of, session_data
+from swarmtui.report.charts import Chart, ChartSeries, SessionData, build_charts
+from swarmtui.report.levels import machine_table
+from swarmtui.report.session import goodput_table
+from swarmtui.report.svg import draw_chart
+from swarmtui.report.table import Cell
 from swarmtui.sessions.store import LoadedSession, load_session, write_summary
 from swarmtui.text import sanitize
 from tests.analysis.level_builders import level, summary
@@ -41,7 +43,7 @@ NASTY = "<script>alert(1)</script> | *x* `y` [z](http://e) \x1b[31m =cmd()"
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
-RECORDED = Path(__file__).with_name("recorded")
+RECORDED = Path(__file__).parents[1] / "sessions" / "recorded"
 STEADY = "swarmtui_level_steady_tokens_per_second"
 TEXT_FORMATS = tuple(form for form in FORMATS if form not in ("png", "svg"))
 
@@ -300,40 +302,39 @@ def test_sessions_without_a_label_are_named_by_the_flags_that_differ(tmp_path: P
     assert "grid-auto-rows:1fr" in page
 
 
-def test_radar_is_drawn_only_for_sessions_that_differ(tmp_path: Path) -> None:
-    first = loaded(tmp_path, full_session())
-    slow, others = full_session("20261115-014455-3f9b"), "20261115-014455-3f9c"
-    slow = [
-        RequestEntry(record=record(e.record.task, sent=(e.record.t_sent_ns or T0) // 10**6 - T0 // 10**6,
-                                   c=e.record.c, stage=e.record.stage, tokens_out=5, t_first_ns=e.record.t_last_ns))
-        if isinstance(e, RequestEntry) else e for e in slow
-    ]  # fmt: skip
-    equal = loaded(tmp_path, full_session(others), others)
-    other = loaded(tmp_path, slow, "20261115-014455-3f9b")
-    charts = [{chart.name for chart in build_charts([session_data(first), session_data(x)])} for x in (equal, other)]
-    assert [("radar" in names) for names in charts] == [False, True]
-
-
-def test_radar_and_contention_show_the_figures_of_the_tables() -> None:
-    """The best level is before the cliff, and a stream that is faster than at C=1 has no slowdown."""
+def test_a_stream_that_is_faster_than_at_c_1_has_no_slowdown() -> None:
     queued = [level(1, tps=100.0, ttft=0.1), level(4, tps=360.0, ttft=0.1), level(8, tps=371.0, ttft=2.0)]
-    other = [
-        level(1, tps=50.0, ttft=0.2),
-        level(4, tps=180.0, ttft=0.3, contention=-0.13),
-        level(8, tps=300.0, ttft=0.4),
-    ]
+    other = [level(1, tps=50.0, ttft=0.2), level(4, tps=180.0, ttft=0.3, contention=-0.13)]
     charts = {c.name: c for c in build_charts([SessionData("a", summary(queued)), SessionData("b", summary(other))])}
-    best = charts["radar"].labels.index("best tok/s")
-    assert [series.points[best][1] for series in charts["radar"].series] == pytest.approx([1.0, 300 / 360])
-    assert "contention" not in charts
+    assert "throughput" in charts and "contention" not in charts
+
+
+def test_percentages_have_a_linear_axis() -> None:
+    """A slowdown of 0.1 to 80 % would otherwise be drawn logarithmically, as a rate is."""
+    series = (ChartSeries("", ((1.0, 0.1), (8.0, 80.0))),)
+    rates = Chart("throughput", "", "levels", "C", "output tok/s", series)
+    assert "logarithmic" in draw_chart(rates) and "logarithmic" not in draw_chart(rates._replace(linear=True))
+    streams = [level(1, tps=1.0), level(4, tps=1.0, contention=0.002), level(8, tps=1.0, contention=0.9)]
+    (chart,) = (c for c in build_charts([SessionData("", summary(streams))]) if c.name == "contention")
+    assert chart.linear
+
+
+def test_a_task_type_that_is_named_like_a_state_is_printed_as_it_is(tmp_path: Path) -> None:
+    entries = full_session()
+    entries.insert(-1, RequestEntry(record=record(900, sent=2280, c=2, stage=2, type="ok", verdict="pass")))
+    made = loaded(tmp_path, entries)
+    raw = export([made], "html").decode()
+    assert "ok" in [row[0] for row in Tables(raw).tables["Answers"]]
+    assert ">✓ ok</td>" in raw[raw.index("Publication checklist") :] and ">✓ ok</td>" not in raw[: raw.index("Scaling")]
+    assert "| ok " in export([made], "md").decode().split("## Answers")[1].split("##")[0]
 
 
 def test_every_rate_of_counted_chunks_is_marked() -> None:
     counted = level(2, tps=50.0, token_source="chunks", energy=Energy(seconds=1.0, j_per_token=2.0, tokens_per_j=0.5))
     good = Goodput(c=2, n=16, good=16, share=1.0, per_s=4.0, out_tps=50.0, kept=True)
     found = msgspec.structs.replace(summary([counted]), goodput=(good,))
-    assert goodput_table(found).rows[0][-1] == "~50.00"
-    assert {"~2.000", "~0.5000"} <= set(machine_table(found.levels).rows[0])
+    assert goodput_table(found).rows[0][-1] == Cell("~50.00", "estimated")
+    assert {Cell("~2.000", "estimated"), Cell("~0.5000", "estimated")} <= set(machine_table(found.levels).rows[0])
 
 
 def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:

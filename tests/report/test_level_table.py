@@ -3,17 +3,21 @@ from __future__ import annotations
 import os
 import sys
 import termios
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.cli.render.table import level_table, session_table, session_text
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.findings import Finding
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.report.lists import session_list
+from swarmtui.report.session import level_blocks, session_blocks
+from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
 
@@ -28,6 +32,8 @@ def level(c: int, **fields: Any) -> Level:
     return Level(**(made | fields))
 
 
+FAILED = Finding(code="errors", text="1 of 16 requests failed: reset 1")
+BELOW = Finding(code="in_flight", text="mean in flight 3.7, planned 4")
 ALONE = level(
     1,
     n=4,
@@ -56,23 +62,33 @@ FOUR = level(
     c_achieved=3.7,
     contention=0.308,
     rate_speedup=2.767,
-    flags=("1 of 16 requests failed: reset 1", "mean in flight 3.7, planned 4"),
+    flags=(FAILED, BELOW),
 )
+
+
+def level_table(levels: Sequence[Level]) -> str:
+    return paint(level_blocks(levels))
+
+
+def session_table(rows: Sequence[SessionRow]) -> str:
+    return paint(session_list(rows))
 
 
 def test_level_table() -> None:
     """Not measured is a dash. The best steady rate is marked."""
-    assert level_table([ALONE, FOUR, level(8, flags=("mean in flight 3.7, planned 4",))]) == (
-        "|  C|  n| err| steady|  wall| stream| TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|\n"
-        "| -:| -:| --:| -----:| ----:| -----:| -----:| ------:| ----:| --------:| -------:| ------:|\n"
-        "|  1|  4|   0|  81.33| 81.20|  84.07|  0.278|   11.89|  12.6|      1.00|      0 %|   1.00×|\n"
-        "| ▸4| 16|   1|  225.0| 201.9|  58.20|  0.912|   17.18|  18.6|      3.70|     31 %|   2.77×|\n"
-        "|  8|  0|   0|      –|     –|      –|      –|       –|     –|         –|        –|       –|\n"
+    assert level_table([ALONE, FOUR, level(8, flags=(BELOW,))]) == (
+        "|  C|  n| err| steady|  wall| stream|   TTFT|    TPOT|    e2e| in flight| slowdown| scaling|\n"
+        "| -:| -:| --:| -----:| ----:| -----:| -----:| ------:| -----:| --------:| -------:| ------:|\n"
+        "|  1|  4|   0|  81.33| 81.20|  84.07| 278 ms| 11.9 ms| 12.6 s|      1.00|      0 %|   1.00×|\n"
+        "| ▸4| 16|   1|  225.0| 201.9|  58.20| 912 ms| 17.2 ms| 18.6 s|      3.70|   30.8 %|   2.77×|\n"
+        "|  8|  0|   0|      –|     –|      –|      –|       –|      –|         –|        –|       –|\n"
         "\n"
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
-        "  the last token, and of one stream (mean). TTFT and e2e in s: median. TPOT in ms: mean. in flight:\n"
-        "  mean, Σ (last token − sent) / wall. slowdown: of the stream rate compared with C=1. scaling:\n"
-        "  steady compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 % of it.\n"
+        "  the last token, and of one stream (mean). TTFT and e2e: median. TPOT: mean. in flight: mean, Σ\n"
+        "  (last token − sent) / wall. slowdown: of the stream rate compared with C=1. scaling: steady\n"
+        "  compared with C=1. ▸: best steady before a cliff, at the lowest C within 1 % of it; ▼: past the\n"
+        "  cliff.\n"
+        "\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
     )
@@ -81,8 +97,8 @@ def test_level_table() -> None:
 def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, p50=70))
     top = level_table([guessed]).splitlines()
-    assert top[0] == ("|  C|  n| err| cap| steady| wall| stream| TTFT s| TPOT ms| e2e s| in flight| slowdown| scaling|")
-    assert top[2] == ("|  2|  8|   0|   3|  ~1097|    –|      –|      –|       –|  70.0|         –|        –|       –|")
+    assert top[0] == ("|  C|  n| err| cap| steady| wall| stream| TTFT| TPOT|    e2e| in flight| slowdown| scaling|")
+    assert top[2] == ("|  2|  8|   0|   3|  ~1097|    –|      –|    –|    –| 70.0 s|         –|        –|       –|")
     assert "▸" not in level_table([guessed]), "a single level is not marked as the best"
 
 
@@ -102,17 +118,17 @@ def test_table_is_at_most_100_columns_wide() -> None:
         c_achieved=19_876.5,
         contention=0.123,
         rate_speedup=1234.5,
-        flags=("x" * 40 + " " + "y" * 80,),
+        flags=(Finding(code="errors", text="x" * 40 + " " + "y" * 80),),
     )
     lines = level_table([ALONE, FOUR, big]).splitlines()
     assert max(map(display_width, lines)) <= 100
-    assert {line.count("|") for line in lines[:5]} == {14}
+    assert {line.count("|") for line in lines[:5]} == {13} and "not shown for lack of space: TPOT." in lines[6]
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.000230|~12346|12346|    19876|    12 %|  1234×|"
+        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.23 ms|12346 s|    19876|  12.3 %|  1234×|"
     )
 
 
-@pytest.mark.parametrize(("columns", "dropped"), [(100, ""), (80, ""), (60, "TPOT, e2e, slowdown"), (300, "")])
+@pytest.mark.parametrize(("columns", "dropped"), [(100, ""), (80, ""), (60, "TPOT, e2e, in flight"), (300, "")])
 def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, dropped: str) -> None:
     """Spaces next to the bars are dropped first, then columns, which are listed."""
     master, slave = os.openpty()
@@ -191,7 +207,7 @@ def test_session_text() -> None:
         warmup_requests=2,
         events=(event,),
     )
-    text = session_text(summary)
+    text = paint(session_blocks(summary))
     assert text.startswith(
         "session      20261115-014455-3f9a\n"
         "date         2026-11-15T01:44:55Z\n"

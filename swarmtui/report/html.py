@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from swarmtui.sessions.export.charts import build_charts
-from swarmtui.sessions.export.report import build_report
-from swarmtui.sessions.export.structs import Chart, Report, SessionData, Table
-from swarmtui.sessions.export.svg import DARK, HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.charts import Chart, SessionData, build_charts
+from swarmtui.report.session import Report, build_report
+from swarmtui.report.svg import DARK, HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.table import Cell, Code, Column, Table
 
-_SIGNS = {
-    "ok": ("ok", "✓ ok"),
-    "not ok": ("bad", "✗ not ok"),
-    "unknown": ("unknown", "? unknown"),
-    "not applicable": ("unknown", "– n/a"),
-}
+_CLASSES: dict[Code | None, str] = {
+    "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "unknown", "not applicable": "unknown",
+}  # fmt: skip
 
 _LAYOUT = """\
 *{box-sizing:border-box}
@@ -110,32 +108,29 @@ def _legend(chart: Chart) -> str:
 
 def _table(table: Table) -> str:
     """Build a table; one without numbers becomes a list where there is no room for columns."""
-    words = not any(table.right)
-    head = "".join(_cell("th", name, right) for name, right in zip(table.columns, table.right, strict=True))
+    words = not any(column.right for column in table.columns)
+    head = "".join(
+        f"<th{_class(['n'] if column.right else [])}>{escape(column.title)}</th>" for column in table.columns
+    )
     rows = "\n".join(
-        "<tr>"
-        + "".join(
-            _cell("td", cell, right, name if words else "")
-            for name, cell, right in zip(table.columns, row, table.right, strict=True)
-        )
-        + "</tr>"
+        f"<tr>{''.join(_cell(cell, column, words) for cell, column in zip(row, table.columns, strict=True))}</tr>"
         for row in table.rows
     )
-    kind = ' class="words"' if words else ""
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<h2>{escape(table.title)}</h2>\n<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{rows}\n</tbody></table></div>{note}"
+        f'<h2>{escape(table.title)}</h2>\n<div class="scroll"><table{_class(["words"] if words else [])}>'
+        f"<thead><tr>{head}</tr></thead><tbody>\n{rows}\n</tbody></table></div>{note}"
     )
 
 
-def _cell(tag: str, text: str, right: bool, name: str = "") -> str:
-    if text in _SIGNS and tag == "td":
-        kind, shown = _SIGNS[text]
-        return f'<td class="{kind}">{shown}</td>'
-    number = ' class="n"' if right else ""
-    data_name = f' data-name="{escape(name)}"' if name else ""
-    return f"<{tag}{number}{data_name}>{escape(text)}</{tag}>"
+def _cell(cell: Cell, column: Column[Any], words: bool) -> str:
+    kind = [*(["n"] if column.right else []), *([_CLASSES[cell.code]] if cell.code in _CLASSES else [])]
+    name = f' data-name="{escape(column.title)}"' if words and column.title and cell.code not in _CLASSES else ""
+    return f"<td{_class(kind)}{name}>{escape(cell.text)}</td>"
+
+
+def _class(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
 
 
 def _notes(report: Report) -> str:

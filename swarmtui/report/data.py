@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from swarmtui.model.session import Level, RunFigures, Summary
+from swarmtui.report.charts import SessionData
 from swarmtui.sessions.documents import detail_json, summary_toml
-from swarmtui.sessions.export.structs import SessionData
 from swarmtui.text import sanitize
 
 _NOT_IN_CSV = ("by_run", "flags", "error_counts", "replicas")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from math import ceil, cos, floor, log10, pi, sin
+from math import ceil, floor, log10
 
 from swarmtui.numbers import significant
-from swarmtui.sessions.export.structs import Chart, ChartSeries
+from swarmtui.report.charts import Chart, ChartSeries
 from swarmtui.text import sanitize, truncate
 
 WIDTH, HEIGHT = 560, 300
@@ -46,7 +46,7 @@ def style_sheet(colours: Mapping[str, str]) -> str:
 
 def draw_chart(chart: Chart) -> str:
     """Return the elements of a chart, WIDTH by HEIGHT."""
-    return {"levels": _lines, "time": _lines, "xy": _paths, "bars": _bars, "radar": _radar}[chart.kind](chart)
+    return {"levels": _lines, "time": _lines, "xy": _paths, "bars": _bars}[chart.kind](chart)
 
 
 def draw_key(k: int) -> str:
@@ -92,7 +92,7 @@ def _lines(chart: Chart) -> str:
     xs = sorted({x for series in chart.series for x, _ in series.points})
     along = _Scale([*xs, *(x for x, _ in chart.marks)], _LEFT, WIDTH - _RIGHT, may_log=False)
     ys = [y for series in chart.series for _, y in series.points]
-    up = _Scale(ys, HEIGHT - _BOTTOM, _TOP)
+    up = _Scale(ys, HEIGHT - _BOTTOM, _TOP, may_log=not chart.linear)
     if chart.kind == "levels":
         positions = {x: _LEFT + 30 + (WIDTH - _LEFT - _RIGHT - 60) * k / max(1, len(xs) - 1) for k, x in enumerate(xs)}
         marks = [(positions[x], f"{x:g}") for x in xs[:: ceil(len(xs) / _MAX_LABELS)]]
@@ -202,28 +202,6 @@ def _bars(chart: Chart) -> str:
             f'class="bar s0"><title>{escape(chart.labels[int(x)])} {significant(y)}</title></rect>'
             f'<text x="{middle:.1f}" y="{top - 5:.1f}" class="value" text-anchor="middle">{significant(y, 3)}</text>'
         )
-    return "".join(parts)
-
-
-def _radar(chart: Chart) -> str:
-    middle_x, middle_y, radius, n = WIDTH / 2, HEIGHT / 2, HEIGHT / 2 - 36, len(chart.labels)
-
-    def position(axis: float, share: float) -> tuple[float, float]:
-        angle = 2 * pi * axis / n - pi / 2
-        return middle_x + radius * share * cos(angle), middle_y + radius * share * sin(angle)
-
-    def ring(shares: Sequence[float]) -> str:
-        return "M" + "L".join("{:.1f} {:.1f}".format(*position(k, share)) for k, share in enumerate(shares)) + "Z"
-
-    parts = [f'<path d="{ring([share] * n)}" class="grid"/>' for share in (0.25, 0.5, 0.75, 1.0)]
-    for k, name in enumerate(chart.labels):
-        x, y = position(k, 1.13)
-        anchor = "middle" if abs(x - middle_x) < 5 else "start" if x > middle_x else "end"
-        parts.append(f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}">{escape(name)}</text>')
-    for k, series in enumerate(chart.series):
-        path = ring([share for _, share in series.points])
-        parts.append(f'<path d="{path}" class="line s{k % 6}" stroke-dasharray="{_DASHES[k % 6]}"/>')
-        parts += [_mark(*position(axis, share), k) for axis, share in series.points]
     return "".join(parts)
 
 

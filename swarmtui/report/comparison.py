@@ -1,0 +1,131 @@
+"""Build the comparison of sessions: what differs, their levels side by side, the verdicts, and a leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from swarmtui.analysis.compare.sessions import (
+    FIGURES,
+    Comparison,
+    ComparisonRow,
+    LeaderboardRow,
+    MachineRow,
+    Pair,
+    headline_row,
+)
+from swarmtui.model.plan import load_title
+from swarmtui.numbers import milliseconds, seconds, signed_percent
+from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
+
+# What a verdict is called where it is shown; the words themselves are stored.
+_VERDICTS: dict[str, tuple[str, Code | None]] = {
+    "faster": ("faster", "faster"),
+    "slower": ("slower", "slower"),
+    "differ": ("differ", "unsure"),
+    "equivalent": ("same", "same"),
+    "undecided": ("not sure yet", "unsure"),
+    "no verdict": ("no verdict", "unsure"),
+    "refused": ("refused", "refused"),
+}
+_NOTE = (
+    "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
+    "sessions. Beside a verdict it is the one that decides: 95 % for all levels together (Holm), 90 % for same; "
+    "elsewhere it is 95 %."
+)
+
+
+def verdict_text(word: str) -> str:
+    return _VERDICTS[word][0]
+
+
+def verdict_code(word: str) -> Code | None:
+    return _VERDICTS[word][1]
+
+
+def verdict_cell(word: str) -> Cell:
+    return Cell(*_VERDICTS[word])
+
+
+def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
+    """Compare each session with the first, then list all; `names` are shown beside the ids."""
+    blocks = [block for pair in found.pairs for block in pair_blocks(pair, names)]
+    return blocks + (leaderboard_blocks(found.leaderboard) if len(found.leaderboard) > 2 else [])
+
+
+def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
+    sides = (("A", pair.a, pair.only_a_names), ("B", pair.b, pair.only_b_names))
+    blocks: list[Block] = [
+        Sentence(f"{side}: {name if label in ('', name) else f'{label} ({name})'}", "title" if side == "A" else "lead")
+        for side, name, _ in sides
+        for label in (names.get(name, ""),)
+    ]
+    blocks += [Sentence(pair.sentence, "lead")]
+    blocks += [Sentence(f"✗ {refusal}", "refused") for refusal in pair.refused]
+    blocks += [Sentence(f"note: {note}", "note") for note in pair.notes]
+    blocks += [Sentence(f"flags: {difference}", "difference") for difference in pair.flags]
+    blocks += [Sentence(f"other: {difference}", "difference") for difference in pair.differences]
+    blocks += comparison_tables(pair)
+    headline = headline_row(pair)
+    blocks += [
+        Sentence(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}", "detail")
+        for row in pair.rows
+        if row.verdict and row is not headline
+    ]
+    return blocks + [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, _, only in sides if only]
+
+
+def comparison_tables(pair: Pair) -> list[Table]:
+    """Return a table of verdicts and one of machine figures; none if there is no common level."""
+    refused = bool(pair.refused)
+
+    def figure(value: float | None, row: ComparisonRow) -> Value:
+        return None if value is None else seconds(value, 4) if row.figure == "ttft_s" else value
+
+    load = load_title(pair.rows)
+    verdicts: list[Column[ComparisonRow]] = [
+        Column("load", load, lambda row: f"{row.offered_load:g}"),
+        Column("figure", "figure", lambda row: FIGURES[row.figure], right=False),
+        Column("a", "A", lambda row: figure(row.before, row)),
+        Column("b", "B", lambda row: figure(row.after, row)),
+        Column("change", "change", lambda row: row.change, signed_percent),
+        Column(
+            "interval", "interval",
+            lambda row: (
+                f"{signed_percent(row.interval.low)} … {signed_percent(row.interval.high)}" if row.interval else None
+            ),
+        ),
+        Column(
+            "verdict", "verdict",
+            lambda row: verdict_cell("refused") if refused else verdict_cell(row.verdict.word) if row.verdict else "",
+            right=False,
+        ),
+    ]  # fmt: skip
+    machine: list[Column[MachineRow]] = [
+        Column("load", load, lambda row: f"{row.offered_load:g}"),
+        Column("figure", "machine", lambda row: f"{row.figure}, {row.unit}", right=False),
+        Column("a", "A", lambda row: row.before),
+        Column("b", "B", lambda row: row.after),
+    ]
+    tables = (
+        tabulate("Side by side", pair.rows, verdicts, "" if refused else _NOTE, drop=("interval",)),
+        tabulate("Machines", pair.machine, machine),
+    )
+    return [table for table in tables if table.rows]
+
+
+def leaderboard_blocks(rows: Sequence[LeaderboardRow]) -> list[Block]:
+    """Tabulate all sessions, then what changed from each to the next."""
+    columns: list[Column[LeaderboardRow]] = [
+        Column("best", "", lambda row: Cell("▸", "best") if row.best_of_model else ""),
+        Column("session", "session", lambda row: row.id, right=False, least=20),
+        Column("label", "label", lambda row: row.label, right=False, least=8),
+        Column("model", "model", lambda row: row.model, right=False, least=6),
+        Column("alone", "C=1 tok/s", lambda row: row.out_tps_alone),
+        Column("best_tps", "best tok/s", lambda row: row.best_out_tps),
+        Column("at", "at", lambda row: row.best_at or None),
+        Column("tpot", "TPOT", lambda row: row.tpot_s, milliseconds),
+        Column("ttft", "TTFT", lambda row: row.ttft_s, seconds),
+    ]
+    title = "All sessions in the given order; ▸ is the best of its model"
+    changes = [Sentence(f"{row.id}: {'; '.join(row.changes)}", "difference") for row in rows if row.changes]
+    return [Sentence(title, "title"), tabulate("", rows, columns, drop=("label", "model", "tpot")), *changes]

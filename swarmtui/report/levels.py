@@ -1,0 +1,434 @@
+"""Build the tables that have one row per level, from one list of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.analysis.compare.sessions import Pair
+from swarmtui.model.client_protocol import ProvisionalLevel
+from swarmtui.model.load import LoadBase, Open, Sessions, traits
+from swarmtui.model.plan import is_open_loop, load_title
+from swarmtui.model.session import Level, SerialBaseline, Spread, Summary, TaskFigures
+from swarmtui.model.telemetry import TtftSplit
+from swarmtui.numbers import (
+    MISSING,
+    count,
+    factor,
+    gib,
+    milliseconds,
+    seconds,
+    short_percent,
+    signed_percent,
+    significant,
+)
+from swarmtui.report.comparison import verdict_code, verdict_text
+from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
+
+BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
+Part = TypeVar("Part")
+
+
+def tokens(estimated: bool, value: float | None, number: Callable[[float], str] = significant) -> Cell | None:
+    """Mark a figure per token with ~ if the server did not count the tokens."""
+    if value is None:
+        return None
+    return Cell(f"~{number(value)}", "estimated") if estimated else Cell(number(value))
+
+
+def _per_token(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
+    return Column(id, title, lambda level: tokens(level.tokens_estimated, value(level)))
+
+
+def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
+    """Read a value of a part that not every level has."""
+
+    def read(level: Level) -> Value:
+        found = part(level)
+        return None if found is None else value(found)
+
+    return read
+
+
+def _three(value: float) -> str:
+    return significant(value, 3)
+
+
+def _with_range(spread: Spread) -> str | None:
+    """The median; of too few answers for one with the range."""
+    if spread.p50 is not None or spread.min is None or spread.min == spread.max:
+        return None if spread.median is None else seconds(spread.median)
+    return f"{seconds(spread.median)} ({seconds(spread.min)}–{seconds(spread.max)})"
+
+
+def tail(spread: Spread | None) -> float | None:
+    """The p99, or the maximum of too few requests for one."""
+    return None if spread is None else spread.max if spread.p99 is None else spread.p99
+
+
+def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], Value]:
+    def read(split: TtftSplit) -> Value:
+        part = value(split)
+        return Cell(f"est. {seconds(part)}", "estimated") if part is not None and split.estimated else part
+
+    return _of(lambda level: level.ttft_split, read)
+
+
+_COLUMNS: dict[str, Column[Level]] = {
+    column.id: column
+    for column in (
+        Column[Level]("load", "C", lambda x: f"{x.offered_load:g}"),
+        Column[Level]("runs", "runs", lambda x: x.runs),
+        Column[Level]("n", "n", lambda x: x.n),
+        Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
+        Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
+        _per_token("steady", "steady", lambda x: x.out_tps_steady),
+        _per_token("wall", "wall", lambda x: x.out_tps_wall),
+        Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
+        _per_token("total", "prompt + output", lambda x: x.total_tps),
+        _per_token("stream", "stream", lambda x: x.per_stream_tps.mean),
+        _per_token("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
+        Column[Level]("in_flight", "in flight", lambda x: x.c_achieved, _three),
+        Column[Level]("wall_s", "wall time", lambda x: x.wall_s, seconds),
+        # latency
+        Column[Level]("ttft", "TTFT", lambda x: x.ttft_s.median, seconds),
+        Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.ttft_s)),
+        Column[Level]("ttft_mean", "TTFT mean", lambda x: x.ttft_s.mean, seconds),
+        Column[Level]("ttft_p90", "TTFT p90", lambda x: x.ttft_s.p90, seconds),
+        Column[Level]("ttft_p99", "TTFT p99", lambda x: x.ttft_s.p99, seconds),
+        Column[Level]("ttft_max", "TTFT max", lambda x: x.ttft_s.max, seconds),
+        Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.ttft_s), seconds),
+        Column[Level](
+            "tpot", "TPOT mean", lambda x: tokens(x.tokens_estimated, x.tpot_s.mean, milliseconds), short="TPOT"
+        ),
+        Column[Level]("tpot_p90", "TPOT p90", lambda x: tokens(x.tokens_estimated, x.tpot_s.p90, milliseconds)),
+        Column[Level]("e2e", "e2e", lambda x: x.e2e_s.median, seconds),
+        Column[Level]("e2e_range", "e2e", lambda x: _with_range(x.e2e_s)),
+        Column[Level]("e2e_p90", "e2e p90", lambda x: x.e2e_s.p90, seconds),
+        Column[Level]("stall", "longest stall", lambda x: x.longest_stall_s, seconds),
+        # compared with C=1
+        Column[Level]("slowdown", "slowdown", lambda x: x.slowdown, short_percent),
+        Column[Level]("scaling", "scaling", lambda x: x.rate_speedup, factor),
+        Column[Level]("wall_speedup", "wall speed-up", lambda x: x.wall_speedup, factor),
+        Column[Level]("token_ratio", "token ratio", lambda x: x.token_ratio, _three),
+        Column[Level]("straggler", "straggler", lambda x: x.straggler, _three),
+        Column[Level]("passed", "passed", lambda x: x.pass_rate, short_percent, short="pass"),
+        # serial baseline
+        Column[Level](
+            "speed_up", "speed-up", lambda x: x.serial.speedup if x.serial else x.wall_speedup, factor
+        ),
+        Column[Level]("serial_s", "serial", _of(lambda x: x.serial, lambda s: _serial(s, seconds(s.wall_s)))),
+        Column[Level]("serial_speedup", "speed-up", _of(lambda x: x.serial, lambda s: _serial(s, factor(s.speedup)))),
+        Column[Level]("serial_clean", "clean", _of(lambda x: x.serial, lambda s: s.clean_speedup), factor),
+        Column[Level]("serial_tps", "serial tok/s", _of(lambda x: x.serial, lambda s: s.out_tps)),
+        # open loop
+        Column[Level]("arrived", "arrival rate", lambda x: x.arrived_per_s, _three),
+        Column[Level]("served", "completion rate", lambda x: x.served_per_s, _three, short="done/s"),
+        Column[Level]("send_delay", "send delay", lambda x: tail(x.send_delay_s), milliseconds),
+        # recorded sessions
+        Column[Level]("jobs", "jobs", _of(lambda x: x.replay, lambda r: r.jobs)),
+        Column[Level]("jobs_failed", "failed", _of(lambda x: x.replay, lambda r: r.failed)),
+        Column[Level]("jobs_h", "jobs/h", _of(lambda x: x.replay, lambda r: r.jobs_per_h), _three),
+        Column[Level]("jobs_h_user", "per user", _of(lambda x: x.replay, lambda r: r.jobs_per_h_user), _three),
+        Column[Level]("jobs_h_gpu", "per GPU", _of(lambda x: x.replay, lambda r: r.jobs_per_h_gpu), _three),
+        Column[Level]("job_s", "time per job", _of(lambda x: x.replay, lambda r: r.job_s.median), seconds),
+        Column[Level]("context", "live context", _of(lambda x: x.replay, lambda r: r.live_context), count),
+        Column[Level]("hit", "hit rate", _of(lambda x: x.replay, lambda r: r.hit_rate), short_percent),
+        Column[Level]("max_hit", "at most", _of(lambda x: x.replay, lambda r: r.max_hit_rate), short_percent),
+        Column[Level]("cached", "cached tokens", _of(lambda x: x.replay, lambda r: r.cached_tokens), count),
+        Column[Level]("fresh", "fresh tokens", _of(lambda x: x.replay, lambda r: r.fresh_tokens), count),
+        Column[Level]("recorded", "recorded", _of(lambda x: x.replay, lambda r: r.recorded_tokens), count),
+        Column[Level](
+            "prompt_error", "prompt error", _of(lambda x: x.replay, lambda r: r.prompt_error),
+            lambda error: signed_percent(error, 2),
+        ),
+        # machine
+        Column[Level]("gpu_w", "GPU W", _of(lambda x: x.energy, lambda e: e.mean_w)),
+        _per_token("j_token", "J/token", lambda x: x.energy.j_per_token if x.energy else None),
+        _per_token("tokens_j", "tokens/J", lambda x: x.energy.tokens_per_j if x.energy else None),
+        Column[Level]("gpu_gib", "GPU GiB", _of(lambda x: x.energy, lambda e: e.peak_memory), gib),
+        Column[Level]("throttled", "throttled", _of(lambda x: x.energy, lambda e: e.throttled), short_percent),
+        Column[Level]("ttft_queue", "TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds),
+        Column[Level]("ttft_prefill", "TTFT: prefill", _ttft_part(lambda split: split.prefill_s), seconds),
+        Column[Level]("ttft_rest", "TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds),
+    )
+}  # fmt: skip
+
+
+def _serial(baseline: SerialBaseline, text: str) -> Cell:
+    return Cell(f"{text} (extrapolated)", "estimated") if baseline.extrapolated else Cell(text)
+
+
+def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:
+    """Build a table without the columns that have no value."""
+    shown = list(levels)
+    columns = [_COLUMNS[name] for name in ids.split()]
+    columns[0] = columns[0]._replace(title=load_title(shown))
+    return tabulate(title, shown, columns, note).without_missing()
+
+
+# the main table, in the terminal and in the app
+
+_FIRST = "load n errors cap_hits"
+_MAIN = "steady baseline change wall stream ttft tpot e2e passed in_flight slowdown scaling"
+_OPEN = "served wall baseline change stream ttft tpot e2e send_delay passed in_flight"
+_MIXED = "wall baseline change primary side ttft tpot e2e passed in_flight slowdown scaling"
+_SESSIONS = "wall baseline change stream ttft tpot e2e passed jobs_h hit max_hit in_flight slowdown"
+_BATCH = "wall baseline change stream ttft tpot e2e passed in_flight slowdown scaling speed_up"
+# In the order in which a narrow page drops them: first what can be derived from other columns.
+_DROP = (
+    "tpot", "e2e", "in_flight", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit", "speed_up",
+    "side", "passed", "baseline", "n",
+)  # fmt: skip
+_MARKS: dict[Code | None, str] = {"best": BEST, "cliff": CLIFF, "partial": INCOMPLETE}
+
+
+def level_table(
+    levels: Sequence[Level],
+    tasks: Sequence[TaskFigures] = (),
+    baseline: Pair | None = None,
+    provisional: Sequence[ProvisionalLevel] = (),
+) -> Table:
+    """Tabulate the main figures of each level, with the best level and the cliff marked.
+
+    `baseline` compares them with another session. `provisional` are levels that are not finished.
+    """
+    is_open = is_open_loop((*levels, *provisional))
+    columns = _main_columns(levels, tasks, baseline, is_open)
+    best, cliff = best_level(levels), scaling(levels).cliff
+    rows = []
+    for level in levels:
+        code: Code | None = None if level.has_complete_run else "partial"
+        if level is best or (cliff is not None and level.c == cliff.c):
+            code = "best" if level is best else "cliff"
+        rows.append(_marked((column.cell(level) for column in columns), code))
+    headline = next(column.id for column in columns if column.id in ("steady", "wall"))
+    for so_far in provisional:
+        counted = so_far.of is not None and so_far.done < so_far.of
+        figures: dict[str, Value] = {
+            "load": f"{so_far.offered_load:g}",
+            "n": f"{so_far.done}/{so_far.of}" if counted else f"{so_far.done} done",
+            headline: so_far.out_tps,
+            "stream": so_far.per_stream_tps,
+            "ttft": so_far.ttft_s,
+        }
+        rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
+    return tabulate("", (), columns, _legend(levels, best is not None, is_open), _DROP)._replace(rows=tuple(rows))
+
+
+def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
+    first, *others = cells if code is None else (cell._replace(code=code) for cell in cells)
+    return first._replace(text=_MARKS.get(code, "") + first.text), *others
+
+
+def _main_columns(
+    levels: Sequence[Level], tasks: Sequence[TaskFigures], baseline: Pair | None, is_open: bool
+) -> list[Column[Level]]:
+    loads = {traits(level.load) for level in levels}
+    load = next(iter(loads)) if len(loads) == 1 else LoadBase
+    shown = _OPEN if is_open else _MIXED if load.primary else _SESSIONS if load.replayed else _MAIN
+    if loads and all(load.batch or load.by_type for load in loads):
+        shown = _BATCH
+    unused = set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
+    unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
+    unused |= set(() if baseline else ("baseline", "change"))
+    own = _baseline_columns(baseline) | _task_columns(tasks)
+    names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
+    columns = [own.get(name) or _COLUMNS[name] for name in names]
+    return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
+
+
+def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
+    """The throughput of the baseline, and the verdict on the difference."""
+    rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
+
+    def change(level: Level) -> Value:
+        row = rows.get(level.key)
+        if row is None:
+            return None
+        if row.verdict is None:
+            return Cell("not comparable", "refused")
+        return Cell(f"{signed_percent(row.change)} {verdict_text(row.verdict.word)}", verdict_code(row.verdict.word))
+
+    return {
+        "baseline": Column("baseline", "baseline", lambda x: rows[x.key].before if x.key in rows else None),
+        "change": Column("change", "change", change),
+    }
+
+
+def _task_columns(tasks: Sequence[TaskFigures]) -> dict[str, Column[Level]]:
+    """The rates of the first type of each level and of the others, of a mixed load."""
+    primary = {task.c: task.type for task in reversed(tasks)}
+    at = {
+        (c, first): _mean_tps([task for task in tasks if task.c == c and (task.type == primary[c]) == first])
+        for c in primary
+        for first in (True, False)
+    }
+    return {
+        "primary": Column("primary", "primary", lambda level: at.get((level.c, True))),
+        "side": Column("side", "side", lambda level: at.get((level.c, False))),
+    }
+
+
+def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
+    """The rate over all turns and types: tokens / time, so that a short answer counts by its tokens."""
+    known = [
+        (task.per_stream_tps, task.ok * task.tokens_out) for task in tasks if task.per_stream_tps and task.tokens_out
+    ]
+    return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
+
+
+def _legend(levels: Sequence[Level], has_best: bool, is_open: bool) -> str:
+    if is_open:
+        legend = (
+            "rate: requests per second, open loop; done/s: completed. wall and stream are output tok/s: from the first "
+            "request to the last token, and of one stream (mean). TTFT and e2e (median) count from the time at which a "
+            "request was due; send delay: p99 or maximum. in flight: mean, from when a request was sent."
+        )
+    else:
+        headline = "steady" if any(level.headline_is_steady for level in levels) else "wall"
+        counted = (
+            "C sessions were played"
+            if any(traits(level.load).replayed for level in levels)
+            else "C requests were in flight"
+        )
+        legend = (
+            f"steady, wall and stream are output tok/s: while {counted}, from the first request to the last token, and "
+            "of one stream (mean). TTFT and e2e: median. TPOT: mean. in flight: mean, Σ (last token − sent) / wall. "
+            f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1."
+        )
+        if has_best:
+            legend += (
+                f" {BEST}: best {headline} before a cliff, at the lowest C within 1 % of it; {CLIFF}: past the cliff."
+            )
+    incomplete = f" {INCOMPLETE}: incomplete, not compared with the others."
+    return legend + ("" if all(level.has_complete_run for level in levels) else incomplete)
+
+
+# the tables of a report
+
+
+def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
+    """Tabulate throughput, latency, and both compared with C=1."""
+    several = levels if len(levels) > 1 else ()
+    return (
+        _table(
+            "Throughput", levels, "load runs n errors cap_hits steady wall prompt total stream in_flight",
+            "output tok/s unless stated otherwise; ~: estimated",
+        ),
+        _table(
+            "Latency", levels, "load ttft_range ttft_p90 ttft_p99 tpot tpot_p90 e2e_range e2e_p90 stall",
+            "median, below 5 answers with minimum and maximum",
+        ),
+        _table(
+            "Contention and speed-up", several,
+            "load stream slowdown scaling wall_speedup token_ratio straggler passed",
+        ),
+    )  # fmt: skip
+
+
+def load_tables(summary: Summary) -> tuple[Table, ...]:
+    """Tabulate what is specific to a serial baseline, a swarm, an open loop or recorded sessions."""
+    levels = summary.levels
+    return (
+        _serial_table(levels),
+        _swarm_table(levels),
+        _open_loop_table(summary),
+        _sessions_table(summary),
+        _hits(levels),
+    )
+
+
+def clean_table(levels: Sequence[Level]) -> Table:
+    ids = "load cap_hits n stream stream_clean"
+    return _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), ids)
+
+
+def _serial_table(levels: Sequence[Level]) -> Table:
+    shown = [level for level in levels if level.serial and level.wall_s is not None]
+    notes = [
+        "serial: the tasks one after the other; speed-up: serial / concurrent wall time; clean: without cap hits; "
+        "token ratio: tokens of the concurrent run / serial run"
+    ]
+    for level in shown:
+        assert level.serial is not None
+        if level.serial.reason:
+            notes.append(f"C={level.c}: no clean speed-up: {level.serial.reason}")
+        if level.serial.extrapolated:
+            notes.append(f"C={level.c}: serial time is {level.serial.how}")
+    ids = "load serial_s wall_s serial_speedup serial_clean token_ratio serial_tps wall slowdown"
+    return _table("Serial and concurrent", shown, ids, "; ".join(notes))
+
+
+def _swarm_table(levels: Sequence[Level]) -> Table:
+    shown = [level for level in levels if traits(level.load).prompt_heavy]
+    note = "tok/s over the wall time; prompt tokens are read, not generated"
+    return _table("Prompt and output throughput", shown, "load wall_s prompt wall total ttft_mean ttft_max", note)
+
+
+def _open_loop_table(summary: Summary) -> Table:
+    load = summary.session.plan.load
+    note = (
+        f"arrivals: {load.arrival if isinstance(load, Open) else MISSING}; arrival and completion rate: requests/s as "
+        "scheduled and as finished; latencies count from the scheduled time; send delay: p99, or the maximum below "
+        "299 requests"
+    )
+    shown = [level for level in summary.levels if level.rate is not None]
+    ids = "load n errors arrived served in_flight send_delay ttft ttft_tail e2e"
+    return _table("Open loop", shown, ids, note)
+
+
+def _sessions_table(summary: Summary) -> Table:
+    load = summary.session.plan.load
+    if not isinstance(load, Sessions):
+        load = Sessions()
+    note = (
+        "C: recorded sessions at a time, each with its sub-agents; jobs: sessions played from first to last request; "
+        "jobs/h: requests as shares of their session; time per job: median, with pauses of at most "
+        f"{load.max_gap_s:g} s{'' if load.time_scale == 1 else f' divided by {load.time_scale:g}'}; "
+        "live context: tokens, mean; send delay: p99, or the maximum below 299 requests"
+        f"{'' if load.rules is None else f'; rules of {load.rules}'}"
+    )
+    shown = [level for level in summary.levels if level.replay is not None and traits(level.load).replayed]
+    ids = "load jobs jobs_failed jobs_h jobs_h_user jobs_h_gpu job_s context send_delay"
+    return _table("Sessions", shown, ids, note)
+
+
+def _hits(levels: Sequence[Level]) -> Table:
+    replays = [level.replay for level in levels if level.replay is not None]
+    size = max((replay.block_size or 1 for replay in replays), default=1)
+    note = (
+        "hit rate: share of prompt tokens from the prefix cache, as measured; "
+        f"at most: with a cache that keeps all{f', in blocks of {size} tokens' if size > 1 else ''}; "
+        "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
+    )
+    if any(replay.hit_rate_by == "server" for replay in replays):
+        note += (
+            "; hit rates, cached and fresh tokens are from the counters of the server, and include unmeasured requests"
+        )
+    shown = [level for level in levels if level.replay is not None]
+    return _table("Prefix cache", shown, "load hit max_hit cached fresh recorded prompt_error", note)
+
+
+def machine_table(levels: Sequence[Level]) -> Table:
+    """Tabulate GPU figures and the parts of TTFT; without rows if neither was measured."""
+    energies = [level.energy for level in levels if level.energy]
+    splits = [level.ttft_split for level in levels if level.ttft_split]
+    notes = []
+    if any(energy.simulated for energy in energies):
+        notes.append("GPU figures are SIMULATED")
+    if any(energy.joules is not None for energy in energies):
+        when = "steady" if any(level.headline_is_steady for level in levels) else "wall"
+        notes.append(
+            f"W and J from the energy counters over the time of {when}, GPUs only; W, J and GiB are sums over the GPUs"
+        )
+    if any(energy.all_gpus for energy in energies):
+        notes.append("GPU figures are of all GPUs of the host in use: which of them the server uses is not known")
+    if any(not split.estimated for split in splits):
+        notes.append("TTFT: parts of the mean of all requests, also unmeasured ones, as the server reports them")
+    if any(split.estimated for split in splits):
+        notes.append("est.: estimated from C=1, where the server reported nothing in the time of a level")
+    shown = [level for level in levels if level.energy or level.ttft_split]
+    ids = "load gpu_w j_token tokens_j gpu_gib throttled ttft_queue ttft_prefill ttft_rest"
+    return _table("Machine", shown, ids, "; ".join(notes))

@@ -1,0 +1,38 @@
+"""Export a report as Markdown. Text from servers and users is escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from swarmtui.report.charts import SessionData
+from swarmtui.report.session import build_report
+from swarmtui.report.table import Table, fit
+from swarmtui.report.text import markdown_rows
+from swarmtui.text import sanitize
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
+
+
+def render_markdown(sessions: Sequence[SessionData]) -> bytes:
+    report = build_report(sessions)
+    parts = [f"# {_escape(report.title)}"]
+    parts += [f"**{_escape(line)}**" for line in report.lead]
+    parts.append("\n".join(f"- {_escape(name)}: {_escape(value)}" for name, value in report.facts))
+    for table in report.tables:
+        parts += [f"## {_escape(table.title)}", "\n".join(markdown_rows(fit(_escaped(table), None, gaps=(3,))))]
+        parts += [_escape(table.note)] if table.note else []
+    parts += ["## Notes", "\n".join(f"- {_escape(note)}" for note in report.notes)]
+    return ("\n\n".join(parts) + "\n").encode()
+
+
+def _escaped(table: Table) -> Table:
+    return table._replace(
+        columns=tuple(column._replace(title=_escape(column.title)) for column in table.columns),
+        rows=tuple(tuple(cell._replace(text=_escape(cell.text)) for cell in row) for row in table.rows),
+    )
+
+
+def _escape(text: str) -> str:
+    """Return one line without markup; a ~ before a number needs no escape."""
+    return re.sub(r"\\~(?=\d)", "~", _SPECIAL.sub(r"\\\1", sanitize(text)))

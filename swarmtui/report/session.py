@@ -1,0 +1,334 @@
+"""Build the report of a session: facts, tables and sentences, for the terminal and for exports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
+from swarmtui.analysis.capacity.scaling import best_level
+from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.analysis.machine.energy import count_names
+from swarmtui.analysis.quality.checklist import checklist_sentence
+from swarmtui.model.endpoint import api_text
+from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput
+from swarmtui.model.plan import is_open_loop, load_title
+from swarmtui.model.session import Level, Summary
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
+from swarmtui.report.charts import SessionData, session_title
+from swarmtui.report.comparison import comparison_tables
+from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables, tokens
+from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
+from swarmtui.report.tasks import task_tables
+
+FORMULAS = (
+    "ttft = first output − sent; stream = Σ (n − tokens up to the first chunk) / Σ (t_end − t_first) over the answers, "
+    "t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − sent. "
+    "steady = tokens while C requests were in flight / that time; "
+    "wall = all output tokens / makespan. in flight = Σ (last token − sent) / makespan (mean). "
+    "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1 (batches: wall). "
+    "Samples needed for a percentile: p50 5, p90 29, p95 59, p99 299. "
+    "cap hit: an answer cut at the token limit; clean: without cap hits."
+)
+
+
+class Report(NamedTuple):
+    """What Markdown and HTML show, in this order."""
+
+    title: str
+    lead: tuple[str, ...]
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+def build_report(sessions: Sequence[SessionData]) -> Report:
+    """Report one session, or compare each of several with the first and then report all of them."""
+    reports = [(session.name, _session_report(session.summary)) for session in sessions]
+    if len(reports) == 1:
+        return reports[0][1]
+    first, *others = sessions
+    pairs = [(other.name, compare_pair(first.summary, other.summary, history=first.history)) for other in others]
+    comparisons = [
+        table._replace(title=f"{table.title}: A is {first.name}, B is {name}")
+        for name, pair in pairs
+        for table in comparison_tables(pair)
+    ]
+    tables = [
+        table._replace(title=f"{name}: {table.title}")
+        for name, report in reports
+        for table in (_fact_table(report.facts), *report.tables)
+    ]
+    notes = [
+        f"{name}: {note}" for name, report in reports for note in (*report.lead, *report.notes) if note != FORMULAS
+    ]
+    return Report(
+        title=session_title(sessions),
+        lead=tuple(f"{name} compared with {first.name}: {pair.sentence}" for name, pair in pairs),
+        facts=tuple(
+            (name, "; ".join(map(str, (*pair.flags, *pair.differences))) or "no known difference")
+            for name, pair in pairs
+        ),
+        tables=(*comparisons, *tables),
+        notes=(*notes, FORMULAS),
+    )
+
+
+def _session_report(summary: Summary) -> Report:
+    levels = summary.levels
+    tables = (
+        *throughput_tables(levels), *mode_tables(summary), clean_table(levels), machine_table(levels),
+        _bandwidth(summary.bandwidth), goodput_table(summary), _scaling(summary), check_table(summary.checks),
+    )  # fmt: skip
+    return Report(
+        title=session_title([SessionData("", summary)]),
+        lead=_lead(summary),
+        facts=session_facts(summary),
+        tables=tuple(table for table in tables if table.rows),
+        notes=(*remarks(levels), *event_lines(summary), FORMULAS),
+    )
+
+
+def mode_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the tables that depend on the load, on answer checks and on replicas."""
+    return (*load_tables(summary), *task_tables(summary))
+
+
+def _lead(summary: Summary) -> tuple[str, ...]:
+    ended = f"This session is {summary.state}" + (f": {summary.message}" if summary.message else ".")
+    lines = [] if summary.state == "done" else [ended]
+    lines += capacity_sentences(summary.capacity) if summary.capacity else []
+    lines += [summary.scaling.sentence if summary.scaling else "", checklist_sentence(summary.checks)]
+    return tuple(line[:1].upper() + line[1:] for line in lines if line)
+
+
+def _fact_table(facts: Sequence[tuple[str, str]]) -> Table:
+    columns: list[Column[tuple[str, str]]] = [
+        Column("name", "", lambda fact: fact[0], right=False),
+        Column("value", "", lambda fact: fact[1], right=False),
+    ]
+    return tabulate("Session", facts, columns)
+
+
+def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """Describe what was measured, with what and how, by name and text."""
+    session, plan = summary.session, summary.session.plan
+    load = plan.load
+    levels = ("rate = " if load.by_rate else "C = ") + ", ".join(f"{at:g}" for at in load.rates or load.levels)
+    simulated = "SIMULATED" if session.simulated else ""
+    facts = [
+        ("Session", session.id),
+        ("Date", session.created),
+        *(
+            ("Endpoint", " · ".join(filter(None, (e.url, e.model, e.engine, api_text(e), simulated))))
+            for e in session.endpoints
+        ),
+        *(("Server", text) for text in dict.fromkeys(map(_server_description, summary.servers))),
+        ("Server flags", session.server_flags),
+        ("GPUs", count_names(summary.gpus)),
+        ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
+        (
+            "Plan",
+            f"{plan.goal} over {levels}; {load.runs} × {load.run_length} per level; warm-up {summary.warmup_requests}",
+        ),
+        ("Token limit", "" if plan.max_tokens is None else str(plan.max_tokens)),
+        ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
+        ("SLO", plan.slo),
+        ("Client", f"swarmtui {session.client.version}, Python {session.client.python}, {session.client.cores} cores"),
+        ("Hosts", ", ".join(f"{host.name} ({host.cores} cores)" for host in session.hosts)),
+        ("Schema", str(summary.schema)),
+        ("Note", session.note),
+        ("Series", str(session.series or "")),
+        ("Tags", ", ".join(f"{name}={value}" for name, value in session.tags.items())),
+    ]
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _server_description(server: DiscoveredServer) -> str:
+    """Describe a server by engine, version, slots and flags."""
+    flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
+    slots = "" if server.slots is None else f"{server.slots} slots"
+    return " · ".join(filter(None, (f"{server.engine} {server.version}".strip(), slots, flags)))
+
+
+# single tables
+
+
+def _bandwidth(bandwidth: Sequence[BandwidthUse]) -> Table:
+    note = "from the model size in the tags and the mean time per token"
+    if any(used.share > 1.0 for used in bandwidth):
+        note += "; above 100 % is impossible: the size is wrong, or a step yields several tokens (speculative decoding)"
+    columns: list[Column[BandwidthUse]] = [
+        Column("load", "C", lambda used: used.c),
+        Column("step", "GiB per step", lambda used: significant(used.step_bytes / 2**30, 3)),
+        Column("share", "share of peak", lambda used: used.share, short_percent),
+    ]
+    return tabulate("Memory bandwidth", bandwidth, columns, note)
+
+
+_SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unsure")}
+
+
+def goodput_table(summary: Summary) -> Table:
+    estimated = {level.key for level in summary.levels if level.tokens_estimated}
+    columns: list[Column[Goodput]] = [
+        Column("load", load_title(summary.goodput), lambda found: f"{found.offered_load:g}"),
+        Column("good", "met the SLO", lambda found: f"{found.good} of {found.n}"),
+        Column("share", "share", lambda found: found.share, short_percent),
+        Column("slo", "SLO", lambda found: _SLO_CELLS[found.kept], right=False),
+        Column("good_s", "good requests/s", lambda found: found.per_s),
+        Column(
+            "good_tps",
+            "good tok/s",
+            lambda found: tokens(found.key in estimated and bool(found.out_tps), found.out_tps),
+        ),
+    ]
+    return tabulate(
+        "Goodput", summary.goodput, columns, summary.capacity.slo if summary.capacity else summary.session.plan.slo
+    )
+
+
+def _scaling(summary: Summary) -> Table:
+    found = summary.scaling
+    if found is None:
+        return Table("Scaling", (), ())
+    refused = {name: why.text for name, why in found.refused.items()}
+    step = None
+    if found.step_a_s is not None and found.step_c_s is not None:
+        step = f"{significant(1e3 * found.step_a_s)} + {significant(1e3 * found.step_c_s)}·b ms"
+    slots = found.slots
+    rows: list[tuple[str, str | None, str]] = [
+        ("decode step", step, refused.get("fit", f"error at most {short_percent(found.fit_error)}")),
+        (
+            "slots",
+            str(slots.total) if slots else None,
+            slots.reason if slots else refused.get("slots", "not reported, no queue observed"),
+        ),
+        (
+            "σ",
+            significant(found.sigma, 3),
+            refused.get("ceiling", "share of a step that grows with the number of streams"),
+        ),
+        (
+            "ceiling",
+            significant(found.ceiling_tps),
+            refused.get("ceiling", "tok/s with any number of slots; extrapolated"),
+        ),
+        ("knee", significant(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
+        ("sweet spot", str(found.sweet_spot or MISSING), refused.get("sweet spot", "")),
+        *(
+            (
+                f"queueing delay at C={x.c}",
+                f"{'−' if x.seconds < 0 else '+'}{seconds(abs(x.seconds))}",
+                f"mean TTFT {factor(x.factor)} that of the highest C with a slot for each",
+            )
+            for x in found.queueing_delay
+        ),
+    ]
+    columns: list[Column[tuple[str, str | None, str]]] = [
+        Column("quantity", "quantity", lambda row: row[0], right=False),
+        Column("value", "value", lambda row: row[1]),
+        Column("basis", "basis", lambda row: row[2], right=False),
+    ]
+    return tabulate("Scaling", rows, columns)
+
+
+# publication checklist
+
+_CHECK_CELLS = {
+    "ok": Cell("✓ ok", "ok"),
+    "not ok": Cell("✗ not ok", "missed"),
+    "unknown": Cell("? unknown", "unknown"),
+    "not applicable": Cell("– n/a", "not applicable"),
+}
+
+
+def check_table(checks: Sequence[Check]) -> Table:
+    columns: list[Column[Check]] = [
+        Column("state", "state", lambda check: _CHECK_CELLS[check.state], right=False),
+        Column("check", "check", lambda check: check.name, right=False),
+        Column("value", "value", lambda check: check.value, right=False),
+        Column("limit", "limit", lambda check: check.limit, right=False),
+        Column("meaning", "", lambda check: check.sentence, right=False),
+    ]
+    return tabulate("Publication checklist", checks, columns)
+
+
+def check_sentences(checks: Sequence[Check]) -> list[Sentence]:
+    """Return one sentence per check, with its value and its limit."""
+    return [Sentence(f"{_CHECK_CELLS[check.state].text[0]} {check.name}: {_reason(check)}: {check.sentence}",
+                     _CHECK_CELLS[check.state].code) for check in checks]  # fmt: skip
+
+
+def _reason(check: Check) -> str:
+    return check.state if check.state == "not applicable" else f"{check.value}; required {check.limit}"
+
+
+# in the terminal
+
+
+def session_blocks(summary: Summary) -> list[Block]:
+    """Show a whole session: what was measured, its tables, findings and events."""
+    session = summary.session
+    facts = (
+        *session_facts(summary),
+        ("State", f"{summary.state}: {summary.message}" if summary.message else summary.state),
+        ("Client host", session.client.host),
+        ("Label", session.label),
+        ("Baseline", session.previous),
+    )
+    return [
+        Facts(tuple((name, value) for name, value in facts if value)),
+        *level_blocks(summary.levels),
+        *result_tables(summary),
+        Sentence(""),
+        *finding_sentences(summary),
+        *check_sentences([check for check in summary.checks if check.state != "ok"]),
+        Sentence(""),
+        *map(Sentence, event_lines(summary)),
+    ]
+
+
+def level_blocks(levels: Sequence[Level]) -> list[Block]:
+    """Show the levels, and remarks on single ones."""
+    if not levels:
+        return [Sentence("nothing was measured")]
+    return [level_table(levels), *map(Sentence, remarks(levels))]
+
+
+def result_tables(summary: Summary) -> list[Table]:
+    """Return the tables of the load mode, the SLO and the machine; none for a plain closed loop without telemetry."""
+    tables = (*mode_tables(summary), goodput_table(summary), machine_table(summary.levels))
+    return [table for table in tables if table.rows]
+
+
+def finding_sentences(summary: Summary) -> list[Sentence]:
+    """Return the capacity, the sweet spot and the cliff, the cost, and a summary of the publication checklist."""
+    enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
+    sentences = capacity_sentences(summary.capacity) if summary.capacity else []
+    sentences += [summary.scaling.sentence] if summary.scaling and enough else []
+    cost = cost_per_million(best_level(summary.levels), summary.session.plan.price_per_hour)
+    if cost is not None and not summary.capacity:
+        sentences.append(f"{short(cost)} per million output tokens at the best level")
+    sentences += [checklist_sentence(summary.checks)] if summary.checks else []
+    return [Sentence(text, "lead") for text in sentences]
+
+
+def remarks(levels: Sequence[Level]) -> list[str]:
+    """Return each remark once, with the levels that it applies to; alarms are marked."""
+    loads: dict[str, list[str]] = {}
+    for level in levels:
+        for flag in level.flags:
+            loads.setdefault(flag.text, []).append(f"{level.offered_load:g}")
+    alarms = {flag.text for level in levels for flag in level.flags if flag.code in ALARMS}
+    title = load_title(levels)
+    return [f"{'✗ ' if text in alarms else ''}{title}={','.join(at)}: {text}" for text, at in loads.items()]
+
+
+def event_lines(summary: Summary) -> list[str]:
+    t0 = summary.session.t0_ns
+    return [
+        f"+{(event.t_ns - t0) / 1e9:.1f} s {event.name}" + (f": {event.detail}" if event.detail else "")
+        for event in summary.events
+    ]

@@ -1,0 +1,195 @@
+"""Build the tables and sentences of tunes, A/B tests, the tuning log and advice."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from swarmtui.experiments.ab import AB_FIGURES, AbResult
+from swarmtui.experiments.advice import Advice
+from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence
+from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
+from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
+from swarmtui.experiments.tune import result_line
+from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
+from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
+from swarmtui.report.comparison import verdict_cell
+from swarmtui.report.levels import BEST
+from swarmtui.report.table import Block, Cell, Column, Fields, Sentence, Table, Value, keyed, tabulate
+from swarmtui.text import count_noun, escape
+
+_OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
+_GPU = ("j_token", "gpu_w", "gpu_gib")
+_CONFIGURATION = (
+    keyed("state", "state", right=False),
+    keyed("rank", "rank", right=False),
+    keyed("flags", "configuration", right=False, least=18),
+    keyed("tps", "tok/s"),
+    keyed("c", "C"),
+    keyed("change", f"vs {BEST}"),
+    keyed("ttft", "TTFT", seconds),
+    keyed("j_token", "J/token", lambda value: significant(value, 3)),
+    keyed("gpu_w", "GPU W", lambda value: significant(value, 3)),
+    keyed("gpu_gib", "GPU GiB", gib),
+    keyed("start", "start", seconds),
+    keyed("errors", "err"),
+    keyed("problem", "problem", right=False, least=10),
+)
+_DROP = ("start", "errors", "gpu_gib", "gpu_w", "j_token", "ttft", "change", "c", "problem")
+
+
+def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
+    """Tabulate configurations: values by column id; what a row does not have is blank."""
+    return tabulate("", rows, _CONFIGURATION, drop=_DROP).without(leave_out).without_missing()
+
+
+def result_figures(row: Start) -> dict[str, Value]:
+    """Return the figures of a finished configuration by column id."""
+    return {
+        "tps": Cell("failed", "failed") if row.state == "broken" else row.out_tps,
+        "c": row.c,
+        "ttft": row.ttft_s,
+        "j_token": row.j_per_token,
+        "gpu_w": row.mean_w,
+        "gpu_gib": row.peak_memory,
+        "start": row.start_s,
+        "errors": row.errors,
+    }
+
+
+def leaderboard(found: TuneSummary) -> Table:
+    """Rank the configurations: tied with the best, or behind it."""
+    rows: list[Fields] = []
+    for rank, (row, standing) in enumerate(zip(found.leaderboard, found.standings, strict=True), start=1):
+        best = rank == 1 and row.state == "done"
+        change = f"{signed_percent(change_from(found.leaderboard[0], row))} {standing}"
+        rows.append(
+            result_figures(row)
+            | {
+                "rank": Cell(BEST, "best") if best else str(rank),
+                "flags": Cell(format_flags(row.flags), "best" if best else None),
+                "change": change if standing in ("tied", "behind") else None,
+            }
+        )
+    table = configuration_table(rows, ("state", "problem"))
+    if not any(column.id in _GPU for column in table.columns):
+        return table
+    simulated = " They are SIMULATED." if any(row.simulated for row in found.leaderboard) else ""
+    return table._replace(note=f"J/token, W and GiB are of GPUs only, each a sum over the GPUs.{simulated}")
+
+
+def tune_blocks(found: TuneSummary) -> list[Block]:
+    if not found.leaderboard:
+        return [Sentence("no configuration is finished yet")]
+    blocks = [leaderboard(found), *tune_findings(found)]
+    for row in found.leaderboard:
+        if row.state == "broken":
+            blocks += [Sentence(result_line(row)), *(Sentence(line, "detail") for line in row.log)]
+    return blocks
+
+
+def tune_findings(found: TuneSummary) -> list[Block]:
+    """Say how reliable the ranking is, and show the Pareto fronts and the effect of each flag."""
+    several = sum(row.state == "done" for row in found.leaderboard) > 1
+    blocks: list[Block] = [Sentence(ranking_sentence(found))] if several else []
+    for name, front in (("TTFT", found.front_ttft), ("J/token", found.front_energy)):
+        points = "; ".join(
+            f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, "
+            + (seconds(row.ttft_s) if name == "TTFT" else f"{significant(row.j_per_token, 3)} J/token")
+            + ")"
+            for row in front
+        )
+        simulated = " (SIMULATED)" if name == "J/token" and any(row.simulated for row in front) else ""
+        blocks += [Sentence(f"Pareto front of tok/s and {name}{simulated}: {points}")] if front else []
+    known = [effect for effect in found.effects if effect.pairs]
+    columns: list[Column[Effect]] = [
+        Column("flag", "flag", lambda effect: effect.flag, right=False, least=10),
+        Column("value", "value", lambda effect: f"{effect.base} → {effect.value}", right=False, least=10),
+        Column("before", f"{_OBJECTIVES[found.objective]} before", lambda effect: effect.before, short="before"),
+        Column("after", "after", lambda effect: effect.after),
+        Column("change", "change", lambda effect: effect.change, signed_percent),
+        Column(
+            "range", "range over pairs",
+            lambda of: f"{signed_percent(of.low)} … {signed_percent(of.high)}" if of.pairs > 1 else None,
+        ),
+        Column("pairs", "pairs", lambda effect: effect.pairs),
+    ]  # fmt: skip
+    note = f"before, after: {_OBJECTIVES[found.objective]}, all else equal"
+    return blocks + ([tabulate("Effect of each flag", known, columns, note, ("pairs", "range"))] if known else [])
+
+
+def commands_text(tune: TuneFile) -> str:
+    """List every command that a tune will run, for the user to confirm; what is not printable is escaped."""
+    flag_sets = all_configurations(tune)
+    lines = [f"{count_noun(len(flag_sets), 'configuration', 'configurations')}; commands to run (PORT: a free port):"]
+    launches = [launch_command(tune, flags, "PORT") for flags in flag_sets]
+    lines += [f"  {escape(str(launch), keep='')}" for launch in launches]
+    if tune.stop:
+        stops = dict.fromkeys(shlex.join(launch.stop) for launch in launches)
+        lines += [f"stop command: {escape(stop, keep='')}" for stop in stops]
+    if tune.directory:
+        lines.append(f"directory: {escape(tune.directory, keep='')}")
+    if len(rounds := halving_rounds(tune)) > 1:
+        each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in rounds)
+        lines.append(f"rounds: {', then '.join(each)}")
+    return "\n".join(lines)
+
+
+def ab_blocks(result: AbResult) -> list[Block]:
+    """Show the runs of both sides, the decision, and for an A/A test the noise floor."""
+    test = result.test
+    name = AB_FIGURES[test.figure][0]
+    same = f" with agent header: {test.agent_header}" if test.agent_header else " (same as A)" if test.aa else ""
+    columns = [keyed("run", "run"), keyed("a", f"A {name}"), keyed("b", f"B {name}")]
+    both = zip_longest(result.values("A"), result.values("B"))
+    runs: list[Fields] = [{"run": run, "a": a, "b": b} for run, (a, b) in enumerate(both, start=1)]
+    decision = result.decision
+    blocks: list[Block] = [Sentence(f"A  {test.a}"), Sentence(f"B  {test.b}{same}")]
+    blocks += [tabulate("", runs, columns)] if runs else []
+    verdict = f"B compared with A, {name}: {decision.sentence}" if decision else "no verdict: too few runs"
+    blocks.append(Sentence(verdict, "lead"))
+    if result.header:
+        blocks.append(Sentence(result.header.sentence))
+    if test.aa and decision and decision.spread is not None:
+        blocks.append(Sentence(_noise_floor(decision.spread)))
+    if not test.aa and result.sessions("A") and result.sessions("B"):
+        blocks.append(Sentence(f"details: swarmtui compare {result.sessions('A')} {result.sessions('B')}"))
+    return blocks
+
+
+def _noise_floor(spread: float) -> str:
+    """`noise floor: runs of the same server differ by 1.2 % (CV); …`"""
+    powers = ", ".join(f"{signed_percent(detectable_at(n, spread))} with {n} v {n} runs" for n in CHECKPOINTS[:5])
+    return (
+        f"noise floor: runs of the same server differ by {short_percent(spread, 2)} (CV); "
+        f"detectable with 80 % power: {powers}"
+    )
+
+
+def log_table(changes: Sequence[LoggedChange]) -> Table:
+    columns: list[Column[LoggedChange]] = [
+        Column("number", "#", lambda change: change.number),
+        Column("created", "when", lambda change: local_time(change.created), right=False),
+        Column("what", "change", lambda change: change.what, right=False, least=20),
+        Column("change", "effect", lambda change: change.change, signed_percent),
+        Column("verdict", "verdict", lambda change: verdict_cell(change.verdict), right=False),
+        Column("kept", "kept?", lambda change: change.kept, right=False),
+        Column("note", "note", lambda change: change.note, right=False, least=10),
+    ]
+    return tabulate("", changes, columns)
+
+
+def log_blocks(changes: Sequence[LoggedChange]) -> list[Block]:
+    hint = Sentence("no changes yet: `swarmtui run --baseline last` and `swarmtui ab` add them")
+    return [log_table(changes) if changes else hint]
+
+
+def advice_blocks(found: Sequence[Advice]) -> list[Block]:
+    if not found:
+        return [Sentence("no advice: nothing in this session suggests a change")]
+    return [
+        sentence
+        for advice in found
+        for sentence in (Sentence(f"{advice.topic}: {advice.sentence}"), Sentence(advice.evidence, "detail"))
+    ]
