@@ -214,12 +214,12 @@ def _compare_with_baseline(
     from swarmtui.experiments.baseline import record_baseline_verdict
 
     try:
-        verdict = record_baseline_verdict(root, baseline, session, detect)
+        found = record_baseline_verdict(root, baseline, session, detect)
     except BadInput as error:
         progress.write(f"swarmtui: {error}")
         return
-    progress.write(f"changed: {verdict.change_text}")
-    echo(verdict.sentence, err=as_json)
+    progress.write(f"changed: {found.what}")
+    echo(found.effect, err=as_json)
 
 
 def _explain_no_level(directory: str, summary: Summary) -> Sentence:

@@ -93,7 +93,7 @@ def record_effect(directory: Path, previous: str) -> str:
         found = record_baseline_verdict(directory.parent, previous, directory)
     except BadInput:
         return ""
-    return sanitize(f"{found.change_text}: {found.sentence}" if found.changes else found.sentence)
+    return sanitize(f"{found.what}: {found.effect}")
 
 
 def _name(summary: Summary | None) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,14 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
     before = summary([level(4, tps=100, runs=[99, 100, 101, 100])], A, server_flags="--max-num-seqs 2")
     after = summary([level(4, tps=125.6, runs=[125, 126, 125.6, 125.6])], B, server_flags="--max-num-seqs 4")
     found = compare_with_baseline(before, after)
-    assert found.sentence.startswith("C=4, output tok/s: these two sessions differ: +25.6 % (95 %: +2")
-    assert (found.verdict, found.change_text) == ("differ", "--max-num-seqs 2 → 4")
+    assert found.effect.startswith("C=4, output tok/s: these two sessions differ: +25.6 % (95 %: +2")
+    assert (found.verdict, found.what) == ("differ", "--max-num-seqs 2 → 4")
 
 
 def test_single_runs_ask_for_more_runs() -> None:
     found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
-    assert found.verdict == "no verdict" and found.needed is None
-    assert "no verdict: 1 run of each, 4 are needed; +3.0 % may be noise" in found.sentence
+    assert (found.verdict, found.what) == ("no verdict", "no known change")
+    assert "no verdict: 1 run of each, 4 are needed; +3.0 % may be noise" in found.effect
 
 
 def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:
@@ -35,13 +36,15 @@ def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None
     after = summary([level(4, tps=103, runs=[98, 103, 108, 103])], B, plan=Plan(seed=1))
     found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
     assert found.verdict == "undecided"
-    assert found.needed is not None and finer.needed is not None and 3 * found.needed < finer.needed
-    assert f"{found.needed} runs of each would detect a difference of 5 %" in found.sentence
+    needed = [
+        int(re.findall(r"(\d+) runs of each would detect a difference of", each.effect)[0]) for each in (found, finer)
+    ]
+    assert 3 * needed[0] < needed[1]
 
 
 def test_different_workloads_are_refused() -> None:
     found = compare_with_baseline(summary([level(4, tps=1)], A), summary([level(4, tps=2)], B, workload_digest="ffff"))
-    assert found.verdict == "refused" and "different workloads" in found.sentence
+    assert found.verdict == "refused" and "different workloads" in found.effect
 
 
 def test_log_keeps_changes_in_order_with_their_marks(tmp_path: Path) -> None:
