@@ -20,7 +20,8 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> An
     choices = RunChoices(**given | {"endpoints": endpoints or (_only_endpoint(),)})
     built = build_request(choices, find_endpoints(choices.endpoints), session_root(options["session_dir"]))
     if isinstance(built, list):
-        raise BadInput(built[0].message, key=_option_name(built[0].field))
+        field = built[0].field
+        raise BadInput(built[0].message, key=_OPTION_NAMES.get(field, f"--{field.replace('_', '-')}"))
     return built
 
 
@@ -35,10 +36,6 @@ _OPTION_NAMES = {
     "gpu_metrics_urls": "--gpu-metrics-url",
     "plan": "--find-cliff",
 }
-
-
-def _option_name(field: str) -> str:
-    return _OPTION_NAMES.get(field, f"--{field.replace('_', '-')}")
 
 
 def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:

@@ -30,7 +30,7 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
     return Plan(
         goal=goal,
-        load=_probe_load(workload, choices) if choices.plan == "probe" else build_load(workload, choices, goal),
+        load=build_load(workload, choices, goal),
         max_tokens=choices.max_tokens,
         temperature=choices.temperature,
         seed=seed,
@@ -43,24 +43,21 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
     )
 
 
-def _probe_load(workload: Workload, choices: RunChoices) -> Load:
-    """Return a warm-up, and one timed request of one stream."""
-    load = build_load(workload, RunChoices(levels="1", requests="1", warmup="1", runs=choices.runs), "sweep")
-    return msgspec.structs.replace(load, preroll=False) if isinstance(load, Closed) else load
-
-
 def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     """Return the load of the workload, with what was chosen instead; or that of a rate or search."""
+    probe = choices.plan == "probe"
+    if probe:  # a warm-up, and one timed request of one stream
+        choices = RunChoices(levels="1", requests="1", warmup="1", runs=choices.runs)
     if choices.requests and choices.duration:
         raise BadInput("give requests or duration, not both", key="duration")
     runs = _number_of_runs(choices.runs) if choices.runs is not None else None
     levels = parse_levels(choices.levels) if choices.levels is not None else None
-    _check_canaries(choices.canaries)
+    Closed(canaries=choices.canaries or "none").find_problem()
     load = _choose_load(effective_load(workload), workload.name, choices, goal, runs)
     if choices.canaries not in (None, "none") and (goal == "manual" or not load.has("canaries")):
         raise BadInput("only for the levels of a closed loop", key="canaries")
     changes: dict[str, Any] = {"runs": runs, "warmup": _parse_warmup(choices.warmup)}
-    changes |= {"canaries": choices.canaries} if load.has("canaries") else {}
+    changes |= {"canaries": choices.canaries, "preroll": False if probe else None} if load.has("canaries") else {}
     changes |= {load.levels_key: levels} if load.levels_key else {}
     changes |= {"serial_rates": _parse_serial_rates(choices.serial_rates)} if load.batch else {}
     changes = {key: value for key, value in changes.items() if value is not None}
@@ -178,11 +175,6 @@ def parse_timeouts(total: str, idle: str) -> Timeouts:
         idle=parse_seconds(idle, "idle-timeout"),
         total=total_s,
     )
-
-
-def _check_canaries(text: str | None) -> None:
-    if text:
-        Closed(canaries=text).find_problem()
 
 
 def _number_of_runs(text: str) -> int:
