@@ -37,6 +37,11 @@ def test_verdicts(content: str, reasoning: str, how: dict[str, bool], expected: 
     assert check_answer(DOCSTRING, content, reasoning, **how) == expected
 
 
+def test_length_of_empty_text_is_checked() -> None:
+    schema = {"type": "string", "minLength": 1}
+    assert matches_schema("a", schema) and not matches_schema("", schema)
+
+
 def test_case_sensitive_check() -> None:
     assert not check_passes(AnswerCheck(all=("Args",), case=True), "args")
     assert check_passes(AnswerCheck(all=("Args",), case=True), "Args")

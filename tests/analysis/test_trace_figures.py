@@ -111,7 +111,7 @@ def test_hit_rate_by_the_counters_of_the_server() -> None:
         state = ServerState(engine="vLLM", url="u", cache_queries=queries, cache_hits=hits)
         return Telemetry(t_ns=int(at_s * S), servers=(state,))
 
-    samples = [sample(0, 100, 100), sample(3, 2000, 100), sample(20, 4000, 1500)]
+    samples = [sample(0, 100, 100), sample(3, 2000, 100), sample(10, 2500, 700), sample(20, 4000, 1500)]
     samples[0] = sample(-1, 100, 100)
     (level,) = add_machine_figures([one_level(records)], STAGES, ENDS, samples, records)
     found = level.replay

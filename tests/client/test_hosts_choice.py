@@ -16,6 +16,8 @@ from swarmtui.model.hosts import HostsSpec, parse_hosts
     [
         ("", None),
         (" local:2 ", HostsSpec("local", nodes=2)),
+        ("local:1", HostsSpec("local", nodes=1)),
+        ("local:16", HostsSpec("local", nodes=16)),
         ("auto", HostsSpec("cluster", "auto")),
         ("ray://gpu-1.cluster:10001", HostsSpec("cluster", "ray://gpu-1.cluster:10001")),
         ("10.0.0.4:6379", HostsSpec("cluster", "10.0.0.4:6379")),
@@ -26,7 +28,7 @@ def test_hosts_are_named_by_a_cluster_or_a_number_of_local_nodes(text: str, spec
     assert parse_hosts(text) == spec
 
 
-@pytest.mark.parametrize("text", ["local", "local:0", "local:99", "host", "http://host:1", "ray://host", "host:x"])
+@pytest.mark.parametrize("text", ["local", "local:0", "local:17", "host", "http://host:1", "ray://host", "host:x"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="local:N"):
         parse_hosts(text)

@@ -110,3 +110,9 @@ def test_suspension_does_not_cause_timeouts(sandbox: Sandbox) -> None:
     assert ran.code == 0, ran
     (level,) = sandbox.show_session()["levels"]
     assert (level["ok"], level["errors"]) == (24, 0)
+
+
+def test_stamps_of_the_last_moments_need_no_recheck() -> None:
+    kernel = clock.KernelClock()
+    now = clock.monotonic_ns()
+    assert kernel.low < now - 100_000_000 and now + 100_000_000 < kernel.high

@@ -234,6 +234,13 @@ def test_llamacpp_timings_are_read() -> None:
     assert response.engine_prefill_s == pytest.approx(0.011318)
 
 
+def test_last_usage_of_messages_counts() -> None:
+    """It is cumulative; a proxy may repeat it with each event."""
+    usage = [payload(type="message_delta", usage={"input_tokens": 9, "output_tokens": n}) for n in (1, 2, 5)]
+    response = read(b"".join(usage), "messages")
+    assert (response.usage_tokens, response.tokens_in) == (5, 9)
+
+
 def test_ollama_stream_is_read() -> None:
     response = sample("ollama.ndjson")
     assert "".join(response.reasoning) == "The sky"
@@ -249,6 +256,7 @@ def test_ollama_error_in_mid_stream() -> None:
     )
     assert (response.error, response.error_detail) == ("error_event", "model runner stopped")
     assert len(response.times) == 1
+    assert not response.finished and response.finish_reason is None
 
 
 def test_ollama_tool_calls_are_output() -> None:

@@ -203,3 +203,11 @@ def test_events_taken_together_are_those_of_single_reads(events: list[bytes]) ->
     found = together.feed_each(chunks)
     if found is not None:
         assert found == [payload for chunk in chunks for payload in single.feed(chunk)]
+
+
+def test_first_read_of_a_stream_is_not_taken_together_with_others() -> None:
+    """It may begin with a byte order mark, which is removed there and nowhere else."""
+    splitter = EventSplitter()
+    assert splitter.feed_each([b"data: a\n\n"]) is None
+    assert splitter.feed(b"\xef\xbb\xbfdata: a\n\n") == [b"a"]
+    assert splitter.feed_each([b"data: b\n\n", b"data: c\n\n"]) == [b"b", b"c"]

@@ -118,3 +118,10 @@ def test_tokens_per_chunk_add_up(record: Record, shares: list[float]) -> None:
 def test_record_round_trips_through_the_journal() -> None:
     record = msgspec.structs.replace(RECORD, chunk_us=(0, 7), left_out=("a",), text="größer 🐝", chunk_tokens=(1, 80))
     assert msgspec.json.decode(msgspec.json.encode(record), type=Record) == record
+
+
+def test_tokens_of_chunks_add_up_to_those_of_the_answer() -> None:
+    assert msgspec.structs.replace(RECORD, chunks=1).tokens_per_chunk() == [81.0]
+    assert msgspec.structs.replace(RECORD, chunks=3).tokens_per_chunk() == [1.0, 40.0, 40.0]
+    assert msgspec.structs.replace(RECORD, chunks=2, tokens_out=None).tokens_per_chunk() == [0.0, 0.0]
+    assert msgspec.structs.replace(RECORD, chunks=2, chunk_tokens=(5, 76)).tokens_per_chunk() == [5.0, 76.0]

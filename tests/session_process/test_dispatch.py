@@ -204,3 +204,27 @@ def test_worker_whose_tasks_are_requested_gets_none_while_its_streams_are_busy()
     for done in range(2):
         dispatcher.finished(0, done)
     assert list(dispatcher.hand_out(source(9), 1)) == [1]
+
+
+def test_tasks_that_are_returned_after_they_were_forgotten_are_ignored() -> None:
+    dispatcher = Dispatcher(1)
+    dispatcher.set_streams(1)
+    (tasks,) = dispatcher.hand_out(source(3), 3).values()
+    dispatcher.drop()
+    dispatcher.forget_tasks()
+    dispatcher.returned(0, tuple(task.id for task in tasks[1:]))
+    assert not dispatcher.has_tasks
+
+
+def test_only_what_exceeds_the_streams_of_a_worker_is_requested() -> None:
+    """With fewer tasks than streams, an even share would include tasks that were started."""
+    dispatcher = Dispatcher(2)
+    dispatcher.set_streams(8)
+    dispatcher.add(0, [task(number) for number in range(5)])
+    assert dispatcher.take_back() == {0: 1}
+
+
+def test_few_tasks_are_divided_among_workers() -> None:
+    dispatcher = Dispatcher(3)
+    dispatcher.set_streams(6)
+    assert [len(tasks) for tasks in dispatcher.hand_out(source(3), 3).values()] == [1, 1, 1]

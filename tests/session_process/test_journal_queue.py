@@ -151,3 +151,23 @@ def test_queue_finds_out_by_itself_that_there_is_space_again(tmp_path: Path, mon
     wait_until(lambda: queue.saved() == place, "the entry is on disk")
     assert queue.warning is None
     queue.close()
+
+
+def test_nothing_is_acknowledged_after_a_failed_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known which of the writes before it reached the disk."""
+    queue = JournalQueue(tmp_path / "s")
+    queue.write(head())
+    assert saved(queue) == 1
+
+    def failing(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing)
+        queue.write(StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=1))
+        assert saved(queue) == 1
+    queue.write(RequestEntry(record=record(0)))
+    assert saved(queue) == 1
+    queue.move(tmp_path / "t")
+    assert queue.saved() == 3
+    queue.close()

@@ -281,3 +281,14 @@ def test_each_rate_of_an_open_loop_is_a_level() -> None:
     assert len(times[slow]) == len(times[fast]) == 3
     spans = [times[rate][-1] - times[rate][0] for rate in (slow, fast)]
     assert spans[0] == pytest.approx(2 * spans[1], rel=1e-6), "the same gaps, at half the rate"
+
+
+def test_time_of_a_stage_ends_it_while_requests_are_in_flight() -> None:
+    source = closed_loop(2, 3)
+    issue(source, 2)
+    stage = ActiveStage(1, 2, 1, "level", source, duration_s=3600.0)
+    assert stage.next_task() is not None
+    stage.start_clock()
+    assert stage.issued > stage.done and not stage.complete
+    stage.until = 0.0
+    assert stage.complete

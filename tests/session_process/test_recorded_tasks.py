@@ -200,6 +200,15 @@ def test_number_of_requests_ends_the_run() -> None:
     assert [task.phase for _, _, task in played.sent].count("level") == 7
 
 
+def test_slots_begin_one_after_another() -> None:
+    """All at the same time would be a burst that no user of the trace made."""
+    one = TraceSession(id="s", requests=(TraceRequest(input_tokens=99, output_tokens=1, think_s=1.0),) * 4)
+    plays = Simulation([one, one, one], 3, limit=3).by_play()
+    begins = [plays[number][0][0] for number in range(3)]
+    assert begins[0] < begins[1] < begins[2]
+    assert begins[1] - begins[0] == begins[2] - begins[1]
+
+
 def test_slots_can_be_added_and_removed() -> None:
     one = TraceSession(id="s", requests=(TraceRequest(input_tokens=99, output_tokens=1, think_s=1.0),) * 9)
     source = Simulation([one], 2, limit=None, total=3).source

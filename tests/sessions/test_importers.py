@@ -281,6 +281,8 @@ def test_files_with_equal_token_lengths_are_comparable(tmp_path: Path) -> None:
     assert pair.sentence.startswith("C=4, output tok/s: no verdict: 1 run of each, 4 are needed; +22.0 % may be noise")
     other = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 4096}, "c.json"))
     assert compare_pair(a, other).refused[0].code == "workload"
+    silent = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 0}, "d.json"))
+    assert silent.session.workload_digest not in ("", a.session.workload_digest)
 
 
 @pytest.mark.parametrize("data", [[], {}, {"benchmarks": []}, {"benchmarks": [1]}, {"records": 5}, "text", None])

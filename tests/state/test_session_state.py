@@ -39,6 +39,13 @@ def test_ttft_follows_a_change_of_c_immediately() -> None:
     assert state.frame(0, rows=False).ttft_s == 1.5
 
 
+def test_ttft_is_the_median_of_the_last_requests() -> None:
+    state = at_c(3)
+    for tenth, ttft_s in enumerate((0.5, 0.1, 0.2, 0.4, 0.3)):
+        state.apply_frame(0, first_tokens(tenth / 10, ttft_s, 1))
+    assert state.frame(0, rows=False).ttft_s == 0.3
+
+
 def test_ttft_ignores_old_requests() -> None:
     state = at_c(1)
     for second in range(8):
