@@ -153,6 +153,31 @@ def test_silence_of_a_host_is_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
     assert name == "host_silent" and f"{socket.gethostname()} did not answer for 0.0 s" in text
 
 
+def test_host_whose_ray_node_died_is_named_while_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the launcher plays the node, as the parent of the agent."""
+    monkeypatch.setattr(pool_module, "LAUNCHER", "tests.hosts.plain_launcher")
+    monkeypatch.setattr(pool_module, "_ROUND_S", 0.01)
+
+    async def warned() -> None:
+        lost: list[str] = []
+        events: asyncio.Queue[str] = asyncio.Queue()
+        pool = HostPool(
+            "local:1", lambda host, how: lost.append(how), on_event=lambda name, text: events.put_nowait(text)
+        )
+        try:
+            await pool.start()
+            assert pool._launcher is not None
+            pool._launcher.process.kill()
+            while "died; its workers continue" not in await events.get():
+                pass
+            assert [warning.code for warning in pool.warnings if warning.code != "host_silent"] == ["host_orphaned"]
+            assert lost == []
+        finally:
+            await pool.close()
+
+    asyncio.run(warned())
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "no-such-host.invalid:{}"])
 def test_address_where_nothing_listens_is_refused_at_once(address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
