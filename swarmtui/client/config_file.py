@@ -13,7 +13,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, check_url, show_url
 from swarmtui.model.parsing import parse_toml, suggest
-from swarmtui.model.redaction import is_secret_name, looks_like_key
+from swarmtui.model.redaction import MASK, is_secret_name, looks_like_key
 from swarmtui.sessions.files import config_path
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
@@ -79,6 +79,7 @@ def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) 
         return endpoints[text]
     if re.search(r"[./:]", text) or text == "localhost" or not text:
         return EndpointConfig(url=text)
+    text = MASK if looks_like_key(text) else text
     known = f" (configured: {', '.join(endpoints)})" if endpoints else ""
     guess = suggest(text, list(endpoints), "; ") or f"; write a host as http://{text}"
     raise BadInput(f"no endpoint named {text!r} in {source}{known}{guess}", key="--endpoint")
@@ -116,8 +117,9 @@ def read_api_key(variable: str | None) -> str | None:
     if variable is None:
         return None
     value = os.environ.get(variable, "").strip()
-    if not value and not is_variable_name(variable):
-        raise BadInput("expected the name of an environment variable that holds the key, not the key")
+    if not value and not (variable.isupper() and is_variable_name(variable)):
+        # It may be the key itself.
+        raise BadInput("expected the name of an environment variable that holds the key, not the key; none is set")
     if not value:
         raise BadInput(f"the variable {variable} is not set, or empty")
     if not _HEADER_VALUE.fullmatch(value):
