@@ -82,14 +82,10 @@ class JournalQueue:
     def _problem_code(self) -> WarningCode | None:
         if self._removed:
             return "directory_removed"
-        if self._failing or self._is_slow:
+        since = self._busy_since
+        if self._failing or (since is not None and time.monotonic() - since > _SLOW_S):
             return "not_on_disk"
         return "not_synced" if self._unsynced else None
-
-    @property
-    def _is_slow(self) -> bool:
-        since = self._busy_since
-        return since is not None and time.monotonic() - since > _SLOW_S
 
     def _problem_text(self, unsaved: int) -> str:
         match self._problem_code:

@@ -305,7 +305,8 @@ class GraphTasks(TaskSource):
         return bool(self._pending)
 
     def next_task(self) -> Task | None:
-        position = next((p for p in sorted(self._pending) if not self._is_blocked(p)), None)
+        waiting = {name for name, left in self._copies_left.items() if left > 0}
+        position = next((p for p in sorted(self._pending) if waiting.isdisjoint(self._nodes[p].after)), None)
         if position is None:
             return None
         self._pending.discard(position)
@@ -314,9 +315,6 @@ class GraphTasks(TaskSource):
         task = fill_answers(task, {name: self._answers[name] for name in node.after})
         self._running[task.id] = position
         return msgspec.structs.replace(task, with_text=node.id in self._quoted)
-
-    def _is_blocked(self, position: int) -> bool:
-        return any(self._copies_left[name] > 0 for name in self._nodes[position].after)
 
     def task_finished(self, task: Task, record: Record) -> None:
         node = self._nodes[self._running.pop(task.id)]

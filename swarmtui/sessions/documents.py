@@ -82,7 +82,7 @@ def summary_toml(summary: Summary) -> bytes:
         "hosts": session.hosts,
         "endpoints": session.endpoints,
         "servers": summary.servers,
-        "levels": [_level_fields(level) for level in summary.levels],
+        "levels": [_fields(level, _NOT_IN_TOML) for level in summary.levels],
         "scaling": summary.scaling,
         "goodput": summary.goodput,
         "capacity": summary.capacity,
@@ -101,10 +101,6 @@ def _request_fields(record: Record, session: Session) -> dict[str, Any]:
     fields = _fields(record, JOURNAL_ONLY_FIELDS)
     known = 0 <= record.endpoint < len(session.endpoints)
     return fields | {"endpoint": session.endpoints[record.endpoint].url if known else None}
-
-
-def _level_fields(level: Level) -> dict[str, Any]:
-    return _fields(level, _NOT_IN_TOML)
 
 
 def _fields(struct: msgspec.Struct, excluded: tuple[str, ...]) -> dict[str, Any]:
