@@ -9,11 +9,11 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.experiments.grid import launch_command
 from swarmtui.experiments.header_effect import HeaderEffect, cache_use, header_effect
 from swarmtui.experiments.managed_server import free_port
 from swarmtui.experiments.runner import Runner, Trial
-from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.experiments.store import without_secrets
 from swarmtui.model.base import BadInput, Stored

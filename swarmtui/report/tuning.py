@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence
 from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
-from swarmtui.experiments.sequential import CHECKPOINTS, detectable_at
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant

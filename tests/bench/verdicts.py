@@ -13,10 +13,10 @@ from random import Random
 
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.probe_history import ProbeResult, probe_history
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.analysis.compare.sessions import Pair, compare_pair
 from swarmtui.experiments.ab import interleaved_sides
 from swarmtui.experiments.effects import summarise_rows
-from swarmtui.experiments.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary

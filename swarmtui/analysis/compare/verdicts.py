@@ -233,16 +233,16 @@ def _sentence(
     if word == "no verdict":
         return _describe_missing(evidence)
     assert interval is not None
-    bounds = f"{signed_percent(interval.low)} to {signed_percent(interval.high)}"
-    found = f"{signed_percent(evidence.change)} ({confidence_text(interval)}: {bounds}; {evidence.replicates})"
+    found = change_text(evidence.change, interval, evidence.replicates)
     if word == "undecided":
         return f"undecided: {found}; {_describe_needed(evidence, detect, needed)}"
     return f"{_HEADS.get(word, word)}: {found}"
 
 
-def confidence_text(interval: Interval) -> str:
-    """`95 %`, or `98.8 %` if several levels share the 5 %."""
-    return short_percent(interval.confidence)
+def change_text(change: float | None, interval: Interval, replicates: str) -> str:
+    """`+5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`; the confidence is 98.8 % if several levels share the 5 %."""
+    bounds = f"{signed_percent(interval.low)} to {signed_percent(interval.high)}"
+    return f"{signed_percent(change)} ({short_percent(interval.confidence)}: {bounds}; {replicates})"
 
 
 def _describe_missing(evidence: Evidence) -> str:

@@ -16,36 +16,29 @@ from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     EQUIVALENT,
     Interval,
+    Verdict,
     VerdictWord,
+    change_text,
     compare_replicates,
-    confidence_text,
     detectable_change,
 )
-from swarmtui.model.base import Stored
-from swarmtui.numbers import short_percent, signed_percent
+from swarmtui.numbers import short_percent
 
 CHECKPOINTS = (4, 6, 8, 12, 16, 24, 32, 48)
 _FIRST_ALPHA = 2 / 70
 
 
-class Decision(Stored, frozen=True, kw_only=True):
+class Decision(Verdict, frozen=True, kw_only=True):
     """The result at one checkpoint; `done` means that more runs are not needed, or not worth their time.
 
-    `alpha` is the significance level of this checkpoint. `needed` is how many runs of each side detect a change of
-    `detect` at the observed spread.
+    `n` are the runs of each side, `alpha` is the significance level of this checkpoint. `needed` is how many runs of
+    each side detect a change of `detect` at the observed spread.
     """
 
-    word: VerdictWord
     done: bool
     n: int
     alpha: float
-    detect: float
-    change: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    spread: float | None = None
-    needed: int | None = None
-    sentence: str
+    spread: float
 
 
 def alpha_at(n: int) -> float:
@@ -99,15 +92,14 @@ def evaluate(
     enough = needed is not None and n >= needed
     done = word != "undecided" or after is None or after > max_runs or enough
     return Decision(
-        word=word, done=done, n=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval, p=estimate.p,
-        spread=spread, needed=needed, sentence=_sentence(word, n, interval, detect, needed, enough),
+        word=word, done=done, n=n, n_a=n, n_b=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval,
+        p=estimate.p, spread=spread, needed=needed, sentence=_sentence(word, n, interval, detect, needed, enough),
     )  # fmt: skip
 
 
 def _sentence(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
     """`faster: +5.1 % (97.1 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
-    span = f"{confidence_text(interval)}: {signed_percent(interval.low)} to {signed_percent(interval.high)}"
-    verdict = f"{word}: {signed_percent(interval.middle)} ({span}; {n} v {n} runs)"
+    verdict = f"{word}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
     target = short_percent(detect, 2)
     if word == "equivalent":
         return f"{verdict}: within ±{target}"

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.verdicts import ALPHA
-from swarmtui.experiments.ab import interleaved_sides
-from swarmtui.experiments.sequential import (
+from swarmtui.analysis.compare.sequential import (
     CHECKPOINTS,
     Decision,
     alpha_at,
@@ -16,6 +14,8 @@ from swarmtui.experiments.sequential import (
     evaluate,
     runs_needed,
 )
+from swarmtui.analysis.compare.verdicts import ALPHA
+from swarmtui.experiments.ab import interleaved_sides
 
 
 def simulate_test(
