@@ -117,6 +117,7 @@ def test_canaries_are_in_no_other_figure_and_compared_with_the_reference() -> No
     found = level_with_canaries("Paris it was")
     assert found.canaries is not None
     assert (found.n, found.canaries.n, found.canaries.alone_n) == (1, 1, 2)
+    assert (found.canaries.passed, found.canaries.alone_passed) == (1, 2)
     assert (found.canaries.compared, found.canaries.diverged, found.canaries.diverged_after) == (1, 1, 9)
     same = level_with_canaries("Paris it is").canaries
     assert same is not None and (same.diverged, same.diverged_after) == (0, None)

@@ -453,3 +453,11 @@ def test_c_held_is_weighted_by_the_time_of_the_runs() -> None:
     (alone,) = level_figures(long, [stage(2, 2, run=2)], [end(2)])
     assert alone.c_held == pytest.approx(2 - 3 / 9)
     assert level.c_held == pytest.approx((2 * 1 + (2 - 3 / 9) * 9) / 10)
+
+
+@pytest.mark.parametrize(("coalesced", "flagged"), [(0, False), (2, False), (3, True)])
+def test_chunks_that_share_a_timestamp_are_flagged_above_a_quarter(coalesced: int, flagged: bool) -> None:
+    """Fewer of them blur gaps only, which measurement quality notes."""
+    level = one([msgspec.structs.replace(r, coalesced_chunks=coalesced) for r in streams(1, 4, number=1)])
+    assert level.coalesced_chunks == pytest.approx(coalesced / 10)
+    assert ("coalesced_chunks" in [flag.code for flag in level.flags]) == flagged

@@ -213,6 +213,12 @@ def test_answer_without_output_breaks_the_limit_on_it() -> None:
     assert not parse_slo("ttfo=500ms").met_by(reasoning_only)
 
 
+def test_request_must_meet_the_limits_of_all_percentiles() -> None:
+    slo = parse_slo("ttft_p95=200ms,e2e_p50=300ms")
+    assert slo.met_by(request(0, [100, 250]))
+    assert not slo.met_by(request(0, [250, 260])) and not slo.met_by(request(0, [100, 350]))
+
+
 def test_figures_that_an_answer_cannot_have_are_ignored() -> None:
     assert parse_slo("tpot=1ms,stall=1ms").met_by(request(0, [100]))
     assert not parse_slo("stall=50ms").met_by(request(0, [100, 110, 200]))

@@ -174,6 +174,7 @@ def test_paused_run_starts_again(harness: SessionHarness) -> None:
         received = len(server.received)
         session_client.wait_for_frames(6)
         assert len(server.received) == received == len(server.completed)
+        assert session_client.frames[-1].left_s is None, "nobody knows how long the pause takes"
         session_client.send(client_protocol.Resume())
         assert session_client.wait_for_end().ending == "done"
     journal = harness.journal(session_client)
