@@ -4,11 +4,12 @@
     python -m tests.faults.soak --requests 100000 --c 256 --speed 20     # many requests
     python -m tests.faults.soak --minutes 12 --c 16 --leak 200           # the verdict must be "failed"
 
-Each minute: resident MB of client, session process, worker and app, and the size of the journal. Every five minutes:
-latencies of the requests that ended in them, from the journal. The verdict, and the exit code, compare the time after
-minute 5 in parts: the memory of each process within 3 %, median TTFT and tok/s per stream of an unchanging server
-within 3 %, and no error. `--leak KB` makes the session process keep that much memory per request, to see that the
-verdict notices. Without --url a simulator is started, `--speed` times faster than the machine it simulates.
+Each minute: resident MB and open files of client, session process, worker and app, and the size of the journal. Every
+five minutes: latencies of the requests that ended in them, from the journal. The verdict, and the exit code, compare
+the time after minute 5 in parts: the memory of each process within 3 %, at most five open files more, median TTFT and
+tok/s per stream of an unchanging server within 3 %, and no error. `--leak KB` makes the session process keep that much
+memory per request, to see that the verdict notices. Without --url a simulator is started, `--speed` times faster than
+the machine it simulates.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ _SIM = "moe-tp1"
 # The first minutes are start-up, not growth.
 _START_UP = 5
 _MAX_CHANGE = 0.03
+_MORE_FILES = 5
 
 # Started by Python in every child process that has its directory on PYTHONPATH.
 _LEAK = """
@@ -109,11 +111,11 @@ def soak(options: argparse.Namespace) -> bool:
         app = AppScreen(["attach", "--session-dir", str(sessions)], None, 120, 40, environment)
         reader = threading.Thread(target=app.read, args=(time.monotonic() + 86_400,), daemon=True)
         reader.start()
-        memory, windows, errors = _watch(process, app, found[0])
+        memory, files, windows, errors = _watch(process, app, found[0])
         print(f"exit code {process.returncode}; journal {found[0].stat().st_size / 1e6:.1f} MB", flush=True)
         app.end()
         _figures(found[0].parent)
-    problems = judge_soak(memory, windows, errors)
+    problems = judge_soak(memory, files, windows, errors)
     print("passed" if not problems else "failed: " + "; ".join(problems))
     return not problems
 
@@ -131,8 +133,9 @@ def simulator(spec: str) -> Iterator[str]:
 
 def _watch(
     process: subprocess.Popen[bytes], app: AppScreen, journal: Path
-) -> tuple[dict[str, list[float]], list[Window], Counter[str]]:
+) -> tuple[dict[str, list[float]], dict[str, list[int]], list[Window], Counter[str]]:
     memory: defaultdict[str, list[float]] = defaultdict(list)
+    files: defaultdict[str, list[int]] = defaultdict(list)
     tail, minute, started = JournalTail(journal), 0, time.monotonic()
     windows: list[Window] = []
     errors: Counter[str] = Counter()
@@ -143,38 +146,41 @@ def _watch(
             break
         except subprocess.TimeoutExpired:
             minute += 1
-        sizes = _memory_mb(process.pid, app.process.pid)
+        sizes = _sizes(process.pid, app.process.pid)
         if any(name.startswith("worker") for name in sizes):
             # Without a worker the session is being saved, which is not part of the run.
-            for name, size in sizes.items():
+            for name, (size, opened) in sizes.items():
                 memory[name].append(size)
+                files[name].append(opened)
         records = tail.read_new()
         errors.update(record.error for record in records if record.error and record.error != CANCELLED)
         ttft = median(record.ttft_s for record in records if record.ttft_s is not None)
         rate = median(record.decode_tps for record in records if record.decode_tps is not None)
         if ttft is not None and rate is not None:
             windows.append(Window(ttft, rate))
-        shown = "  ".join(f"{name} {size:.1f}" for name, size in sizes.items())
-        print(f"minute {minute:3}  MB: {shown}  journal {journal.stat().st_size / 1e6:.1f}", flush=True)
+        shown = "  ".join(f"{name} {size:.1f}, {opened}" for name, (size, opened) in sizes.items())
+        print(f"minute {minute:3}  MB, files: {shown}  journal {journal.stat().st_size / 1e6:.1f}", flush=True)
         recent += records
         if minute % _FIGURES_EVERY == 0:
             _latencies(minute, recent)
             recent = []
-    return memory, windows, errors
+    return memory, files, windows, errors
 
 
-def _memory_mb(run: int, app: int) -> dict[str, float]:
-    """Return the resident MB of each process."""
+def _sizes(run: int, app: int) -> dict[str, tuple[float, int]]:
+    """Return the resident MB and the number of open files of each process."""
     found = {}
     for pid in (*process_tree(run), app):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            opened = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         except OSError:
             continue
         part = "app" if pid == app else "client" if pid == run else words[words.index("-m") + 1].rpartition(".")[2]
         if part != "compute_levels":
-            found[part if part not in found else f"{part} {pid}"] = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+            name = part if part not in found else f"{part} {pid}"
+            found[name] = (pages * os.sysconf("SC_PAGE_SIZE") / 1e6, opened)
     return found
 
 
@@ -213,13 +219,18 @@ def _figures(directory: Path) -> None:
     print("  events:", *(f"{event.name}: {event.detail}" for event in summary.events), sep="\n    ")
 
 
-def judge_soak(memory: dict[str, list[float]], windows: list[Window], errors: Counter[str]) -> list[str]:
-    """Return what changed by more than 3 % after start-up; samples are one per minute."""
+def judge_soak(
+    memory: dict[str, list[float]], files: dict[str, list[int]], windows: list[Window], errors: Counter[str]
+) -> list[str]:
+    """Return what changed by more than 3 % after start-up, and which files stay open; samples are one per minute."""
     series = {f"memory of {name}, MB": values for name, values in memory.items()} | {
         "TTFT, s": [window.ttft_s for window in windows],
         "tok/s per stream": [window.stream_tps for window in windows],
     }
     problems = [f"{count} × {error}" for error, count in errors.items()]
+    for name, counts in files.items():
+        if counts[_START_UP:] and counts[-1] > max(counts[:_START_UP]) + _MORE_FILES:
+            problems.append(f"open files of {name}: {max(counts[:_START_UP])} → {counts[-1]}")
     for name, values in series.items():
         settled = values[_START_UP:]
         if len(settled) < 2:

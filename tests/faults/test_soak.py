@@ -11,15 +11,20 @@ STEADY = [Window(0.2, 50.0)] * 20
 
 
 def test_flat_memory_and_steady_figures_pass() -> None:
-    assert judge_soak({"worker": FLAT}, STEADY, Counter()) == []
+    assert judge_soak({"worker": FLAT}, {}, STEADY, Counter()) == []
 
 
 def test_leak_drift_errors_and_short_runs_fail() -> None:
     leak = [80.0 + minute for minute in range(20)]
-    (problem,) = judge_soak({"worker": FLAT, "session_process": leak}, STEADY, Counter())
+    (problem,) = judge_soak({"worker": FLAT, "session_process": leak}, {}, STEADY, Counter())
     assert problem.startswith("memory of session_process")
     slower = [Window(0.2, 50.0 - minute / 4) for minute in range(20)]
-    (problem,) = judge_soak({"worker": FLAT}, slower, Counter())
+    (problem,) = judge_soak({"worker": FLAT}, {}, slower, Counter())
     assert problem.startswith("tok/s per stream")
-    assert judge_soak({"worker": FLAT}, STEADY, Counter(reset=2)) == ["2 × reset"]
-    assert "too few" in judge_soak({"worker": FLAT[:6]}, STEADY, Counter())[0]
+    assert judge_soak({"worker": FLAT}, {}, STEADY, Counter(reset=2)) == ["2 × reset"]
+    assert "too few" in judge_soak({"worker": FLAT[:6]}, {}, STEADY, Counter())[0]
+
+
+def test_files_that_stay_open_fail() -> None:
+    files = {"worker": [70] * 20, "app": list(range(20, 40))}
+    assert judge_soak({"worker": FLAT}, files, STEADY, Counter()) == ["open files of app: 24 → 39"]
