@@ -183,7 +183,7 @@ def compare(
 @click.argument("session", nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
-@click.option("--chart", metavar="NAME", help="A single chart (png, svg): throughput ttft contention radar gpu …")
+@click.option("--chart", metavar="NAME", help="A single chart (png, svg): throughput ttft contention pareto gpu …")
 @shared.session_dir
 def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
     """Export a session as a file, or several side by side (md, openmetrics, html, png, svg).

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.capacity.pareto import PARETO_UNITS, ParetoUnit, gpus_known, pareto_points
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
@@ -16,6 +15,9 @@ from swarmtui.model.telemetry import Gpu, Telemetry
 
 Points = tuple[tuple[float, float], ...]
 Marks = tuple[tuple[float, str], ...]
+
+ParetoUnit = Literal["tok/s", "jobs/h"]
+_PARETO_UNITS: tuple[ParetoUnit, ...] = ("tok/s", "jobs/h")
 
 _LONG_S = 10.0
 _MAX_POINTS = 600
@@ -91,7 +93,7 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
         _throughput(sessions),
         _ttft(sessions),
         *([_stream(sessions)] if len(sessions) > 1 else []),
-        *(_pareto(sessions, unit) for unit in PARETO_UNITS),
+        *(_pareto(sessions, unit) for unit in _PARETO_UNITS),
         _contention(sessions),
         _degradation(sessions),
     )
@@ -158,23 +160,35 @@ def _ttft(sessions: Sequence[SessionData]) -> Chart:
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
-    """Chart what one user gets against what one GPU gives: up and to the right is better."""
-    per_gpu = gpus_known([session.summary for session in sessions])
+    """Chart what one user gets against what one GPU gives: up and to the right is better.
+
+    An open loop has no points, as its rate is not a number of users. Without the GPUs of all servers, figures are
+    those of the whole server.
+    """
+    per_gpu = all(session.summary.gpus for session in sessions)
     series = []
     for session in sessions:
-        points = [
-            point
-            for point in pareto_points(session.summary, unit, per_gpu=per_gpu)
-            if _drawable(point.x) is not None and _drawable(point.y) is not None
-        ]
+        points, gpus = [], len(session.summary.gpus) if per_gpu else 1
+        for level in sorted(session.summary.levels, key=lambda level: level.c):
+            user, server = map(_drawable, _pareto_rates(level, unit))
+            if level.rate is None and user and server:
+                points.append((user, server / gpus, f"C={level.c}"))
         if len(points) > 1:
-            marks = tuple((point.x, f"C={point.c}") for point in points)
-            series.append(ChartSeries(session.name, tuple((point.x, point.y) for point in points), marks))
+            marks = tuple((x, name) for x, _, name in points)
+            series.append(ChartSeries(session.name, tuple((x, y) for x, y, _ in points), marks))
     whole = "GPU" if per_gpu else "server"
     name, output = ("pareto", "output ") if unit == "tok/s" else ("pareto_jobs", "")
     title = f"Pareto: {unit} per user against {unit} per {whole}"
     note = f"only of {series[0].name}" if len(sessions) > len(series) == 1 else ""
     return Chart(name, title, "xy", f"{unit} per user", f"{output}{unit} per {whole}", tuple(series), note=note)
+
+
+def _pareto_rates(level: Level, unit: ParetoUnit) -> tuple[float | None, float | None]:
+    """Return what one user and what the server gets."""
+    if unit == "tok/s":
+        return level.per_stream_tps.mean, level.headline_tps
+    replay = level.replay
+    return (replay.jobs_per_h_user, replay.jobs_per_h) if replay is not None else (None, None)
 
 
 def _contention(sessions: Sequence[SessionData]) -> Chart:
