@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.analysis.compare.sessions import Pair
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
@@ -84,6 +85,7 @@ _COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
         Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
         _per_token("steady", "steady", lambda x: x.out_tps_steady),
+        Column[Level]("half_width", "±", lambda x: ratio(x.out_tps_steady_hw, x.out_tps_steady), short_percent),
         _per_token("wall", "wall", lambda x: x.out_tps_wall),
         Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
         _per_token("total", "prompt + output", lambda x: x.total_tps),
@@ -171,15 +173,15 @@ def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Tab
 # the main table, in the terminal and in the app
 
 _FIRST = "load n errors cap_hits"
-_MAIN = "steady baseline change wall stream ttft tpot e2e passed in_flight slowdown scaling"
+_MAIN = "steady half_width baseline change wall stream ttft tpot e2e passed in_flight slowdown scaling"
 _OPEN = "served wall baseline change stream ttft tpot e2e send_delay passed in_flight"
 _MIXED = "wall baseline change primary side ttft tpot e2e passed in_flight slowdown scaling"
 _SESSIONS = "wall baseline change stream ttft tpot e2e passed jobs_h hit max_hit in_flight slowdown"
 _BATCH = "wall baseline change stream ttft tpot e2e passed in_flight slowdown scaling speed_up"
 # In the order in which a narrow page drops them: first what can be derived from other columns.
 _DROP = (
-    "tpot", "e2e", "in_flight", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit", "speed_up",
-    "side", "passed", "baseline", "n",
+    "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
+    "speed_up", "side", "passed", "baseline", "n",
 )  # fmt: skip
 _MARKS: dict[Code | None, str] = {"best": BEST, "cliff": CLIFF, "partial": INCOMPLETE}
 
@@ -233,10 +235,15 @@ def _main_columns(
     unused = set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
     unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
     unused |= set(() if baseline else ("baseline", "change"))
+    unused |= set(() if _have_half_widths(levels) else ("half_width",))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or _COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
+
+
+def _have_half_widths(levels: Iterable[Level]) -> bool:
+    return any(level.out_tps_steady_hw is not None for level in levels)
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
@@ -293,9 +300,11 @@ def _legend(levels: Sequence[Level], has_best: bool, is_open: bool) -> str:
             if any(traits(level.load).replayed for level in levels)
             else "C requests were in flight"
         )
+        precision = "±: half-width of the 95 % interval of steady. " if _have_half_widths(levels) else ""
         legend = (
             f"steady, wall and stream are output tok/s: while {counted}, from the first request to the last token, and "
-            "of one stream (mean). TTFT and e2e: median. TPOT: mean. in flight: mean, Σ (last token − sent) / wall. "
+            f"of one stream (mean). {precision}TTFT and e2e: median. TPOT: mean. "
+            "in flight: mean, Σ (last token − sent) / wall. "
             f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1."
         )
         if has_best:
@@ -314,7 +323,7 @@ def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
     several = levels if len(levels) > 1 else ()
     return (
         _table(
-            "Throughput", levels, "load runs n errors cap_hits steady wall prompt total stream in_flight",
+            "Throughput", levels, "load runs n errors cap_hits steady half_width wall prompt total stream in_flight",
             "output tok/s unless stated otherwise; ~: estimated",
         ),
         _table(

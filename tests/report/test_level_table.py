@@ -94,6 +94,16 @@ def test_level_table() -> None:
     )
 
 
+def test_steady_has_its_half_width() -> None:
+    table = level_table(
+        [level(2, n=8, ok=8, out_tps_steady=200.0, out_tps_steady_hw=3.0), level(4, out_tps_steady=9.0)]
+    )
+    top = table.splitlines()
+    assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200.0", "1.5 %"]
+    assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.000", "–"]
+    assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
+
+
 def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, p50=70))
     top = level_table([guessed]).splitlines()
