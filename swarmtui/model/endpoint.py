@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 from urllib.parse import quote, unquote, urlsplit
 
@@ -128,7 +129,7 @@ def parse_address(url: str) -> Address:
 def check_url(url: str) -> None:
     """Raise BadInput unless this is the URL of an endpoint without a key."""
     address = parse_address(url)
-    for part in address.query.split("&"):
+    for part in re.split("[&;]", address.query):
         name, _, value = map(unquote, part.partition("="))
         if value != MASK and (is_secret_name(name) or looks_like_key(name) or looks_like_key(value)):
             named = "" if looks_like_key(name) else f" ({name})"

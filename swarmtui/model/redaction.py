@@ -90,7 +90,8 @@ def cover_url(url: str) -> tuple[str, list[str]]:
     values = []
     for part in query.split("&") if query else ():
         name, equals, value = part.rpartition("=") if "=" not in part else part.partition("=")
-        harmless = unquote(name).lower() in _SHOWN_QUERY and not looks_like_key(value)
+        plain = re.fullmatch(r"[\w.-]*", value) and not looks_like_key(value)
+        harmless = unquote(name).lower() in _SHOWN_QUERY and plain
         values.append(f"{name}{equals}{value if harmless else mask(value)}")
     shown = scheme + (f"{mask(user)}@" if user else "") + host + "/".join(names)
     return shown + (f"?{'&'.join(values)}" if values else "") + (f"#{mask(fragment)}" if fragment else ""), hidden

@@ -68,6 +68,7 @@ def test_invalid_addresses_are_refused(url: str, says: str) -> None:
     [
         "http://box/v1?api_key=canary",
         "http://box/v1?x=1&%61uth=canary",
+        "http://box/v1?api-version=1;key=canary",
         "http://box/v1?user=hf_canary01234",
         "http://box/v1?sk-canary01234",
         "ftp://canary:canary@box/v1?x=canary",

@@ -113,6 +113,7 @@ def test_all_text_of_a_struct_is_redacted() -> None:
         ("http://h:1/metrics?Api-Version=2024-10-21&%6bey=#end", "http://h:1/metrics?Api-Version=2024-10-21&%6bey=…#…"),
         ("http://h:1/v1?api-version=sk-live-0123456789", "http://h:1/v1?api-version=…"),
         ("h:1?hunter2", "h:1?…"),
+        ("http://h:1/v1?api-version=1;key=hunter2&version=%68unter2", "http://h:1/v1?api-version=…&version=…"),
         ("http://me:hunter2@h:1/v1", "http://…@h:1/v1"),
         ("https://h/openai/deployments/gpt-4o-2024-08-06/v1", "https://h/openai/deployments/gpt-4o-2024-08-06/v1"),
         ("https://a1b2c3d4e5f6g7.proxy.net/token/hunter/v1", "https://a1b2c3d4e5f6g7.proxy.net/token/…/v1"),
