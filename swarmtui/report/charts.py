@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
@@ -22,6 +23,9 @@ _PARETO_UNITS: tuple[ParetoUnit, ...] = ("tok/s", "jobs/h")
 _LONG_S = 10.0
 _MAX_POINTS = 600
 _LARGEST = 1e15
+
+# A name, and how it is read from a level and all levels of its session.
+Figure = tuple[str, Callable[[Level, Sequence[Level]], float | None]]
 
 
 class SessionData(NamedTuple):
@@ -89,27 +93,70 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
 
 def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     """Return the charts that show every session, if they have data."""
+    many = len(sessions) > 1
+    largest = max((level.ttft_s.max or 0.0 for session in sessions for level in session.summary.levels), default=0.0)
+    unit, times = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
+    rates: list[Figure] = [
+        ("steady", lambda level, _: level.out_tps_steady),
+        ("wall", lambda level, _: level.out_tps_wall),
+        ("stream", lambda level, _: level.per_stream_tps.mean),
+    ]
+    ttft: list[Figure] = [
+        ("median", lambda level, _: _scaled(level.ttft_s.median, times)),
+        ("maximum", lambda level, _: _scaled(level.ttft_s.max, times)),
+    ]
+    slowdown: list[Figure] = [("", lambda level, levels: _scaled(level.slowdown, 100.0) if len(levels) > 1 else None)]
+    worse: list[Figure] = [
+        ("TTFT", lambda level, levels: _relative(level, levels, lambda one: one.ttft_s.mean)),
+        ("TPOT", lambda level, levels: _relative(level, levels, lambda one: one.tpot_s.mean)),
+        ("e2e", lambda level, levels: _relative(level, levels, lambda one: one.e2e_s.mean)),
+    ]
+    if many:
+        rates = [("", lambda level, _: level.headline_tps), rates[-1]]
+    latency = "TTFT" if many else "latency"
     charts = (
-        _throughput(sessions),
-        _ttft(sessions),
-        *([_stream(sessions)] if len(sessions) > 1 else []),
+        _level_chart(sessions, "throughput", "Output throughput", "output tok/s", rates, marked=True),
+        _level_chart(sessions, "ttft", "Time to first token", f"TTFT, {unit}", ttft, marked=True),
+        *([_level_chart(sessions, "stream", "Rate of one stream", "stream tok/s", rates[1:])] if many else []),
         *(_pareto(sessions, unit) for unit in _PARETO_UNITS),
-        _contention(sessions),
-        _degradation(sessions),
-    )
+        _level_chart(
+            sessions, "contention", "Contention: slowdown of a stream compared with C=1", "slowdown, %", slowdown,
+            linear=True,
+        ),
+        _level_chart(
+            sessions, "degradation", f"Degradation: {latency} relative to C=1 (means)", f"{latency}, × that of C=1",
+            worse,
+        ),
+    )  # fmt: skip
     return [chart for chart in charts if any(series.points for series in chart.series)]
 
 
-def _x_axis(sessions: Sequence[SessionData]) -> str:
-    rates = any(level.rate is not None for session in sessions for level in session.summary.levels)
-    return "requests/s" if rates else "C"
+def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:
+    base = next((one for one in levels if one.c == 1), None)
+    return None if base is None or len(levels) < 2 else ratio(value(level), value(base))
 
 
-def _curve(session: SessionData, name: str, value_of: Callable[[Level], float | None], many: bool) -> ChartSeries:
-    levels = session.summary.levels
-    values = ((float(level.offered_load), _drawable(value_of(level))) for level in levels)
-    points = tuple((x, value) for x, value in values if value is not None)
-    return ChartSeries(f"{session.name}: {name}" if many and name else name or session.name, points)
+def _level_chart(
+    sessions: Sequence[SessionData],
+    name: str,
+    title: str,
+    y: str,
+    figures: Sequence[Figure],
+    *,
+    marked: bool = False,
+    linear: bool = False,
+) -> Chart:
+    """Chart figures by level; of several sessions only the first figure, to keep the curves readable."""
+    series = []
+    for session in sessions:
+        levels = session.summary.levels
+        for figure, value_of in figures if len(sessions) == 1 else figures[:1]:
+            values = ((float(level.offered_load), _drawable(value_of(level, levels))) for level in levels)
+            points = tuple((x, value) for x, value in values if value is not None)
+            curve = ChartSeries(figure if len(sessions) == 1 else session.name, points)
+            series.append(_with_findings(curve, session) if marked and value_of is figures[0][1] else curve)
+    x = "requests/s" if any(is_open_loop(session.summary.levels) for session in sessions) else "C"
+    return Chart(name, title, "levels", x, y, tuple(curve for curve in series if curve.points), linear=linear)
 
 
 def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
@@ -119,44 +166,6 @@ def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
     places = ((best.offered_load if best else None, "best"), (cliff, "cliff"))
     drawn = {x for x, _ in series.points}
     return series._replace(marks=tuple((float(x), name) for x, name in places if x is not None and x in drawn))
-
-
-def _throughput(sessions: Sequence[SessionData]) -> Chart:
-    many = len(sessions) > 1
-    if many:
-        curves = [_curve(session, "", lambda level: level.headline_tps, many) for session in sessions]
-        series = [_with_findings(curve, session) for curve, session in zip(curves, sessions, strict=True)]
-    else:
-        steady = _curve(sessions[0], "steady", lambda level: level.out_tps_steady, many)
-        series = [_with_findings(steady, sessions[0])]
-        series.append(_curve(sessions[0], "wall", lambda level: level.out_tps_wall, many))
-        series.append(_curve(sessions[0], "stream", lambda level: level.per_stream_tps.mean, many))
-    return Chart("throughput", "Output throughput", "levels", _x_axis(sessions), "output tok/s", _with_points(series))
-
-
-def _stream(sessions: Sequence[SessionData]) -> Chart:
-    """Chart the rate of one stream, which is in the chart of throughput if there is one session."""
-    series = [_curve(session, "", lambda level: level.per_stream_tps.mean, True) for session in sessions]
-    return Chart("stream", "Rate of one stream", "levels", _x_axis(sessions), "stream tok/s", _with_points(series))
-
-
-def _ttft(sessions: Sequence[SessionData]) -> Chart:
-    """Chart the TTFT, in milliseconds unless one reaches ten seconds."""
-    many = len(sessions) > 1
-    largest = max((level.ttft_s.max or 0.0 for session in sessions for level in session.summary.levels), default=0.0)
-    unit, factor = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
-
-    def median(level: Level) -> float | None:
-        value = level.ttft_s.median
-        return None if value is None else factor * value
-
-    def maximum(level: Level) -> float | None:
-        return None if level.ttft_s.max is None else factor * level.ttft_s.max
-
-    series = [_with_findings(_curve(session, "" if many else "median", median, many), session) for session in sessions]
-    if not many:
-        series.append(_curve(sessions[0], "maximum", maximum, many))
-    return Chart("ttft", "Time to first token", "levels", _x_axis(sessions), f"TTFT, {unit}", _with_points(series))
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
@@ -191,37 +200,6 @@ def _pareto_rates(level: Level, unit: ParetoUnit) -> tuple[float | None, float |
     return (replay.jobs_per_h_user, replay.jobs_per_h) if replay is not None else (None, None)
 
 
-def _contention(sessions: Sequence[SessionData]) -> Chart:
-    def slowdown(level: Level) -> float | None:
-        return None if level.slowdown is None else 100 * level.slowdown
-
-    series = [
-        _curve(session, "", slowdown, len(sessions) > 1) for session in sessions if len(session.summary.levels) > 1
-    ]
-    title = "Contention: slowdown of a stream compared with C=1"
-    return Chart("contention", title, "levels", _x_axis(sessions), "slowdown, %", _with_points(series), linear=True)
-
-
-def _degradation(sessions: Sequence[SessionData]) -> Chart:
-    """Chart latencies relative to C=1; only the TTFT for several sessions, to keep the curves readable."""
-    many = len(sessions) > 1
-    names = ("TTFT",) if many else ("TTFT", "TPOT", "e2e")
-    series = []
-    for session in sessions:
-        base = next((level for level in session.summary.levels if level.c == 1), None)
-        if base is None or len(session.summary.levels) < 2:
-            continue
-        for name in names:
-            series.append(_curve(session, "" if many else name, _factor(f"{name.lower()}_s", base), many))
-    latency = "TTFT" if many else "latency"
-    title = f"Degradation: {latency} relative to C=1 (means)"
-    return Chart("degradation", title, "levels", _x_axis(sessions), f"{latency}, × that of C=1", _with_points(series))
-
-
-def _factor(field: str, base: Level) -> Callable[[Level], float | None]:
-    return lambda level: ratio(getattr(level, field).mean, getattr(base, field).mean)
-
-
 def _side_tasks(session: SessionData) -> Chart:
     """Chart the median time of each task type at the highest level; labels count the passed answers."""
     highest = max((level.c for level in session.summary.levels), default=0)
@@ -240,10 +218,6 @@ def _side_tasks(session: SessionData) -> Chart:
             points.append((float(index), value))
     title = f"Tasks at C={highest}: median e2e"
     return Chart("side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points)),), tuple(labels))
-
-
-def _with_points(series: Sequence[ChartSeries]) -> tuple[ChartSeries, ...]:
-    return tuple(one for one in series if one.points)
 
 
 _READINGS: tuple[tuple[str, str, str, Callable[[Gpu], float | None], str], ...] = (
