@@ -195,7 +195,7 @@ detect = click.option(
     default="5%",
     show_default=True,
     metavar="SHARE",
-    help="If a comparison is undecided, say how many runs would detect this difference.",
+    help="If a comparison is not sure yet, say how many runs would detect this difference.",
 )
 
 

@@ -8,25 +8,19 @@ from swarmtui.analysis.compare.sessions import (
     FIGURES,
     Comparison,
     ComparisonRow,
+    Figure,
     LeaderboardRow,
     MachineRow,
     Pair,
     headline_row,
 )
+from swarmtui.analysis.compare.verdicts import SHOWN_WORDS
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, seconds, signed_percent
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
 
-# What a verdict is called where it is shown; the words themselves are stored.
-_VERDICTS: dict[str, tuple[str, Code | None]] = {
-    "faster": ("faster", "faster"),
-    "slower": ("slower", "slower"),
-    "differ": ("differ", "unsure"),
-    "equivalent": ("same", "same"),
-    "undecided": ("not sure yet", "unsure"),
-    "no verdict": ("no verdict", "unsure"),
-    "refused": ("refused", "refused"),
-}
+_CODES: dict[str, Code] = {"faster": "faster", "slower": "slower", "equivalent": "same", "refused": "refused"}
+_FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = (
     "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
     "sessions. Beside a verdict it is the one that decides: 95 % for all levels together (Holm), 90 % for same; "
@@ -34,16 +28,9 @@ _NOTE = (
 )
 
 
-def verdict_text(word: str) -> str:
-    return _VERDICTS[word][0]
-
-
-def verdict_code(word: str) -> Code | None:
-    return _VERDICTS[word][1]
-
-
-def verdict_cell(word: str) -> Cell:
-    return Cell(*_VERDICTS[word])
+def verdict_cell(word: str, before: str = "") -> Cell:
+    """Return the word of a verdict as it is shown, with its code."""
+    return Cell(before + SHOWN_WORDS.get(word, word), _CODES.get(word, "unsure"))
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
@@ -84,7 +71,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
     load = load_title(pair.rows)
     verdicts: list[Column[ComparisonRow]] = [
         Column("load", load, lambda row: f"{row.offered_load:g}"),
-        Column("figure", "figure", lambda row: FIGURES[row.figure], right=False),
+        Column("figure", "figure", lambda row: _FIGURES.get(row.figure, FIGURES[row.figure]), right=False, least=8),
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
         Column("change", "change", lambda row: row.change, signed_percent),

@@ -24,7 +24,7 @@ from swarmtui.numbers import (
     signed_percent,
     significant,
 )
-from swarmtui.report.comparison import verdict_code, verdict_text
+from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
 
 BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
@@ -256,7 +256,7 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
             return None
         if row.verdict is None:
             return Cell("not comparable", "refused")
-        return Cell(f"{signed_percent(row.change)} {verdict_text(row.verdict.word)}", verdict_code(row.verdict.word))
+        return verdict_cell(row.verdict.word, f"{signed_percent(row.change)} ")
 
     return {
         "baseline": Column("baseline", "baseline", lambda x: rows[x.key].before if x.key in rows else None),

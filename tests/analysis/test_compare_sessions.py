@@ -103,7 +103,7 @@ def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
     repeats = [summary([level(4, tps=tps)], f"0{tps}", plan=Plan(load=Closed(runs=4))) for tps in (95, 105, 98)]
     assert "these two sessions differ: +8.0 %" in compare_pair(a, b).sentence
     found = compare_pair(a, b, history=[*repeats, a, b])
-    assert "undecided: +8.0 %" in found.sentence and "spread of 4 sessions" in found.sentence
+    assert "not sure yet: +8.0 %" in found.sentence and "spread of 4 sessions" in found.sentence
     others = [
         summary([level(4, tps=95)], "x", server_flags="--other 1", plan=Plan(load=Closed(runs=8))),
         summary([level(4, tps=95)], "y", workload_digest="ffff", plan=Plan(load=Closed(runs=4))),
@@ -262,7 +262,7 @@ def test_pooled_sessions_are_replicates() -> None:
     by_runs = compare_pair(sides["a"][0], sides["b"][0])
     assert "these two sessions differ" in by_runs.sentence
     by_sessions = compare_pair(pool(sides["a"]), pool(sides["b"]))
-    assert "undecided: +1.2 %" in by_sessions.sentence and "4 v 4 sessions" in by_sessions.sentence
+    assert "not sure yet: +1.2 %" in by_sessions.sentence and "4 v 4 sessions" in by_sessions.sentence
     assert "swarmtui ab" not in by_sessions.sentence
     faster = compare_pair(pool(sides["a"]), pool([summary([level(4, tps=150 + k)], f"c{k}") for k in range(4)]))
     assert "faster: +5" in faster.sentence

@@ -80,7 +80,7 @@ def test_significant_change_within_two_percent_is_equivalent() -> None:
     found = verdict(a, [value * 1.008 for value in a])
     assert found.p is not None and found.p < 0.001
     assert found.word == "equivalent"
-    assert found.sentence.startswith("equivalent within ±2 %: +0.8 % (90 %: ")
+    assert found.sentence.startswith("same within ±2 %: +0.8 % (90 %: ")
 
 
 def test_not_measured_has_no_verdict() -> None:

@@ -93,7 +93,7 @@ def test_interrupted_test_continues_where_it_was(tmp_path: Path) -> None:
     lines: list[str] = []
     trial = runner(tmp_path, report=lines.append).next_trial()
     assert trial is not None and trial.title.startswith("run 9: ")
-    assert len(lines) == 1 and lines[0].startswith("undecided: ")
+    assert len(lines) == 1 and lines[0].startswith("not sure yet: ")
 
 
 def test_test_ends_with_a_verdict_and_a_comparison_with_itself_at_the_first_checkpoint(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Literal
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     EQUIVALENT,
+    SHOWN_WORDS,
     Interval,
     Verdict,
     VerdictWord,
@@ -99,7 +100,7 @@ def evaluate(
 
 def _sentence(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
     """`faster: +5.1 % (97.1 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
-    verdict = f"{word}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
+    verdict = f"{SHOWN_WORDS.get(word, word)}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
     target = short_percent(detect, 2)
     if word == "equivalent":
         return f"{verdict}: within ±{target}"

@@ -28,6 +28,9 @@ _MAX_RUNS = 200
 _PAIRED_AT_MOST = 0.25
 
 VerdictWord = Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict"]
+
+# What a verdict is called where it is shown, if not by the word that is stored.
+SHOWN_WORDS = {"equivalent": "same", "undecided": "not sure yet"}
 Claim = Literal["configurations", "sessions"]
 
 
@@ -223,7 +226,7 @@ def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int
     return next(enough, None)
 
 
-_HEADS = {"differ": "these two sessions differ", "equivalent": f"equivalent within ±{percent(EQUIVALENT)}"}
+_HEADS = {"differ": "these two sessions differ", "equivalent": f"same within ±{percent(EQUIVALENT)}"}
 
 
 def _sentence(
@@ -235,7 +238,7 @@ def _sentence(
     assert interval is not None
     found = change_text(evidence.change, interval, evidence.replicates)
     if word == "undecided":
-        return f"undecided: {found}; {_describe_needed(evidence, detect, needed)}"
+        return f"{SHOWN_WORDS[word]}: {found}; {_describe_needed(evidence, detect, needed)}"
     return f"{_HEADS.get(word, word)}: {found}"
 
 
