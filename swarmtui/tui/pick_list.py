@@ -77,6 +77,11 @@ class PickList(OptionList, inherit_bindings=False):
         text = strip.crop(_SIGN).apply_style(text_style)
         return Strip.join([Strip([Segment(sign, self.rich_style + style)]), text])
 
+    def on_resize(self) -> None:
+        """Show the first items again if there is room for them."""
+        self.scroll_home(animate=False, immediate=True)
+        self.scroll_to_highlight()
+
     def on_click(self, event: Click) -> None:
         """Confirm with a double click; Textual confirms with the first."""
         clicked = event.style.meta.get("option")
