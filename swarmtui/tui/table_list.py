@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from textual.events import Click
 from textual.message import Message
@@ -12,10 +12,12 @@ from swarmtui.report.table import Layout, Table, fit
 from swarmtui.tui.lines import Line, Movable, heading, wrapped_note
 from swarmtui.tui.tables import row_line, titles_line
 
+Item = TypeVar("Item")
+
 # The heading and the titles of the columns.
 _ABOVE = 2
 # The rows that are laid out together, and those before and after them, which may be visible at the same time.
-_PART, _AROUND = 400, 200
+_PART, _AROUND = 200, 100
 
 
 class TableList(Movable):
@@ -37,16 +39,25 @@ class TableList(Movable):
         self.ids: Sequence[str] = ()
         self.cursor = 0
         self._first = 0
-        self._table = Table("", (), ())
+        self._tabulate: Callable[[int, int], Table] = lambda start, end: Table("", (), ())
         # Width and first row of the part that is laid out, and its layout.
         self._laid_out: tuple[int, int, Layout] | None = None
 
-    def show(self, table: Table, ids: Sequence[str], note: str = "", empty: str = "") -> None:
-        """Show a table whose rows have these ids; `empty` says why it has none."""
+    def show(
+        self,
+        items: Sequence[Item],
+        tabulate: Callable[[Sequence[Item]], Table],
+        ids: Sequence[str],
+        note: str = "",
+        empty: str = "",
+    ) -> None:
+        """Show the table of the items, which have these ids; `empty` says why there are none.
+
+        Only a part of the items is tabulated at a time, since there may be thousands.
+        """
         selected = self.selected
         self.note, self.empty_text = note, empty or self.empty_text
-        if (table, ids) != (self._table, self.ids):
-            self._table, self.ids, self._laid_out = table, ids, None
+        self._tabulate, self.ids, self._laid_out = lambda start, end: tabulate(items[start:end]), ids, None
         self.move_to(self.ids.index(selected) if selected in self.ids else self.cursor)
 
     @property
@@ -103,9 +114,9 @@ class TableList(Movable):
         return [head, *lines]
 
     def _lay_out(self, width: int) -> tuple[int, Layout]:
-        """Return the first row and the layout of the part of the table around the cursor: it may have thousands."""
+        """Return the first row and the layout of the part of the table around the cursor."""
         start = max(0, self.cursor // _PART * _PART - _AROUND)
         if self._laid_out is None or self._laid_out[:2] != (width, start):
-            part = self._table._replace(rows=self._table.rows[start : start + _PART + 2 * _AROUND])
+            part = self._tabulate(start, start + _PART + 2 * _AROUND)
             self._laid_out = width, start, fit(part, width - 1, gaps=(2, 1))
         return self._laid_out[1:]

@@ -33,7 +33,7 @@ from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.plot import zero_based_axis
-from swarmtui.tui.sessions.screen import common_names, session_table
+from swarmtui.tui.sessions.screen import common_values, session_table
 from swarmtui.tui.tables import block_lines, table_lines
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
@@ -299,12 +299,14 @@ def test_session_columns_are_those_that_differ() -> None:
     row = SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True)
     other = SessionRow(id="y", model="n", workload="v", state="failed")
     for width in (80, 120, 200):
-        _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, "%H:%M")], width)
+        _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, (), "%H:%M")], width)
         line = text_of([first])
         assert len(line) <= width and line.rstrip().endswith("done")
         assert all(f"{char}… " in line for char in "lmw")
-    assert common_names([row]) == [f"(sim) {'m' * 60}", "w" * 60] and common_names([row, other]) == []
-    same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, "%H:%M")], 200))
+    common = common_values([row])
+    assert common == {"model": f"(sim) {'m' * 60}", "workload": "w" * 60, "state": ""}
+    assert common_values([row, other]) == {}
+    same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, common, "%H:%M")], 200))
     assert "mm" not in same and "ww" not in same and "done" not in same
     assert f"{'l' * 60} · --flag 1" in same
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -67,8 +67,10 @@ def read_sessions(root: Path) -> ListedSessions:
     return ListedSessions(rows, flags)
 
 
-def session_table(listed: Sequence[SessionRow], flags: dict[str, str], time_form: str) -> Table:
-    """Tabulate sessions without the columns in which they do not differ; `common_names` has those."""
+def session_table(
+    listed: Sequence[SessionRow], flags: dict[str, str], unused: Collection[str], time_form: str
+) -> Table:
+    """Tabulate sessions without the unused columns."""
 
     def best(row: SessionRow) -> str | None:
         return f"{'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else None
@@ -88,19 +90,15 @@ def session_table(listed: Sequence[SessionRow], flags: dict[str, str], time_form
         Column("sweet", "sweet", lambda row: None if row.sweet_spot is None else f"C={row.sweet_spot}"),
         Column("state", "state", _state_cell, right=False),
     ]
-    same = [name for name, values in _distinct(listed).items() if len(values) < 2]
-    unused = ["state"] if all(_state(row) == "done" for row in listed) else []
-    return tabulate("", listed, columns, drop=("sweet", "workload", "model")).without((*same, *unused))
+    return tabulate("", listed, columns, drop=("sweet", "workload", "model")).without(unused)
 
 
-def common_names(listed: Sequence[SessionRow]) -> list[str]:
-    """Return the model and the workload, if all sessions have the same."""
-    return [sanitize(name) for values in _distinct(listed).values() if len(values) == 1 for name in values]
-
-
-def _distinct(listed: Sequence[SessionRow]) -> dict[str, set[str]]:
+def common_values(listed: Sequence[SessionRow]) -> dict[str, str]:
+    """Return the columns in which the sessions do not differ, with their value; empty if there is none to name."""
     readable = [row for row in listed if row.problem is None]
-    return {"model": {_model(row) for row in readable}, "workload": {row.workload for row in readable}}
+    values = {"model": {_model(row) for row in readable}, "workload": {row.workload for row in readable}}
+    same = {name: sanitize("".join(found)) for name, found in values.items() if len(found) < 2}
+    return same | ({"state": ""} if all(_state(row) == "done" for row in listed) else {})
 
 
 def session_caption(row: SessionRow, flags: str) -> str:
@@ -201,12 +199,13 @@ class SessionsScreen(CursorScreen):
         none = f"no sessions yet in {self._root}: each run is saved; F5 on the setup screen starts one"
         if text:
             none = f"no session matches “{text}”; Esc clears the filter"
-        note = " · ".join([*common_names(rows), f"{filtered}{self._order}"])
+        common = common_values(rows)
+        note = " · ".join([*filter(None, common.values()), f"{filtered}{self._order}"])
         sessions = self.query_one(TableList)
         time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
-        table = session_table(rows, self._listed.flags, time_form)
+        table = partial(session_table, flags=self._listed.flags, unused=common, time_form=time_form)
         sessions.marked = self._marked
-        sessions.show(table, [row.id for row in rows], note, self._problem or none)
+        sessions.show(rows, table, [row.id for row in rows], note, self._problem or none)
 
     @property
     def _selected(self) -> SessionRow | None:

@@ -32,11 +32,11 @@ _COLUMNS = (
 )
 
 
-def tune_table(directories: Sequence[Path]) -> Table:
-    return Table("", _COLUMNS, tuple(map(_tune_row, directories)), drop=("started",))
+def tune_table(rows: Sequence[Row]) -> Table:
+    return Table("", _COLUMNS, tuple(rows), drop=("started",))
 
 
-def _tune_row(directory: Path) -> Row:
+def tune_row(directory: Path) -> Row:
     """A tune that cannot be read has the reason in place of its best configuration."""
     try:
         tune, problem = read_tune(directory), "was deleted"
@@ -82,9 +82,9 @@ class TuneListScreen(CursorScreen):
     async def _follow(self) -> None:
         while True:
             directories = await asyncio.to_thread(tune_directories, self._root)
-            table = await asyncio.to_thread(tune_table, directories)
+            rows = [await asyncio.to_thread(tune_row, directory) for directory in directories]
             ids = [str(directory) for directory in directories]
-            self.query_one(TableList).show(table, ids, "newest first", _EMPTY)
+            self.query_one(TableList).show(rows, tune_table, ids, "newest first", _EMPTY)
             await asyncio.sleep(_RELOAD_S)
 
     def action_open(self) -> None:
