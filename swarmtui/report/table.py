@@ -82,6 +82,9 @@ class Table(NamedTuple):
     note: str = ""
     drop: tuple[str, ...] = ()
 
+    def part(self, start: int, end: int) -> Table:
+        return self._replace(rows=self.rows[start:end])
+
     def without(self, ids: Iterable[str]) -> Table:
         left_out = set(ids)
         kept = [at for at, column in enumerate(self.columns) if column.id not in left_out]

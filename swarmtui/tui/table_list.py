@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from textual.events import Click
 from textual.message import Message
@@ -11,8 +11,6 @@ from textual.message import Message
 from swarmtui.report.table import Layout, Table, fit
 from swarmtui.tui.lines import Line, Movable, heading, wrapped_note
 from swarmtui.tui.tables import row_line, titles_line
-
-Item = TypeVar("Item")
 
 # The heading and the titles of the columns.
 _ABOVE = 2
@@ -39,25 +37,18 @@ class TableList(Movable):
         self.ids: Sequence[str] = ()
         self.cursor = 0
         self._first = 0
-        self._tabulate: Callable[[int, int], Table] = lambda start, end: Table("", (), ())
+        self._part: Callable[[int, int], Table] = Table("", (), ()).part
         # Width and first row of the part that is laid out, and its layout.
         self._laid_out: tuple[int, int, Layout] | None = None
 
-    def show(
-        self,
-        items: Sequence[Item],
-        tabulate: Callable[[Sequence[Item]], Table],
-        ids: Sequence[str],
-        note: str = "",
-        empty: str = "",
-    ) -> None:
-        """Show the table of the items, which have these ids; `empty` says why there are none.
+    def show(self, part: Callable[[int, int], Table], ids: Sequence[str], note: str = "", empty: str = "") -> None:
+        """Show a table whose rows have these ids; `empty` says why it has none.
 
-        Only a part of the items is tabulated at a time, since there may be thousands.
+        `part` returns the rows between two positions: there may be thousands, of which a few are visible.
         """
         selected = self.selected
         self.note, self.empty_text = note, empty or self.empty_text
-        self._tabulate, self.ids, self._laid_out = lambda start, end: tabulate(items[start:end]), ids, None
+        self._part, self.ids, self._laid_out = part, ids, None
         self.move_to(self.ids.index(selected) if selected in self.ids else self.cursor)
 
     @property
@@ -117,6 +108,6 @@ class TableList(Movable):
         """Return the first row and the layout of the part of the table around the cursor."""
         start = max(0, self.cursor // _PART * _PART - _AROUND)
         if self._laid_out is None or self._laid_out[:2] != (width, start):
-            part = self._tabulate(start, start + _PART + 2 * _AROUND)
+            part = self._part(start, start + _PART + 2 * _AROUND)
             self._laid_out = width, start, fit(part, width - 1, gaps=(2, 1))
         return self._laid_out[1:]

@@ -57,7 +57,7 @@ class LogScreen(CursorScreen):
         except BadInput as problem:
             self._changes, empty = (), sanitize(str(problem))
         ids = [str(change.number) for change in self._changes]
-        self.query_one(TableList).show(self._changes, log_table, ids, "newest first", empty)
+        self.query_one(TableList).show(log_table(self._changes).part, ids, "newest first", empty)
 
     @property
     def _selected(self) -> LoggedChange | None:

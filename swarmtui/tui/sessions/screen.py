@@ -203,9 +203,12 @@ class SessionsScreen(CursorScreen):
         note = " · ".join([*filter(None, common.values()), f"{filtered}{self._order}"])
         sessions = self.query_one(TableList)
         time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
-        table = partial(session_table, flags=self._listed.flags, unused=common, time_form=time_form)
+
+        def part(start: int, end: int) -> Table:
+            return session_table(rows[start:end], self._listed.flags, common, time_form)
+
         sessions.marked = self._marked
-        sessions.show(rows, table, [row.id for row in rows], note, self._problem or none)
+        sessions.show(part, [row.id for row in rows], note, self._problem or none)
 
     @property
     def _selected(self) -> SessionRow | None:

@@ -84,7 +84,7 @@ class TuneListScreen(CursorScreen):
             directories = await asyncio.to_thread(tune_directories, self._root)
             rows = [await asyncio.to_thread(tune_row, directory) for directory in directories]
             ids = [str(directory) for directory in directories]
-            self.query_one(TableList).show(rows, tune_table, ids, "newest first", _EMPTY)
+            self.query_one(TableList).show(tune_table(rows).part, ids, "newest first", _EMPTY)
             await asyncio.sleep(_RELOAD_S)
 
     def action_open(self) -> None:

@@ -108,8 +108,8 @@ class TuneScreen(CursorScreen):
             return
         header = view.header._replace(notice=self._problem, notice_style="bad") if self._problem else view.header
         self.query_one(HeaderPanel).show(header)
-        self._list("configurations").show(*view.configurations, view.note)
-        self._list("leaderboard").show(*view.leaderboard)
+        self._list("configurations").show(view.configurations.table.part, view.configurations.keys, view.note)
+        self._list("leaderboard").show(view.leaderboard.table.part, view.leaderboard.keys)
         pareto = self.query_one("#pareto", Page)
         lines = block_lines(view.findings, max(20, pareto.size.width))
         pareto.show(lines or [[(" a Pareto front needs two finished configurations", "dim")]])
