@@ -66,6 +66,7 @@ class Stages:
         os.sched_yield()
         task = self._workers.dispatcher.task(link.number, record.task)
         link.received += 1
+        self.state.end_stream(record)
         self._checker.check(task, record, partial(self._save_record, link, link.received, task))
         if task is None or (record.error is None and record.turn < len(task.followups)):
             return

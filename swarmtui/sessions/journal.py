@@ -56,9 +56,10 @@ _MAX_CACHED_GAPS = 1 << 16
 
 
 class Journal(Stored, frozen=True, kw_only=True):
-    """The entries of a journal and of the spool files that workers left next to it."""
+    """The entries of a journal and of the spool files that workers left next to it; `entries` are in their order."""
 
     head: Head
+    entries: tuple[Entry, ...] = ()
     stages: tuple[StageStart, ...] = ()
     ends: tuple[StageEnd, ...] = ()
     records: tuple[Record, ...] = ()
@@ -100,6 +101,7 @@ def read_journal(directory: Path) -> Journal:
             head = msgspec.structs.replace(head, session=session)
     return Journal(
         head=head,
+        entries=tuple(possible),
         stages=tuple(entry for entry in possible if isinstance(entry, StageStart)),
         ends=tuple(entry for entry in possible if isinstance(entry, StageEnd)),
         records=_apply_token_counts(

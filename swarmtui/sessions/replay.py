@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -13,9 +14,23 @@ import msgspec
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.client_protocol import Frame, Hello
 from swarmtui.model.load import traits
-from swarmtui.model.session import Entry, Event, Level, RequestEntry, ServerEntry, StageEnd, StageStart, Summary
+from swarmtui.model.session import (
+    End,
+    Entry,
+    Event,
+    Head,
+    Level,
+    QualityEntry,
+    RequestEntry,
+    ServerEntry,
+    StageEnd,
+    StageStart,
+    Summary,
+    TelemetryEntry,
+)
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import TextTail
+from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, load_session, summarise
 from swarmtui.state.recorded_worker import RecordedWorker
 from swarmtui.state.session_state import SessionState
@@ -57,16 +72,21 @@ class Replay:
         scheduled = [start.number for start in journal.stages if traits(start.load).scheduled]
         self._worker = RecordedWorker(journal.records, scheduled)
         self._has_text = any(record.text or record.reasoning for record in journal.records)
-        self._entries = _in_order(loaded)
+        self._entries = list(_in_order(journal))
         self._entry_times = [t_ns for t_ns, _ in self._entries]
+        # Levels are computed when a stage has ended, and its tasks were repeated serially.
+        self._ends: list[int] = []
+        for position, (_, entry) in enumerate(self._entries):
+            if isinstance(entry, StageEnd):
+                self._ends.append(position)
+            elif isinstance(entry, StageStart) and entry.phase == "serial":
+                del self._ends[-1:]
+        self._end_times = [self._entry_times[position] for position in self._ends]
         self._baseline_ns = min((start.t_ns for start in journal.stages), default=0)
         in_turn = sorted(journal.records, key=lambda record: record.turn)
         self._last_turns = {(record.stage, record.task): record.turn for record in in_turn}
-        ends = sorted(journal.ends, key=lambda end: end.t_ns)
-        self._ends, self._end_times = ends, [end.t_ns for end in ends]
-        self._last_ns = max(
-            self._t0, self._worker.last_ns, *self._end_times[-1:], journal.end.t_ns if journal.end else 0
-        )
+        end_ns = journal.end.t_ns if journal.end is not None else self._t0
+        self._last_ns = max(self._t0, end_ns, self._worker.last_ns, *(end.t_ns for end in journal.ends))
         self._last_step = (self._last_ns - self._t0) // _STEP_NS
         # Long steps are a multiple of a point, so that every one of them ends with one.
         self._long_step = _POINT_STEPS * max(1, -(-self._last_step // (_POINT_STEPS * _LONG_STEPS)))
@@ -74,8 +94,6 @@ class Replay:
         self._summary: Summary | None = None
         state = SessionState(self._t0)
         state.apply(journal.head)
-        for server in journal.servers:
-            state.apply(ServerEntry(endpoint=0, server=server))
         self._now = _Snapshot(0, 0, state)
         self._snapshots = [_Snapshot(0, 0, _clone(state))]
         self._take_snapshots()
@@ -168,6 +186,8 @@ class Replay:
             else:
                 state.add_sample(entry)
             return
+        if isinstance(entry, RequestEntry):
+            state.end_stream(entry.record)
         state.apply(entry)
         if isinstance(entry, RequestEntry):
             record = entry.record
@@ -201,29 +221,36 @@ class Replay:
         if missing < 0:
             self._summary = summarise(self._loaded)
             return
-        journal = self._loaded.journal
-        ends = self._ends[:missing]
-        over = {end.number for end in ends}
-        until_ns = ends[-1].t_ns
-        records = [r for r in journal.records if r.stage in over and r.phase != "warmup" and r.left_ns <= until_ns]
-        starts = [start for start in journal.stages if start.number in over]
-        rates = journal.head.session.plan.load.serial_rates
-        self._levels[missing] = level_figures(records, starts, ends, rates, journal.servers)
+        known = [entry for _, entry in self._entries[: self._ends[missing - 1] + 1]]
+        self._levels[missing] = level_figures(
+            [entry.record for entry in known if isinstance(entry, RequestEntry) and entry.record.phase != "warmup"],
+            [entry for entry in known if isinstance(entry, StageStart)],
+            [entry for entry in known if isinstance(entry, StageEnd)],
+            self._loaded.journal.head.session.plan.load.serial_rates,
+            [entry.server for entry in known if isinstance(entry, ServerEntry)],
+        )
 
 
-def _in_order(loaded: LoadedSession) -> list[tuple[int, Entry | Telemetry]]:
-    """Return the entries with the time at which they were known; records in the order in which they arrived."""
-    journal = loaded.journal
-    found: list[tuple[int, Entry | Telemetry]] = []
-    known_ns = 0
-    for record in journal.records:
-        known_ns = max(known_ns, record.left_ns)
-        found.append((known_ns, RequestEntry(record=record)))
-    timed: tuple[StageStart | StageEnd | Event | Telemetry, ...] = (
-        *journal.stages, *journal.ends, *journal.events, *journal.telemetry,
-    )  # fmt: skip
-    found += [(entry.t_ns, entry) for entry in timed]
-    return sorted(found, key=lambda pair: pair[0])
+def _in_order(journal: Journal) -> Iterator[tuple[int, Entry | Telemetry]]:
+    """Yield the entries as they were written, each with the time at which it was known at the earliest."""
+    known_ns, seen = journal.head.session.t0_ns, set()
+    for entry in journal.entries:
+        match entry:
+            case RequestEntry(record=record):
+                # A record that a worker spooled may be in the journal, too.
+                if record.key in seen:
+                    continue
+                seen.add(record.key)
+                known_ns = max(known_ns, record.left_ns)
+            case TelemetryEntry(telemetry=sample):
+                known_ns = max(known_ns, sample.t_ns)
+                yield known_ns, sample
+                continue
+            case StageStart() | StageEnd() | Event():
+                known_ns = max(known_ns, entry.t_ns)
+            case Head() | End() | QualityEntry():
+                continue
+        yield known_ns, entry
 
 
 def _clone(value: T) -> T:

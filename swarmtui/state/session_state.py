@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
+from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.quality.facts import cold_expected
@@ -17,6 +18,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import (
+    CapacitySearch,
     Entry,
     Event,
     Head,
@@ -28,7 +30,7 @@ from swarmtui.model.session import (
     StageStart,
     TaskFigures,
 )
-from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
@@ -72,8 +74,6 @@ class SessionState:
         self.watched = WatchedStreams()
         self.quality = QualityMonitor(cold_expected=True)
         self._final_quality: tuple[QualityLine, ...] | None = None
-        # What a frame needs and is expensive: computed once for each tick, when a frame is made.
-        self._computed: tuple[tuple[QualityLine, ...], TtftSplit | None] | None = None
         self._several_servers = False
         self._outage_ns: int | None = None
         # The stage: the latest one, and what has been done in it.
@@ -121,6 +121,8 @@ class SessionState:
                 self._find_slots()
             case Event():
                 self._apply_event(entry)
+            case CapacitySearch(context_tokens=float(tokens)):
+                self.search_result = prediction_sentence(predict_kv_cliff(tokens, self.servers))
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:
@@ -166,7 +168,6 @@ class SessionState:
             self._errors[record.error] += 1
         self.finished += 1
         self._coalesced_chunks = (self._coalesced_chunks or 0) + record.coalesced_chunks
-        self._throughput.add_end(self.key, record, first_token_s(record, scheduled=traits(self.load).scheduled))
         self.watched.add_record(record)
         self._trace.add(record)
         self.quality.add_record(record)
@@ -179,6 +180,10 @@ class SessionState:
             self._tasks = None
         if record.send_delay_s is not None and record.t_sent_ns is not None:
             self._send_delays.append((record.t_sent_ns, record.send_delay_s))
+
+    def end_stream(self, record: Record) -> None:
+        """Count what a request received after its last row. Its entry may follow later, when its answer was checked."""
+        self._throughput.add_end(self.key, record, first_token_s(record, scheduled=traits(self.load).scheduled))
 
     def task_done(self, record: Record) -> None:
         """Count a task by the record of its last turn."""
@@ -206,7 +211,6 @@ class SessionState:
 
     def tick(self, now: int) -> None:
         """Add the current values to the history; when it is full, every second point is dropped."""
-        self._computed = None
         if self.telemetry is not None:
             self._trace.add_sample(now, self.telemetry.servers)
         for agent, row in self._throughput.rows.items():
@@ -295,10 +299,7 @@ class SessionState:
         stage, point = self._stage, self._point(now)
         if self._tasks is None:
             self._tasks = task_figures(self._mixed_records)
-        if self._computed is None:
-            split = self._split.split(now, self.c, self.levels)
-            self._computed = self.quality.lines(self.levels), split
-        quality, ttft_split = self._computed
+        quality = self.quality.lines(self.levels) if self._final_quality is None else self._final_quality
         known = {level.key for level in self.levels}
         provisional = (level for key, level in self._provisional.items() if key not in known)
         workers = self._workers.values()
@@ -334,8 +335,8 @@ class SessionState:
             watched=self.watched.view() if rows else None,
             points=tuple(self._newest),
             telemetry=self.telemetry,
-            quality=quality if self._final_quality is None else self._final_quality,
-            ttft_split=ttft_split,
+            quality=quality,
+            ttft_split=self._split.split(now, self.c, self.levels),
             search_result=self.search_result,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,

@@ -97,6 +97,7 @@ def test_rate_has_the_chunks_that_arrive_after_the_last_row_of_an_answer(seen: i
         state.apply_frame(0, WorkerFrame(t_ns, 1, 1, 0, 0, (row,) if seen else (), 0.0, 0, 0, 0))
         last_ns = sent_ns + 29 * 10**6
         record = Record(task=task, t_sent_ns=sent_ns, t_first_ns=sent_ns, t_last_ns=last_ns, chunks=30, tokens_out=30)
+        state.end_stream(record)
         state.apply(RequestEntry(record=record))
     frame = state.frame(0, rows=False)
     assert frame.out_tps == pytest.approx(300.0) and frame.per_stream_tps == pytest.approx(1000.0)

@@ -46,8 +46,6 @@ async def search(stages: Stages, slo_text: str, max_c: int) -> None:
                     prompt_tokens=None if means.prompt is None else round(means.prompt),
                 )
                 journal.write(begun)
-                predicted = agents.predict_kv_cliff(begun.context_tokens, state.servers)
-                state.search_result = agents.prediction_sentence(predicted)
     finally:
         reading.cancel()
     answer = agents.capacity(
@@ -58,7 +56,6 @@ async def search(stages: Stages, slo_text: str, max_c: int) -> None:
         context_tokens=begun.context_tokens,
         prompt_tokens=begun.prompt_tokens,
     )
-    state.search_result = answer.sentence
     journal.log_event("capacity", answer.sentence)
 
 

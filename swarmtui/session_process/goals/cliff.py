@@ -23,5 +23,4 @@ async def search(stages: Stages, max_c: int) -> None:
         await stages.levels_computed()
         if stages.steering.ends_goal:
             return
-    state.search_result = cliff_search_sentence(measured(), state.slots)
-    stages.journal.log_event("cliff", state.search_result)
+    stages.journal.log_event("cliff", cliff_search_sentence(measured(), state.slots))
