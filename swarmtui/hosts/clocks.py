@@ -52,7 +52,7 @@ class HostClock:
 
     def offset_at(self, host_ns: int) -> int:
         """Return the offset measured last before a time of the host; the first one for earlier times."""
-        position = bisect_right(self._offsets, host_ns, key=_host_ns)
+        position = bisect_right(self._offsets, host_ns, key=lambda measured: measured.t_ns + measured.offset_ns)
         return self._offsets[max(0, position - 1)].offset_ns
 
     def convert(self, report: WorkerReport) -> WorkerReport:
@@ -79,7 +79,3 @@ class HostClock:
         offset = self.offset_at(watched.t_sent_ns or watched.t_sched_ns or 0)
         times = tuple(t_ns - offset for t_ns in watched.times)
         return msgspec.structs.replace(shift_times(watched, -offset), times=times)
-
-
-def _host_ns(measured: ClockOffset) -> int:
-    return measured.t_ns + measured.offset_ns

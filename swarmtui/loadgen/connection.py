@@ -284,22 +284,17 @@ class Connection:
         user = self.user
         try:
             if self._tls is not None:
-                self._on_tls_data(b"".join(reads), times[-1])
+                self._incoming.write(b"".join(reads))
+                read = self._decrypt if self.open else self._continue_handshake
+                read(times[-1])
             elif user is not None:
                 user.data_received(reads, times)
             else:
-                self._on_unexpected_data()
+                self.close()  # an idle connection that received data cannot be reused
         except Exception as error:  # noqa: BLE001 — whatever a server sends, other streams of this worker continue
             self.close()
             if user is not None:
                 user.abort(error)
-
-    def _on_tls_data(self, data: bytes, t: int) -> None:
-        self._incoming.write(data)
-        if self.open:
-            self._decrypt(t)
-        else:
-            self._continue_handshake(t)
 
     def _decrypt(self, t: int) -> None:
         assert self._tls is not None
@@ -321,7 +316,7 @@ class Connection:
             if self.user is not None:
                 self.user.data_received([b"".join(pieces)], [t])
             else:
-                self._on_unexpected_data()
+                self.close()  # an idle connection that received data cannot be reused
         if closed:
             self.on_eof()
 
@@ -340,10 +335,6 @@ class Connection:
             self._on_established()
         if self.fd >= 0 and self._incoming.pending:
             self._decrypt(t)
-
-    def _on_unexpected_data(self) -> None:
-        """Close an idle connection that received data: it cannot be reused."""
-        self.close()
 
     def on_eof(self) -> None:
         self._lose("closed_early", "the server closed the connection")

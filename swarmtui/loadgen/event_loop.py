@@ -31,7 +31,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.poll_delay_s = 0.0
-        self.after_reads: Callback = _noop
+        self.after_reads: Callback = lambda: None
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self._timers: list[tuple[int, int, Callback]] = []
@@ -99,7 +99,3 @@ class EventLoop:
         if left_ns > 0:
             select.select([self._epoll], [], [], left_ns / 1e9)
         return 0.0
-
-
-def _noop() -> None:
-    pass

@@ -157,7 +157,9 @@ class HttpExchange:
                     self._read_body(data, reads, times)
                     self._pieces.clear()
                 else:
-                    self._count_unframed(len(data))
+                    self._unframed += len(data)
+                    if self._unframed > MAX_UNFRAMED:
+                        raise TooLong
             if self._end_of_body is not None:
                 self._complete(self._keep_alive)
         except TooLong:
@@ -229,11 +231,6 @@ class HttpExchange:
             self.t_headers = self.t
             self._keep_alive = self._parser.should_keep_alive()
         self._is_stream = self.status == 200 and not self._encoding and self._type in _STREAM_TYPES
-
-    def _count_unframed(self, size: int) -> None:
-        self._unframed += size
-        if self._unframed > MAX_UNFRAMED:
-            raise TooLong
 
     def on_message_complete(self) -> None:
         if self._end_of_body is None and self.status >= 200:

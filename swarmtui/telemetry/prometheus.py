@@ -41,18 +41,14 @@ def parse_samples(text: str, keep: Callable[[str], bool]) -> list[MetricSample] 
             name = _NAME.match(line)
             if name and keep(name.group()):
                 series, _, value = line.rstrip().rpartition(" ")
-                sample = _series(series.rstrip(), float(value)) if _PLAIN.fullmatch(series) else _parse(line)
+                plain = _PLAIN.fullmatch(series)
+                sample = MetricSample(*_parse_series(series.rstrip()), float(value)) if plain else _parse(line)
                 # The name of a malformed series, such as `name={}`, is longer than the match.
                 if math.isfinite(sample.value) and keep(sample.name):
                     found.append(sample)
     except (ValueError, IndexError, KeyError):
         return None
     return found
-
-
-def _series(series: str, value: float) -> MetricSample:
-    name, labels = _parse_series(series)
-    return MetricSample(name, labels, value)
 
 
 @lru_cache(maxsize=8192)

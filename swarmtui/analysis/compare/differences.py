@@ -9,9 +9,7 @@ from itertools import pairwise
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.engines.command_line import split_words
 from swarmtui.model.base import Stored
-from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.hosts import Host
 from swarmtui.model.load import Load, Sessions
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -86,28 +84,35 @@ def known_flags(summary: Summary) -> dict[str, str] | None:
 
 def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
     """List everything but the flags that may explain a change of figures; simulators have a new port each time."""
-    pairs = (
-        ("model", "model", _join(a.endpoints, "model"), _join(b.endpoints, "model")),
-        ("engine", "engine", _join(a.endpoints, "engine"), _join(b.endpoints, "engine")),
-        ("api", "API", _join(a.endpoints, "dialect"), _join(b.endpoints, "dialect")),
-        ("endpoint", "endpoint", _join(a.endpoints, "url"), _join(b.endpoints, "url")),
-        ("replicas", "replicas", str(len(a.endpoints)), str(len(b.endpoints))),
-        ("workload", "workload", f"{a.workload} {a.workload_digest[:12]}", f"{b.workload} {b.workload_digest[:12]}"),
-        ("token_cap", "token cap", _text(a.plan.max_tokens), _text(b.plan.max_tokens)),
-        ("temperature", "temperature", _text(a.plan.temperature), _text(b.plan.temperature)),
-        ("agent_header", "agent header", a.plan.agent_header or "", b.plan.agent_header or ""),
-        ("requests", "requests per run", str(a.plan.load.per_run), str(b.plan.load.per_run)),
-        ("simulated", "simulated", _yes(a.simulated), _yes(b.simulated)),
-        ("client_version", "client", _client(a), _client(b)),
-        ("client_host", "client host", a.client.host, b.client.host),
-        ("hosts", "hosts of the workers", _names(a.hosts), _names(b.hosts)),
-    )
+    before, after = _described(a), _described(b)
     found = [
         Difference(code=code, what=what, before=x or None, after=y or None)
-        for code, what, x, y in pairs
-        if x != y and not (code == "endpoint" and a.simulated and b.simulated)
+        for (code, what), x in before.items()
+        if x != (y := after[code, what]) and not (code == "endpoint" and a.simulated and b.simulated)
     ]
     return (*found, *_mapped(_tags(a), _tags(b), "tag", "tag"))
+
+
+def _described(session: Session) -> dict[tuple[str, str], str]:
+    """Return values by code and name."""
+    endpoints, plan = session.endpoints, session.plan
+    return {
+        ("model", "model"): _each(endpoint.model for endpoint in endpoints),
+        ("engine", "engine"): _each(endpoint.engine for endpoint in endpoints),
+        ("api", "API"): _each(endpoint.dialect for endpoint in endpoints),
+        ("endpoint", "endpoint"): _each(endpoint.url for endpoint in endpoints),
+        ("replicas", "replicas"): str(len(endpoints)),
+        ("workload", "workload"): f"{session.workload} {session.workload_digest[:12]}",
+        ("token_cap", "token cap"): _text(plan.max_tokens),
+        ("temperature", "temperature"): _text(plan.temperature),
+        ("agent_header", "agent header"): plan.agent_header or "",
+        ("requests", "requests per run"): str(plan.load.per_run),
+        ("simulated", "simulated"): "yes" if session.simulated else "no",
+        # Imported sessions name their tool.
+        ("client_version", "client"): session.tags.get("imported") or f"swarmtui {session.client.version}",
+        ("client_host", "client host"): session.client.host,
+        ("hosts", "hosts of the workers"): ", ".join(host.name for host in session.hosts),
+    }
 
 
 def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
@@ -123,15 +128,11 @@ def server_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
 def _reported(summary: Summary) -> dict[tuple[str, str], str]:
     """Return values by code and name."""
     servers = summary.servers
-
-    def each(values: Iterable[object]) -> str:
-        return ", ".join(sorted({str(value) for value in values if value}))
-
     return {
-        ("server_version", "server version"): each(server.version for server in servers),
-        ("context", "context"): each(server.context for server in servers),
-        ("slots", "total slots"): each(server.slots for server in servers),
-        ("gpus", "GPUs"): count_names(summary.gpus) or each(len(server.gpus) for server in servers),
+        ("server_version", "server version"): _each(server.version for server in servers),
+        ("context", "context"): _each(server.context for server in servers),
+        ("slots", "total slots"): _each(server.slots for server in servers),
+        ("gpus", "GPUs"): count_names(summary.gpus) or _each(len(server.gpus) for server in servers),
     }
 
 
@@ -272,11 +273,6 @@ def _flags_text(flags: Mapping[str, str], names: Sequence[str]) -> str:
     return " ".join(present) or (f"no {names[0]}" if names else "")
 
 
-def _client(session: Session) -> str:
-    """Return what measured: imported sessions name their tool."""
-    return session.tags.get("imported") or f"swarmtui {session.client.version}"
-
-
 def _tags(session: Session) -> dict[str, str]:
     return {f"tag {name}": value for name, value in session.tags.items()}
 
@@ -299,17 +295,9 @@ def _mapped(before: dict[str, str], after: dict[str, str], code: str, nameless: 
     )
 
 
-def _join(endpoints: Sequence[Endpoint], field: str) -> str:
-    return ", ".join(sorted({str(getattr(endpoint, field)) for endpoint in endpoints}))
-
-
-def _names(hosts: Sequence[Host]) -> str:
-    return ", ".join(host.name for host in hosts)
+def _each(values: Iterable[object]) -> str:
+    return ", ".join(sorted({str(value) for value in values if value}))
 
 
 def _text(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
