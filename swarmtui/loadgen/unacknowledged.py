@@ -73,7 +73,8 @@ class UnacknowledgedRecords:
     def copy_overdue(self) -> None:
         """Copy records that wait for long to a disk that takes them: this process, too, may be killed."""
         start = max(0, self._copied + 1 - self._kept[0].number) if self._kept else 0
-        before = monotonic_ns() - _OVERDUE_NS
+        # Once some had to be copied, the others need not wait as long.
+        before = monotonic_ns() - (0 if self._copies else _OVERDUE_NS)
         overdue = [kept for kept in islice(self._kept, start, start + _AT_ONCE) if kept.since_ns < before]
         lines = b"".join(map(self._line, overdue))
         for path in self._spools[1:] if overdue else ():
