@@ -97,10 +97,8 @@ def mode_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _lead(summary: Summary) -> tuple[str, ...]:
     ended = f"This session is {summary.state}" + (f": {summary.message}" if summary.message else ".")
-    lines = [] if summary.state == "done" else [ended]
-    lines += capacity_sentences(summary.capacity) if summary.capacity else []
-    lines += [summary.scaling.sentence if summary.scaling else "", checklist_sentence(summary.checks)]
-    return tuple(line[:1].upper() + line[1:] for line in lines if line)
+    lines = [*([] if summary.state == "done" else [ended]), *(found.text for found in finding_sentences(summary))]
+    return tuple(line[:1].upper() + line[1:] for line in lines)
 
 
 def _fact_table(facts: Sequence[tuple[str, str]]) -> Table:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
+from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Line, wrap
+from swarmtui.tui.lines import Line
 from swarmtui.tui.live.header import ending_text, saved_text
 from swarmtui.tui.live.levels import LevelsView
 from swarmtui.tui.live.live_panel import LivePanel
@@ -76,19 +77,14 @@ class ResultPanel(LivePanel, Page):
 
 def result_lines(view: ResultView, width: int, height: int) -> list[Line]:
     """The lines below the heading; with room, the keys are the last of them."""
-    lines: list[Line] = []
-    for text, style in ((view.problem, "warn"), *((text, "good") for text in view.found)):
-        if text:
-            lines += [[(f" {part}", style)] for part in wrap(text, max(8, width - 2))]
-    if lines:
-        lines.append([])
+    said = [Sentence(view.problem, "note")] if view.problem else []
+    said += [Sentence(text, "ok") for text in view.found]
+    levels: list[Block] = [Sentence("no request of a level has finished", "detail")]
     if view.levels.table.rows:
-        lines += block_lines((view.levels.table, *view.levels.alarms, *view.levels.remarks), width)
-    else:
-        lines.append([(" no request of a level has finished", "dim")])
-    last = _next_lines(view.next_keys, width)
-    if view.saved:
-        last = [*([(f" {part}", "dim")] for part in wrap(view.saved, max(8, width - 2))), *last]
+        levels = [view.levels.table, *view.levels.alarms, *view.levels.remarks]
+    lines = block_lines((*said, *([Sentence("")] if said else []), *levels), width)
+    saved = block_lines([Sentence(view.saved, "detail")] if view.saved else [], width)
+    last = [*saved, *_next_lines(view.next_keys, width)]
     blank = max(1, height - 1 - len(lines) - len(last))
     return [*lines, *([] for _ in range(blank)), *last]
 

@@ -18,6 +18,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.tuning import Start, Tune
+from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import LiveSource
@@ -27,7 +28,7 @@ from swarmtui.tui.live.header import HeaderPanel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
-from swarmtui.tui.tune.view import TuneView, failure_lines, latest_row, log_lines, tune_view
+from swarmtui.tui.tune.view import TuneView, latest_row, log_sentences, tune_view
 
 _RELOAD_S = 0.5
 _FRAMES_HZ = 2.0
@@ -219,7 +220,7 @@ class ServerLogScreen(Pager):
         self.set_interval(_RELOAD_S, self.update_in_front)
 
     def update_panels(self) -> None:
-        self.query_one(Page).show(log_lines(_tail(self._log), self.app.size.width))
+        self.query_one(Page).show(block_lines(log_sentences(_tail(self._log)), self.app.size.width))
 
 
 class FailureScreen(Pager):
@@ -230,7 +231,8 @@ class FailureScreen(Pager):
         self._row = row
 
     def update_panels(self) -> None:
-        self.query_one(Page).show(failure_lines(self._row, self.app.size.width))
+        blocks = (Sentence(self._row.reason, "failed"), Sentence(""), *log_sentences(self._row.log))
+        self.query_one(Page).show(block_lines(blocks, self.app.size.width))
 
 
 def _tail(path: Path) -> list[str]:

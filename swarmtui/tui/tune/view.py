@@ -17,10 +17,9 @@ from swarmtui.experiments.grid import (
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.tuning import Start, Tune, format_flags
 from swarmtui.numbers import clock, rate
-from swarmtui.report.table import Block, Cell, Code, Fields, Table
+from swarmtui.report.table import Block, Cell, Code, Fields, Sentence, Table
 from swarmtui.report.tuning import configuration_table, leaderboard, result_figures, tune_findings
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, wrap
 from swarmtui.tui.live.header import HeaderView, StatusStyle, phase
 
 _SIGNS = {
@@ -181,13 +180,5 @@ def _live_figures(frame: Frame) -> Fields:
 # server output
 
 
-def failure_lines(row: Start, width: int) -> list[Line]:
-    """Return why a configuration failed, and the last output of its server."""
-    lines: list[Line] = [[(f" {part}", "bad")] for part in wrap(sanitize(row.reason), max(8, width - 2))]
-    return [*lines, [], *log_lines(row.log, width)]
-
-
-def log_lines(log: Sequence[str], width: int) -> list[Line]:
-    if not log:
-        return [[(" no output from the server yet", "dim")]]
-    return [[(f" {part}", "")] for text in log for part in wrap(sanitize(text), max(8, width - 2))]
+def log_sentences(log: Sequence[str]) -> list[Sentence]:
+    return [Sentence(line) for line in log] or [Sentence("no output from the server yet", "detail")]
