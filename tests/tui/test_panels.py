@@ -11,8 +11,8 @@ from swarmtui.tui import live
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.keys import ACTIONS
 from swarmtui.tui.live.layout import CollapsedPanels
-from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live.panels import PANELS, load_panels
+from swarmtui.tui.live.live_panel import LivePanel, load_panels
+from swarmtui.tui.live.panels import PANELS
 from tests.tui.frame_builders import RecordingSource
 from tests.tui.screen_text import screen_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log2
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.client_protocol import ProvisionalLevel
@@ -13,11 +13,8 @@ from swarmtui.model.session import Level
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrapped_note
 from swarmtui.tui.live.levels import best_load
-from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
 
 
 class CurveView(NamedTuple):
@@ -84,10 +81,10 @@ def level_points(levels: Sequence[Level], value_of: Callable[[Level], float | No
 class CurvePanel(LivePanel, PlotPanel[CurveView]):
     key, title = 5, "curve"
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live, baseline = screen.shown, screen.baseline
+    def update_from(self, data: LiveData) -> None:
+        live, baseline = data.shown, data.baseline
         levels, slots = (live.frame.levels, live.frame.slots) if live.frame else ((), None)
-        self.show_made(curve_view, levels, baseline.levels, baseline.name, screen.no_curve, live.provisional, slots)
+        self.show_made(curve_view, levels, baseline.levels, baseline.name, data.no_curve, live.provisional, slots)
 
     @property
     def empty(self) -> str:

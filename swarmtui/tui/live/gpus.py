@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.model.telemetry import Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, gib, percent, rate
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, rjust, scale_top, sparkline, wrapped_note
-from swarmtui.tui.live.live_panel import LivePanel
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
 _TEXT = 15
 _MIN_SAMPLES, _MAX_SAMPLES = 12, 60
@@ -31,10 +28,10 @@ class GpusView(NamedTuple):
 class GpusPanel(LivePanel, Panel[GpusView]):
     key, title = 3, "GPUs"
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live = screen.shown
+    def update_from(self, data: LiveData) -> None:
+        live = data.shown
         telemetry = live.frame.telemetry if live.frame else None
-        self.show(GpusView(telemetry, dict(live.power), dict(live.memory), screen.is_replay))
+        self.show(GpusView(telemetry, dict(live.power), dict(live.memory), data.is_replay))
 
     @property
     def empty(self) -> str:

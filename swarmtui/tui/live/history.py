@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
 from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, rjust, scale_top, sparkline
-from swarmtui.tui.live.live_panel import LivePanel
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
 _LABEL = 15
 # The time between two points.
@@ -141,11 +138,11 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
 
     key, title, row = 2, "history", "upper"
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live, ended = screen.shown, screen.has_ended
+    def update_from(self, data: LiveData) -> None:
+        live, ended = data.shown, data.has_ended
         now = live.frame.point if live.frame else None
-        whole_session = ended or screen.only_panel == self.key
-        view = history_view(live.points, screen.t0_ns, self.columns, whole_session, ended, now)
+        whole_session = ended or data.only_panel == self.key
+        view = history_view(live.points, data.t0_ns, self.columns, whole_session, ended, now)
         # The C of an open loop is the number of agents in reserve.
         self.show(view._replace(marks=()) if live.frame is not None and traits(live.frame.load).by_rate else view)
 
@@ -172,9 +169,9 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
 class HistoryStrip(LivePanel, Panel[tuple[HistoryTrace, ...]]):
     """One line per trace, for small screens."""
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live = screen.shown
-        self.show(strip_view(live.points, screen.t0_ns, self.columns, screen.has_ended))
+    def update_from(self, data: LiveData) -> None:
+        live = data.shown
+        self.show(strip_view(live.points, data.t0_ns, self.columns, data.has_ended))
 
     @property
     def columns(self) -> int:

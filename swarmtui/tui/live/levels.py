@@ -13,12 +13,11 @@ from swarmtui.report.levels import level_table
 from swarmtui.report.table import Sentence, Table
 from swarmtui.report.tasks import task_table
 from swarmtui.tui.lines import Line, Panel, wrapped_note
-from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
-    from swarmtui.tui.live.screen import LiveScreen
 
 MARKS = "▸ best · ▼ past the cliff"
 PROVISIONAL_MARKS = "▸ best · ▼ cliff · ○ so far"
@@ -74,10 +73,10 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
     key, title = 4, "levels"
     hidden_after_end = True
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live = screen.shown
+    def update_from(self, data: LiveData) -> None:
+        live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
-        self.show_made(levels_view, levels, screen.pair, tasks, screen.no_level, live.provisional)
+        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional)
 
     @property
     def empty(self) -> str:

@@ -1,13 +1,50 @@
-"""The base class of the panels of the live screen."""
+"""The base class of the panels of the live screen, and the data that they show."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+import importlib
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
+from swarmtui.tui.baseline import Baseline
+from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, LineWidget, heading
+from swarmtui.tui.live.panels import PANELS
+from swarmtui.tui.live_model import LiveModel
 
 if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
+    from swarmtui.analysis.compare.sessions import Pair
+
+StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
+
+
+class LiveData(NamedTuple):
+    """`shown` is the state at present or when the display was frozen; `only_panel` is the key of a single panel.
+
+    `no_level` and `no_curve` say why there are none; `comparison` and `server` are notices after the end.
+    """
+
+    shown: LiveModel
+    has_ended: bool
+    is_replay: bool
+    only_panel: int | None
+    order: StreamOrder
+    filter_text: str
+    is_map: bool
+    baseline: Baseline
+    pair: Pair | None
+    no_level: str
+    no_curve: str
+    comparison: str
+    server: str
+    actions: list[Action]
+
+    @property
+    def t0_ns(self) -> int:
+        return self.shown.session.t0_ns if self.shown.session else 0
+
+
+class HasLiveData(Protocol):
+    def live_data(self) -> LiveData: ...
 
 
 class LivePanel(LineWidget):
@@ -16,8 +53,8 @@ class LivePanel(LineWidget):
     class CachePanel(LivePanel, Panel[CacheView]):
         key, title = 7, "prefix cache"
 
-        def update_from(self, screen: LiveScreen) -> None:
-            self.show(cache_view(screen.shown.frame))
+        def update_from(self, data: LiveData) -> None:
+            self.show(cache_view(data.shown.frame))
     """
 
     # A panel without a key is not in PANELS: the screen places it itself.
@@ -40,12 +77,18 @@ class LivePanel(LineWidget):
         """The lines that the panel needs if it is alone in its row; None if it can use all of them."""
         return None
 
-    def update_from(self, screen: LiveScreen) -> None:
+    def update_from(self, data: LiveData) -> None:
         """Show the current view for the panel's size."""
         raise NotImplementedError
 
     def fit_view(self) -> None:
-        self.update_from(cast("LiveScreen", self.screen))
+        self.update_from(cast(HasLiveData, self.screen).live_data())
 
     def heading(self, note: str, width: int) -> Line:
         return heading(str(self.key), self.title, note, width)
+
+
+def load_panels() -> list[type[LivePanel]]:
+    """Import the classes of all panels."""
+    targets = (entry.target.partition(":") for entry in PANELS.values())
+    return [getattr(importlib.import_module(f"swarmtui.tui.live.{module}"), name) for module, _, name in targets]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.live_panel import LivePanel
+from typing import NamedTuple
 
 
 class PanelEntry(NamedTuple):
@@ -29,9 +25,3 @@ PANELS: dict[int, PanelEntry] = {
     5: PanelEntry("curve:CurvePanel", "curve", "Curve only"),
     6: PanelEntry("quality:QualityPanel", "quality", "Measurement quality only"),
 }
-
-
-def load_panels() -> list[type[LivePanel]]:
-    """Import the classes of all panels."""
-    targets = (entry.target.partition(":") for entry in PANELS.values())
-    return [getattr(importlib.import_module(f"swarmtui.tui.live.{module}"), name) for module, _, name in targets]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
@@ -10,10 +10,7 @@ from swarmtui.numbers import MISSING, count, fixed, percent
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Panel, ljust, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS
-from swarmtui.tui.live.live_panel import LivePanel
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
 _NAME, _VALUE = 20, 38
 _SIDE_BY_SIDE = 100
@@ -48,8 +45,8 @@ class QualityPanel(LivePanel, Panel[QualityView]):
     key, title = 6, "measurement quality"
     large_screens_only = True
 
-    def update_from(self, screen: LiveScreen) -> None:
-        self.show(quality_view(screen.shown.frame))
+    def update_from(self, data: LiveData) -> None:
+        self.show(quality_view(data.shown.frame))
 
     @property
     def empty(self) -> str:

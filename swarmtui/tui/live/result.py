@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.client_protocol import Ended, Frame
@@ -14,12 +14,9 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line
 from swarmtui.tui.live.header import ending_text, saved_text
-from swarmtui.tui.live.levels import LevelsView
-from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.live.levels import LevelsView, levels_view
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines
-
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
 
 # The order in which the next steps are offered.
 _NEXT = ("again", "export", "compare_baseline", "baseline", "sessions", "play", "back")
@@ -69,8 +66,12 @@ class ResultPanel(LivePanel, Page):
     def __init__(self) -> None:
         super().__init__(title="result")
 
-    def update_from(self, screen: LiveScreen) -> None:
-        view = screen.result()
+    def update_from(self, data: LiveData) -> None:
+        frame = data.shown.frame
+        levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
+        table = levels_view(levels, data.pair, tasks, provisional=data.shown.provisional)
+        comparison = data.comparison or (f"compared with {sanitize(data.baseline.name)}" if data.pair else "")
+        view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
         self.note = view.levels.marks
         self.show(result_lines(view, self.size.width, self.size.height))
 

@@ -12,7 +12,6 @@ from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.model.load import traits
-from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
@@ -22,11 +21,9 @@ from swarmtui.tui.lines import Movable
 from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, TilesPanel, header_view, tiles
 from swarmtui.tui.live.history import HistoryStrip
 from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
-from swarmtui.tui.live.levels import levels_view
-from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live.panels import load_panels
-from swarmtui.tui.live.result import ResultPanel, ResultView, result_view
-from swarmtui.tui.live.streams import STREAM_ORDERS, StreamOrder, StreamsPanel, is_heat_map, mixed_rates
+from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
+from swarmtui.tui.live.result import ResultPanel
+from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, is_heat_map, mixed_rates
 from swarmtui.tui.textual_patches import Row, run_in_background
 
 if TYPE_CHECKING:
@@ -139,11 +136,6 @@ class LiveScreen(CursorScreen):
         return self._frozen or self.source.live
 
     @property
-    def t0_ns(self) -> int:
-        session = self.shown.session
-        return session.t0_ns if session else 0
-
-    @property
     def has_ended(self) -> bool:
         """Whether the shown moment is after the end, which a replay may leave again."""
         live = self.shown
@@ -164,6 +156,7 @@ class LiveScreen(CursorScreen):
     def update_panels(self) -> None:
         self.set_class(self.has_ended, "-ended")
         self.set_class(self._levels_fit_below, "-few")
+        data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
         for tiles_panel in self.query(TilesPanel):
@@ -171,10 +164,10 @@ class LiveScreen(CursorScreen):
             rates = mixed_rates(live.session, live.frame, live.stream_rates)
             tiles_panel.show(tiles(live.frame, self._requested_c, rates))
         for footer in self.query(KeyFooter):
-            footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
+            footer.show(data.actions, ended=self.has_ended and not self.is_replay)
         for panel in self.query(LivePanel):
             if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
-                panel.update_from(self)
+                panel.update_from(data)
         single_panel = self.only_panel is not None
         collapse_panels(self, ended=self.has_ended, single_panel=single_panel)
         # There are no panels while the app closes.
@@ -201,13 +194,24 @@ class LiveScreen(CursorScreen):
             self._tails_watched = agents
             self.source.send(WatchTails(agents))
 
-    def result(self) -> ResultView:
-        live = self.shown
-        frame = live.frame
-        levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        table = levels_view(levels, self.pair, tasks, provisional=live.provisional)
-        comparison = self._comparison or (f"compared with {sanitize(self.baseline.name)}" if self.pair else "")
-        return result_view(frame, live.ended, table, comparison, self._server_notice(), self.actions())
+    def live_data(self) -> LiveData:
+        """Return what the panels show."""
+        return LiveData(
+            shown=self.shown,
+            has_ended=self.has_ended,
+            is_replay=self.is_replay,
+            only_panel=self.only_panel,
+            order=self.order,
+            filter_text=self.filter_text,
+            is_map=self.is_map,
+            baseline=self.baseline,
+            pair=self.pair,
+            no_level=self.no_level,
+            no_curve=self.no_curve,
+            comparison=self._comparison,
+            server=self._server_notice(),
+            actions=self.actions(),
+        )
 
     @property
     def no_level(self) -> str:

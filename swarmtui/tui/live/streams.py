@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from rich.cells import cell_len
@@ -18,12 +18,8 @@ from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, ljust, rjust, scale_top, sparkline
 from swarmtui.tui.live.header import MixedRates
 from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
-from swarmtui.tui.live.live_panel import LivePanel
+from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
 
-if TYPE_CHECKING:
-    from swarmtui.tui.live.screen import LiveScreen
-
-StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
 STREAM_ORDERS: tuple[StreamOrder, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
 
 _SIGNS = {
@@ -284,16 +280,16 @@ class StreamsPanel(LivePanel, Movable):
         self.cursor = min(self.cursor, max(0, view.total - 1))
         self.redraw()
 
-    def update_from(self, screen: LiveScreen) -> None:
-        live = screen.shown
-        self.as_map = screen.is_map
+    def update_from(self, data: LiveData) -> None:
+        live = data.shown
+        self.as_map = data.is_map
         self._scroll_to_cursor()
         self.show(
             streams_view(
                 live.frame,
                 live.stream_rates,
-                screen.order,
-                screen.filter_text,
+                data.order,
+                data.filter_text,
                 self.first,
                 self.rows,
                 primary_type(live.session),
