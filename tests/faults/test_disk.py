@@ -376,6 +376,36 @@ def test_slow_disk_loses_no_request(sandbox: Sandbox) -> None:
     assert sum(record.phase == "level" and record.ok for record in records) == 40
 
 
+# Imported by every Python process: no sync ends before a file exists.
+HANGING = """
+import os, time
+fsync = os.fsync
+
+def hanging_fsync(fd):
+    while not os.path.exists({release!r}):
+        time.sleep(0.01)
+    fsync(fd)
+
+os.fsync = hanging_fsync
+"""
+
+
+def test_run_goes_on_while_the_disk_hangs(sandbox: Sandbox) -> None:
+    """Agents get their next tasks, the user a warning, and in the end everything is saved."""
+    release, folder = sandbox.home / "release", sandbox.home / "hanging"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HANGING.format(release=str(release)))
+    env = {"PYTHONPATH": f"{folder}:{sandbox.environment['PYTHONPATH']}"}
+    with scripted_server(ANSWER) as server:
+        command = sandbox.start_benchmark(server.url, *ENDLESS, env=env)
+        wait_until(lambda: len(server.completed) >= 40, "some responses")
+        wait_until(lambda: "a write has taken more than 5 s" in command.stderr_so_far(), "a warning")
+        release.touch()
+        code, _ = stop(command)
+    assert code == 4
+    assert {record.id for record in read_journal(sandbox.session).records} == {r.id for r in server.completed}
+
+
 def test_unwritten_entries_are_written_in_order_once_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
