@@ -82,6 +82,7 @@ _COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("load", "C", lambda x: f"{x.offered_load:g}"),
         Column[Level]("runs", "runs", lambda x: x.runs),
         Column[Level]("n", "n", lambda x: x.n),
+        Column[Level]("ok", "answers", lambda x: x.ok),
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
         Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
         _per_token("steady", "steady", lambda x: x.out_tps_steady),
@@ -350,7 +351,7 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
 
 
 def clean_table(levels: Sequence[Level]) -> Table:
-    ids = "load cap_hits n stream stream_clean"
+    ids = "load cap_hits ok stream stream_clean"
     return _table("Without cap hits", levels if any(level.cap_hits for level in levels) else (), ids)
 
 
