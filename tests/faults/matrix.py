@@ -105,7 +105,9 @@ def _kill(faults: tuple[Fault, ...], outcome: Outcome, home: Path, seed: int) ->
 
 def _nodes(paths: tuple[str, ...]) -> list[str]:
     ran = _pytest("--collect-only", *paths)
-    return [line for line in ran.stdout.splitlines() if "::" in line]
+    found = [line for line in ran.stdout.splitlines() if "::" in line]
+    assert found, ran.stdout + ran.stderr
+    return found
 
 
 def _test(node: str, home: Path, seed: int) -> str:
@@ -114,7 +116,7 @@ def _test(node: str, home: Path, seed: int) -> str:
 
 
 def _pytest(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
