@@ -172,6 +172,7 @@ class SessionProcess:
             request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts
         )
         journal.write(Head(session=session, pid=os.getpid()))
+        self._state.quality.cold_expected = generator.cold
         await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
             return "failed", journal.final_problem

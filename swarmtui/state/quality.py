@@ -46,7 +46,7 @@ class QualityMonitor:
     """
 
     def __init__(self, *, cold_expected: bool, closed: bool = True) -> None:
-        self._cold_expected, self._closed = cold_expected, closed
+        self.cold_expected, self._closed = cold_expected, closed
         self._stalls: int | None = None
         self._restarted = self._several_servers = False
         self.stall_s: float | None = None
@@ -173,7 +173,7 @@ class QualityMonitor:
                 server_tokens=counted,
                 uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
                 uncounted_tokens=self._uncounted_tokens,
-                cold_expected=self._cold_expected,
+                cold_expected=self.cold_expected,
                 clock_steps=self._clock_steps,
                 clock_bound_s=self.clock_bound_s,
                 stalls=self._stalls,

@@ -20,7 +20,7 @@ _COUNTERS_NS = 20_000_000_000
 class TraceCounts:
     """Counts what a stage has replayed; a session is live from its first answer to its last."""
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    def __init__(self) -> None:
         self._contexts: dict[int, dict[int, int]] = {}
         self._answered: Counter[int] = Counter()
         self._ended: set[int] = set()
@@ -28,8 +28,6 @@ class TraceCounts:
         self._jobs = self._cached = self._prompt = 0
         self._cached_known = False
         self._counters: deque[tuple[int, float, float]] = deque()
-        for record in records:
-            self.add(record)
 
     def add_sample(self, t_ns: int, servers: Sequence[ServerState]) -> None:
         """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
