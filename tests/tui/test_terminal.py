@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import signal
 import sys
 import termios
@@ -26,7 +27,15 @@ from swarmtui.tui.textual_patches import Terminal
 from tests.bench.terminal import AppScreen
 
 RECORDED = Path(__file__).with_name("recorded")
-REPLAY = ["replay", "last", "--session-dir", str(RECORDED)]
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> list[str]:
+    """Return the command that replays a copy of the recorded sessions: looking for the last one writes an index."""
+    shutil.copytree(RECORDED, tmp_path / "recorded")
+    return ["replay", "last", "--session-dir", str(tmp_path / "recorded")]
+
+
 WAIT_S = 40.0
 _SGR = re.compile(rb"\x1b\[([0-9;]*)m")
 
@@ -76,9 +85,9 @@ def wait_for(screen: AppScreen, pattern: bytes) -> None:
     assert screen.read(time.monotonic() + WAIT_S, pattern) is not None, (pattern, screen.output[-2000:])
 
 
-def replayed(terminal: OpenTerminal, environment: dict[str, str]) -> bytes:
+def replayed(terminal: OpenTerminal, command: list[str], environment: dict[str, str]) -> bytes:
     """Return the output of a replay, then the list of sessions, until the app has quit."""
-    screen = terminal(REPLAY, 120, 40, environment=environment)
+    screen = terminal(command, 120, 40, environment=environment)
     wait_for(screen, b"GPUs")
     screen.read(time.monotonic() + 0.5)
     screen.press(b"L")
@@ -104,19 +113,19 @@ async def test_terminal_reports_clicks_but_no_movements(
     assert "".join(sent) == written
 
 
-def test_no_color_writes_no_colours(terminal: OpenTerminal) -> None:
-    used = colours(replayed(terminal, {"NO_COLOR": "1"}))
+def test_no_color_writes_no_colours(terminal: OpenTerminal, replay: list[str]) -> None:
+    used = colours(replayed(terminal, replay, {"NO_COLOR": "1"}))
     assert not {code for code in used if 30 <= code <= 48 or 90 <= code <= 107} - {39}
 
 
-def test_sixteen_colours_are_supported(terminal: OpenTerminal) -> None:
-    output = replayed(terminal, {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "standard"})
+def test_sixteen_colours_are_supported(terminal: OpenTerminal, replay: list[str]) -> None:
+    output = replayed(terminal, replay, {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "standard"})
     assert colours(output)
     assert b"38;5;" not in output and b"38;2;" not in output
 
 
-def test_256_colours_are_used_without_colorterm(terminal: OpenTerminal) -> None:
-    output = replayed(terminal, {"TERM": "xterm-256color"})
+def test_256_colours_are_used_without_colorterm(terminal: OpenTerminal, replay: list[str]) -> None:
+    output = replayed(terminal, replay, {"TERM": "xterm-256color"})
     assert b"38;5;" in output and b"38;2;" not in output
 
 
@@ -193,8 +202,8 @@ def in_foreground(screen: AppScreen) -> None:
     assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
 
 
-def test_ctrl_z_without_a_shell_changes_nothing(terminal: OpenTerminal) -> None:
-    screen = terminal(REPLAY)
+def test_ctrl_z_without_a_shell_changes_nothing(terminal: OpenTerminal, replay: list[str]) -> None:
+    screen = terminal(replay)
     wait_for(screen, b"streams")
     screen.press(b"\x1a")
     wait_for(screen, b"no shell")
