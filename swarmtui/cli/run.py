@@ -42,8 +42,9 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   e2e             last token − sent
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
   per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
-  out_tps_steady  output tokens from the first to the last measured send
-                  / that time; C requests are in flight all the time
+  out_tps_steady  output tokens from the first measured send to the send after
+                  the last one / that time; C requests are in flight all the
+                  time. out_tps_steady_hw: half-width of its 95 % interval
   out_tps_wall    output tokens / makespan
   prompt_tps      prompt tokens per output token × the main throughput (steady
                   of closed loops, else wall); total_tps is the sum of both

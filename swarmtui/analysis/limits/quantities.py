@@ -34,7 +34,10 @@ QUANTITIES: dict[str, Quantity] = {
     **{f"{name}_{part}": _figure("time", f"{name}_s.{part}") for name in _TIMES for part in _PARTS},
     **{f"per_stream_tps_{part}": _figure("rate", f"per_stream_tps.{part}") for part in ("mean", "min", "p50", "max")},
     "per_stream_tps": _figure("rate", "per_stream_tps.mean"),
-    **{name: _figure("rate", name) for name in ("out_tps_steady", "out_tps_wall", "prompt_tps", "total_tps")},
+    **{
+        name: _figure("rate", name)
+        for name in ("out_tps_steady", "out_tps_steady_hw", "out_tps_wall", "prompt_tps", "total_tps")
+    },
     **{name: _figure("share", name) for name in ("contention", "pass_rate", "coalesced_chunks")},
     **{
         name: _figure("number", name)
