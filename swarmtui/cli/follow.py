@@ -193,8 +193,11 @@ def report(
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None:
-        levels = level_blocks(summary.levels) if summary.levels else [_explain_no_level(ended.directory, summary)]
-        findings = finding_sentences(summary) if summary.levels else []
+        measured = bool(summary.levels)
+        levels = (
+            level_blocks(summary.levels, summary.tasks) if measured else [_explain_no_level(ended.directory, summary)]
+        )
+        findings = finding_sentences(summary) if measured else []
         echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")

@@ -13,7 +13,7 @@ from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput
 from swarmtui.model.plan import is_open_loop, load_title
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.charts import SessionData, session_title
@@ -280,7 +280,7 @@ def session_blocks(summary: Summary) -> list[Block]:
     )
     return [
         Facts(tuple((name, value) for name, value in facts if value)),
-        *level_blocks(summary.levels),
+        *level_blocks(summary.levels, summary.tasks),
         *result_tables(summary),
         Sentence(""),
         *finding_sentences(summary),
@@ -290,11 +290,11 @@ def session_blocks(summary: Summary) -> list[Block]:
     ]
 
 
-def level_blocks(levels: Sequence[Level]) -> list[Block]:
+def level_blocks(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> list[Block]:
     """Show the levels, and remarks on single ones."""
     if not levels:
         return [Sentence("nothing was measured")]
-    return [level_table(levels), *map(Sentence, remarks(levels))]
+    return [level_table(levels, tasks), *map(Sentence, remarks(levels))]
 
 
 def result_tables(summary: Summary) -> list[Table]:

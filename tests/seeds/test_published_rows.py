@@ -12,7 +12,8 @@ import pytest
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import LEVEL_PHASES
 from swarmtui.model.session import Summary
-from swarmtui.report.session import finding_sentences, result_tables
+from swarmtui.report.levels import level_table
+from swarmtui.report.session import finding_sentences, level_blocks, result_tables, session_blocks
 from swarmtui.report.text import paint
 from tests.seeds.virtual_session import simulate_journal, simulate_session
 
@@ -123,6 +124,10 @@ def test_s4_primary_rate_and_answers_in_the_reasoning(preset: str) -> None:
         assert set(level.verdicts) == {"pass in reasoning"} and level.pass_rate == 1.0
     assert {task.type for task in summary.tasks if task.c == 5} == {"primary", "docstring", "tests", "bug", "async"}
     assert "fail" not in paint(result_tables(summary)).lower()
+    table = level_table(summary.levels, summary.tasks)
+    assert table in level_blocks(summary.levels, summary.tasks) and table in session_blocks(summary)
+    at = [column.id for column in table.columns].index("primary")
+    assert [float(row[at].text) for row in table.rows] == [within_5_percent(row) for row in PRIMARY[preset]]
 
 
 def test_s4_without_loop_later_turns_run_alone() -> None:
