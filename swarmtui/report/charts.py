@@ -109,11 +109,12 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     worse: list[Figure] = [
         ("TTFT", lambda level, levels: _relative(level, levels, lambda one: one.ttft_s.mean)),
         ("TPOT", lambda level, levels: _relative(level, levels, lambda one: one.tpot_s.mean)),
-        ("e2e", lambda level, levels: _relative(level, levels, lambda one: one.e2e_s.mean)),
+        ("e2e", lambda level, levels: _relative(level, levels, lambda one: one.e2e_s.median)),
     ]
     if many:
         rates = [("", lambda level, _: level.headline_tps), rates[-1]]
-    latency = "TTFT" if many else "latency"
+    # Requests that were cut off at the end of a level have no mean e2e.
+    latency, how = ("TTFT", "means") if many else ("latency", "means; e2e: median")
     charts = (
         _level_chart(sessions, "throughput", "Output throughput", "output tok/s", rates, marked=True),
         _level_chart(sessions, "ttft", "Time to first token", f"TTFT, {unit}", ttft, marked=True),
@@ -124,7 +125,7 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
             linear=True,
         ),
         _level_chart(
-            sessions, "degradation", f"Degradation: {latency} relative to C=1 (means)", f"{latency}, × that of C=1",
+            sessions, "degradation", f"Degradation: {latency} relative to C=1 ({how})", f"{latency}, × that of C=1",
             worse,
         ),
     )  # fmt: skip

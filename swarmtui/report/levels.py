@@ -57,8 +57,8 @@ def _three(value: float) -> str:
 
 
 def _with_range(spread: Spread) -> str | None:
-    """The median; of too few answers for one with the range."""
-    if spread.p50 is not None or spread.min is None or spread.min == spread.max:
+    """The median; of too few answers for one with the range, unless some were cut off and the longest is not known."""
+    if spread.p50 is not None or spread.max is None or spread.min == spread.max:
         return None if spread.median is None else seconds(spread.median)
     return f"{seconds(spread.median)} ({seconds(spread.min)}–{seconds(spread.max)})"
 
@@ -184,6 +184,7 @@ _DROP = (
     "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
     "speed_up", "side", "passed", "baseline", "n",
 )  # fmt: skip
+_VERDICTS = ("faster", "slower", "same", "unsure", "refused")
 _MARKS: dict[Code | None, str] = {"best": BEST, "cliff": CLIFF, "partial": INCOMPLETE}
 
 
@@ -221,7 +222,8 @@ def level_table(
 
 
 def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
-    first, *others = cells if code is None else (cell._replace(code=code) for cell in cells)
+    """Mark a row; a verdict keeps its own code, since the best level can be slower than the baseline."""
+    first, *others = (cell if code is None or cell.code in _VERDICTS else cell._replace(code=code) for cell in cells)
     return first._replace(text=_MARKS.get(code, "") + first.text), *others
 
 

@@ -72,6 +72,19 @@ def test_answers_that_are_cut_at_the_end_change_no_rate(c: int) -> None:
     assert (cut.errors, waited.unfinished) == (0, 0)
 
 
+def test_figures_of_a_single_run_are_those_of_its_level() -> None:
+    level = level_of(closed_loop(4, lengths(Random(3), 4 + 12 + 1)), 4)
+    (run,) = level.by_run
+    assert run.per_stream_tps == level.per_stream_tps.mean
+    assert run.ttft_s == level.ttft_s.median
+
+
+def test_half_width_leaves_out_an_incomplete_last_cycle() -> None:
+    whole, more = (level_of(closed_loop(4, [50] * (4 + n + 1)), 4) for n in (16, 18))
+    assert whole.out_tps_steady_hw is not None
+    assert more.out_tps_steady_hw == pytest.approx(whole.out_tps_steady_hw)
+
+
 def test_equal_cycles_have_no_half_width() -> None:
     level = level_of(closed_loop(4, [50] * 17), 4)
     assert level.out_tps_steady == pytest.approx(4 * 50 / ((PREFILL_MS + 49 * TOKEN_MS + 1) / 1000), rel=0.01)

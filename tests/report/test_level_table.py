@@ -15,6 +15,7 @@ from swarmtui.model.findings import Finding
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.report.levels import throughput_tables
 from swarmtui.report.lists import session_list
 from swarmtui.report.session import level_blocks, session_blocks
 from swarmtui.report.text import paint
@@ -102,6 +103,11 @@ def test_steady_has_its_half_width() -> None:
     assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200.0", "1.5 %"]
     assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.000", "–"]
     assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
+
+
+def test_few_answers_of_which_some_were_cut_off_have_no_range() -> None:
+    table = throughput_tables([level(1, e2e_s=Spread(n=3, min=0.3), ttft_s=ALONE.ttft_s)])[1]
+    assert [cell.text for cell in table.rows[0]] == ["1", "278 ms (211 ms–352 ms)"], "e2e has no value"
 
 
 def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:

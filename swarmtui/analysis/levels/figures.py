@@ -96,7 +96,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
-    in_window = [run for run in counted if traits(run.load).holds_c and run.has_preroll]
+    in_window = [run for run in counted if _has_cycles(run)]
     per_stream, first_tokens = rate_summary(ok), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
@@ -273,9 +273,15 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
 
 
+def _has_cycles(run: LevelRun) -> bool:
+    """Whether stream rate and TTFT are those of the steady window, not of the finished requests."""
+    return traits(run.load).holds_c and run.has_preroll
+
+
 def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
+    windowed = _has_cycles(run)
     tokens = _count(r.tokens_out for r in ok)
     wall_s = run.wall_s
     return RunFigures(
@@ -291,8 +297,8 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
         tokens_out=tokens or 0,
         out_tps_wall=ratio(_wall_tokens(run), wall_s),
         out_tps_steady=part.tokens / part.seconds if part else None,
-        per_stream_tps=stream_rate(ok),
-        ttft_s=median(_known(r.ttft_s for r in ok)),
+        per_stream_tps=window_stream_rate([run]) if windowed else stream_rate(ok),
+        ttft_s=median(_known(r.ttft_s for r in (first_tokens_in(run) if windowed else ok))),
     )
 
 

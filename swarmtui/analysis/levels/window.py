@@ -96,7 +96,7 @@ def _batch_rates(c: int, run: LevelRun) -> list[float]:
     count = min(_MAX_BATCHES, cycles)
     if not count:
         return []
-    bounds = [sends[cycles * number // count * c] for number in range(count)] + [sends[-1]]
+    bounds = [sends[cycles * number // count * c] for number in range(count + 1)]
     parts = [steady(run.records, 0, span) for span in pairwise(bounds)]
     return [part.tokens / part.seconds for part in parts if part is not None]
 
