@@ -56,7 +56,7 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
 p99 299) or nothing measured is null. Null at any level counts as missed; FIGURE@C
-applies to one level only. An SLO is met, missed, or undecided, which counts as
+applies to one level only. An SLO is met, missed, or not sure yet, which counts as
 missed: to show 95 % takes at least 59 requests.
 """
 

@@ -189,7 +189,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     after: str
     what: str
     effect: str
-    verdict: Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict", "refused"]
+    verdict: Literal["faster", "slower", "differ", "same", "not sure yet", "no verdict", "refused"]
     change: float | None = None
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""

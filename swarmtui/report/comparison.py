@@ -14,12 +14,11 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import SHOWN_WORDS
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, seconds, signed_percent
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
 
-_CODES: dict[str, Code] = {"faster": "faster", "slower": "slower", "equivalent": "same", "refused": "refused"}
+_CODES: dict[str, Code] = {"faster": "faster", "slower": "slower", "same": "same", "refused": "refused"}
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = (
     "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
@@ -29,8 +28,7 @@ _NOTE = (
 
 
 def verdict_cell(word: str, before: str = "") -> Cell:
-    """Return the word of a verdict as it is shown, with its code."""
-    return Cell(before + SHOWN_WORDS.get(word, word), _CODES.get(word, "unsure"))
+    return Cell(before + word, _CODES.get(word, "unsure"))
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:

@@ -74,7 +74,7 @@ def test_levels_are_one_family() -> None:
     equal = (level(c, tps=100, runs=wide) for c in (2, 4, 8))
     b = summary([level(1, tps=104.7, runs=shifted), *equal], "b", plan=seed)
     found = [row.verdict for row in compare_pair(a, b).rows if row.leads]
-    assert [one.word for one in found if one] == ["undecided"] * 4
+    assert [one.word for one in found if one] == ["not sure yet"] * 4
     assert all(one and one.interval and one.interval.confidence == pytest.approx(1 - 0.05 / 4) for one in found)
 
 

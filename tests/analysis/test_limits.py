@@ -251,7 +251,7 @@ def test_slo_sentence() -> None:
     assert slo_sentence(found) == "SLO met up to C=4; missed at C=8: 40 of 64 requests met it, 95 % required"
     assert slo_sentence(found[:2]) == "SLO met up to C=4"
     assert slo_sentence(found[3:]) == (
-        "SLO undecided at C=16: 8 of 8 requests met it, 95 % required; at least 59 requests are needed to decide"
+        "SLO not sure yet at C=16: 8 of 8 requests met it, 95 % required; at least 59 requests are needed to decide"
     )
 
 

@@ -52,7 +52,7 @@ def test_share_of_completions_decides(share: float, few: bool | None, many: bool
 def test_short_run_is_undecided() -> None:
     assert keeps_up(at_rate(8, 8.0, n=10, e2e=2.0)) is None
     assert keeps_up(at_rate(8, 4.0, n=10, e2e=2.0)) is False
-    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "undecided at 8/s: use a longer run"
+    assert scaling([at_rate(8, 8.0, n=10, e2e=2.0)]).sentence == "not sure yet at 8/s: use a longer run"
 
 
 def test_latency_of_an_overloaded_rate_is_marked() -> None:

@@ -66,13 +66,13 @@ def test_alphas_of_all_checkpoints_sum_to_less_than_alpha() -> None:
 
 def test_equal_sides_are_equivalent_at_low_noise() -> None:
     found = [simulate_test(Random(seed), 0.0, 0.003) for seed in range(20)]
-    assert sum(one.word == "equivalent" for one in found) >= 18
+    assert sum(one.word == "same" for one in found) >= 18
     assert all(one.interval is not None for one in found)
 
 
 def test_test_ends_undecided_once_the_power_is_sufficient() -> None:
     found = [simulate_test(Random(seed), 0.0, 0.02, detect=0.04, max_runs=48) for seed in range(20)]
-    undecided = [one for one in found if one.word == "undecided"]
+    undecided = [one for one in found if one.word == "not sure yet"]
     assert all("would have been detected with 80 % power" in one.sentence for one in undecided)
     assert all(one.n <= 16 for one in found)
 
@@ -81,7 +81,7 @@ def test_too_few_allowed_runs_report_how_many_are_needed() -> None:
     random = Random(4)
     a, b = [[100.0 * (1 + random.gauss(0, 0.03)) for _ in range(4)] for _ in range(2)]
     found = evaluate(a, b, detect=0.02, max_runs=4)
-    assert found.done and found.word == "undecided"
+    assert found.done and found.word == "not sure yet"
     assert found.needed is None or f"{found.needed} v {found.needed} runs" in found.sentence
 
 

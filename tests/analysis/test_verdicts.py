@@ -52,9 +52,9 @@ def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float],
         assert excludes_zero
         assert found.interval.confidence == 1 - alpha
         assert (found.word == "faster") == (found.interval.low > 0)
-    if found.word == "undecided":
+    if found.word == "not sure yet":
         assert not excludes_zero
-    if found.word == "equivalent":
+    if found.word == "same":
         assert found.interval.confidence == pytest.approx(0.9)
         assert -0.02 <= found.interval.low <= found.interval.high <= 0.02
 
@@ -79,7 +79,7 @@ def test_significant_change_within_two_percent_is_equivalent() -> None:
     a = [100.0, 100.1, 100.2, 100.3]
     found = verdict(a, [value * 1.008 for value in a])
     assert found.p is not None and found.p < 0.001
-    assert found.word == "equivalent"
+    assert found.word == "same"
     assert found.sentence.startswith("same within ±2 %: +0.8 % (90 %: ")
 
 
@@ -93,11 +93,11 @@ def test_change_shown_is_that_of_the_figures_shown() -> None:
     found = decide(compare_replicates(A, B, change=0.08))
     assert found.change == 0.08
     assert found.sentence.startswith("faster: +8.0 % (95 %: +7.6 % to +12.2 %")
-    assert decide(compare_replicates(A, B, change=-0.01)).word == "undecided"
+    assert decide(compare_replicates(A, B, change=-0.01)).word == "not sure yet"
 
 
 def test_equal_runs_on_both_sides_are_equivalent_and_constant_ones_differ() -> None:
-    assert verdict([5.0] * 4, [5.0] * 4).word == "equivalent"
+    assert verdict([5.0] * 4, [5.0] * 4).word == "same"
     assert verdict([5.0] * 4, [6.0] * 4).word == "faster"
 
 
@@ -105,7 +105,7 @@ def test_runs_with_the_same_requests_are_paired_if_that_narrows_the_interval() -
     """Request lengths vary by 10 % between runs; the change of 3 % is the same in each."""
     a = [90.0, 100.0, 110.0, 105.0]
     b = [92.8, 103.0, 113.2, 108.1]
-    assert decide(compare_replicates(a, b)).word == "undecided"
+    assert decide(compare_replicates(a, b)).word == "not sure yet"
     found = decide(compare_replicates(a, b, same_requests=True))
     assert found.word == "faster"
     assert "4 v 4 runs, paired" in found.sentence
@@ -121,7 +121,7 @@ def test_known_spread_between_sessions_decides_instead_of_runs() -> None:
     assert found.interval is not None
     assert found.interval.low == pytest.approx(expm1(log(1.10) - half))
     assert found.interval.high == pytest.approx(expm1(log(1.10) + half))
-    assert found.word == "undecided"
+    assert found.word == "not sure yet"
     assert "spread of 4 sessions" in found.sentence
     single = decide(
         with_session_spread(compare_replicates([100.0], [150.0]), [100.0, 101.0, 99.0, 100.5]), claim="sessions"
@@ -180,7 +180,7 @@ def test_detectable_change_has_80_percent_power(n: int) -> None:
 def test_needed_runs_depend_on_the_wanted_change_not_on_the_observed_one() -> None:
     a = [95.0, 100.0, 105.0, 100.0]
     near, far = (verdict(a, [value * change for value in a]) for change in (1.001, 1.03))
-    assert near.word == far.word == "undecided"
+    assert near.word == far.word == "not sure yet"
     assert near.needed == far.needed is not None
     assert f"{near.needed} runs of each would detect a difference of 5 % with 80 % power" in near.sentence
     assert verdict(a, a, detect=0.2).sentence.endswith("a difference of 20 % would have been detected with 80 % power")
@@ -197,9 +197,9 @@ def test_more_noise_needs_more_runs() -> None:
 @settings(max_examples=60)
 @given(st.lists(rates, min_size=4, max_size=5), st.lists(rates, min_size=4, max_size=5))
 def test_swapping_sides_swaps_the_word(a: list[float], b: list[float]) -> None:
-    mirror = {"faster": "slower", "slower": "faster", "undecided": "undecided"}
+    mirror = {"faster": "slower", "slower": "faster", "not sure yet": "not sure yet"}
     forth, back = verdict(a, b), verdict(b, a)
-    if "equivalent" not in (forth.word, back.word):
+    if "same" not in (forth.word, back.word):
         assert mirror[forth.word] == back.word
 
 

@@ -42,7 +42,7 @@ def test_undecided_slo_exits_with_1(sandbox: Sandbox) -> None:
     """Five requests that meet an objective do not show that 95 % do."""
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "e2e=60s")
     assert ran.code == 1, ran
-    assert "SLO undecided at C=1: 5 of 5 requests met it, 95 % required; at least 59 requests are needed" in ran.err
+    assert "SLO not sure yet at C=1: 5 of 5 requests met it, 95 % required; at least 59 requests are needed" in ran.err
     (found,) = sandbox.show_session()["goodput"]
     assert found["kept"] is None and found["share_low"] < 0.95
 

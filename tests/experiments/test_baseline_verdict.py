@@ -35,7 +35,7 @@ def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None
     before = summary([level(4, tps=100, runs=[95, 100, 105, 100])], A)
     after = summary([level(4, tps=103, runs=[98, 103, 108, 103])], B, plan=Plan(seed=1))
     found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
-    assert found.verdict == "undecided"
+    assert found.verdict == "not sure yet"
     needed = [
         int(re.findall(r"(\d+) runs of each would detect a difference of", each.effect)[0]) for each in (found, finer)
     ]

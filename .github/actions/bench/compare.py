@@ -1,7 +1,7 @@
 """Compare two servers with `swarmtui ab`, and write the result to the summary of a CI step.
 
 The options are environment variables, as `action.yml` sets them. Exit code 1 if head is slower; 0 if it is faster,
-equivalent or if the runs do not tell; else that of `swarmtui ab`, which could not compare them.
+the same or if the runs do not tell; else that of `swarmtui ab`, which could not compare them.
 """
 
 import json

@@ -286,7 +286,7 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
         parts.append(f"at {behind.name} it completes {short(behind.served_per_s)} requests/s, and {why}")
     undecided = [level.name for level, kept in found if kept is None]
     if undecided:
-        parts.append(f"undecided at {', '.join(undecided)}: use a longer run")
+        parts.append(f"not sure yet at {', '.join(undecided)}: use a longer run")
     return "; ".join(parts)
 
 

@@ -15,7 +15,6 @@ from typing import Literal
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     EQUIVALENT,
-    SHOWN_WORDS,
     Interval,
     Verdict,
     VerdictWord,
@@ -71,7 +70,7 @@ def evaluate(
     max_runs: int = CHECKPOINTS[-1],
     better: Literal["higher", "lower"] = "higher",
 ) -> Decision:
-    """Evaluate a checkpoint, with equally many runs of both sides; changes smaller than `detect` are equivalent.
+    """Evaluate a checkpoint, with equally many runs of both sides; changes smaller than `detect` are the same.
 
     The test is done at a verdict, after `max_runs` of each side, or if `detect` would have been found with 80 % power.
     """
@@ -83,15 +82,15 @@ def evaluate(
     assert evidence.estimate is not None and evidence.spread is not None
     estimate, spread = evidence.estimate._replace(df=2 * n - 2), evidence.spread
     interval = estimate.interval(alpha)
-    word: VerdictWord = "undecided"
+    word: VerdictWord = "not sure yet"
     if -detect <= interval.low and interval.high <= detect:
-        word = "equivalent"
+        word = "same"
     elif not interval.low <= 0.0 <= interval.high:
         word = "faster" if (estimate.middle > 0) == (better == "higher") else "slower"
     needed = runs_needed(spread, detect) if spread > 0 else n
     after = next((checkpoint for checkpoint in CHECKPOINTS if checkpoint > n), None)
     enough = needed is not None and n >= needed
-    done = word != "undecided" or after is None or after > max_runs or enough
+    done = word != "not sure yet" or after is None or after > max_runs or enough
     return Decision(
         word=word, done=done, n=n, n_a=n, n_b=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval,
         p=estimate.p, spread=spread, needed=needed, sentence=_sentence(word, n, interval, detect, needed, enough),
@@ -100,11 +99,11 @@ def evaluate(
 
 def _sentence(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
     """`faster: +5.1 % (97.1 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
-    verdict = f"{SHOWN_WORDS.get(word, word)}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
+    verdict = f"{word}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
     target = short_percent(detect, 2)
-    if word == "equivalent":
+    if word == "same":
         return f"{verdict}: within ±{target}"
-    if word != "undecided":
+    if word != "not sure yet":
         return verdict
     if enough:
         return f"{verdict}: a difference of {target} would have been detected with 80 % power"

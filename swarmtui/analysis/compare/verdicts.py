@@ -27,10 +27,7 @@ _MAX_RUNS = 200
 # narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
 _PAIRED_AT_MOST = 0.25
 
-VerdictWord = Literal["faster", "slower", "differ", "equivalent", "undecided", "no verdict"]
-
-# What a verdict is called where it is shown, if not by the word that is stored.
-SHOWN_WORDS = {"equivalent": "same", "undecided": "not sure yet"}
+VerdictWord = Literal["faster", "slower", "differ", "same", "not sure yet", "no verdict"]
 Claim = Literal["configurations", "sessions"]
 
 
@@ -202,12 +199,12 @@ def _word(evidence: Evidence, alpha: float, claim: Claim) -> tuple[VerdictWord, 
         return "no verdict", estimate.interval(alpha) if estimate else None
     near = estimate.interval(2 * ALPHA)
     if near.low >= -EQUIVALENT and near.high <= EQUIVALENT:
-        return "equivalent", near
+        return "same", near
     interval = estimate.interval(alpha)
     change = evidence.change or 0.0
     # The figures shown weigh runs by their length: rarely, their change has the other sign.
     if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0:
-        return "undecided", interval
+        return "not sure yet", interval
     if claim == "sessions":
         return "differ", interval
     return ("faster" if change > 0 else "slower"), interval
@@ -226,7 +223,7 @@ def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int
     return next(enough, None)
 
 
-_HEADS = {"differ": "these two sessions differ", "equivalent": f"same within ±{percent(EQUIVALENT)}"}
+_HEADS = {"differ": "these two sessions differ", "same": f"same within ±{percent(EQUIVALENT)}"}
 
 
 def _sentence(
@@ -237,8 +234,8 @@ def _sentence(
         return _describe_missing(evidence)
     assert interval is not None
     found = change_text(evidence.change, interval, evidence.replicates)
-    if word == "undecided":
-        return f"{SHOWN_WORDS[word]}: {found}; {_describe_needed(evidence, detect, needed)}"
+    if word == "not sure yet":
+        return f"{word}: {found}; {_describe_needed(evidence, detect, needed)}"
     return f"{_HEADS.get(word, word)}: {found}"
 
 

@@ -295,11 +295,11 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
     met = [level for level in found if level.kept and (not open_level or level.offered_load < open_level.offered_load)]
     parts = [f"met up to {max(met, key=lambda level: level.offered_load).name}"] if met else []
     if open_level is not None:
-        word = "undecided" if open_level.kept is None else "missed"
+        word = "not sure yet" if open_level.kept is None else "missed"
         worst = next(condition for condition in open_level.conditions if condition.kept is open_level.kept)
         which = "it" if len(open_level.conditions) == 1 else worst.limit
         share = f"{worst.good} of {open_level.n} requests met {which}, {short_percent(worst.required)} required"
-        least = f"; at least {least_n(worst.required)} requests are needed to decide" if word == "undecided" else ""
+        least = f"; at least {least_n(worst.required)} requests are needed to decide" if open_level.kept is None else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
 
