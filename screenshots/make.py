@@ -150,7 +150,7 @@ def main() -> None:
             take(root, "result", (120, 40), sixteen, END_S, ()),
             take(root, "curve", (120, 40), sixteen, END_S, ("5",)),
             take(root, "stream", (120, 40), sixteen, in_level, ("enter",)),
-            take(hosts, "hosts", (120, 40), HOSTS.stem, 18.0, ()),
+            take(hosts, "hosts", (120, 40), HOSTS.stem, 22.0, ()),
             take(root, "help", (120, 40), sixteen, 0.0, (), live_help=True),
             take(root, "sessions", (120, 40), None, 0.0, ("L", "G", "m", "k")),
             take(compared, "compare", (120, 40), None, 0.0, ("L", "c")),

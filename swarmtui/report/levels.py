@@ -182,7 +182,7 @@ _BATCH = "wall baseline change stream ttft tpot e2e passed in_flight slowdown sc
 # In the order in which a narrow page drops them: first what can be derived from other columns.
 _DROP = (
     "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
-    "speed_up", "side", "passed", "baseline", "n",
+    "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
 _VERDICTS = ("faster", "slower", "same", "unsure", "refused")
 _MARKS: dict[Code | None, str] = {"best": BEST, "cliff": CLIFF, "partial": INCOMPLETE}

@@ -24,7 +24,7 @@ _GPU = ("j_token", "gpu_w", "gpu_gib")
 _CONFIGURATION = (
     keyed("state", "state", right=False),
     keyed("rank", "rank", right=False),
-    keyed("flags", "configuration", right=False, least=18),
+    keyed("flags", "configuration", right=False, least=30),
     keyed("tps", "tok/s"),
     keyed("c", "C"),
     keyed("change", f"vs {BEST}"),
