@@ -47,10 +47,16 @@ class AnswerChecker:
         self._checking: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._logged: set[str] = set()
+        self.accepted = self._checked = 0
+        self._stopped = False
 
     @property
     def busy(self) -> bool:
         return self._checking is not None and not self._checking.done()
+
+    def is_behind(self, accepted: int) -> bool:
+        """Return whether one of the first `accepted` answers is still to be checked."""
+        return self.busy and self._checked < accepted
 
     def check(self, task: Task | None, record: Record, done: Callable[[Record], None]) -> None:
         """Call `done` with the record: immediately, or later with its verdict if it is the answer of a last turn."""
@@ -62,6 +68,7 @@ class AnswerChecker:
             done(record)
         else:
             self._unchecked.append(_Unchecked(task.check, record, done))
+            self.accepted += 1
             if not self.busy:
                 if self._checking is not None:
                     self._checking.result()  # raises what `done` has raised
@@ -69,15 +76,16 @@ class AnswerChecker:
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait for all verdicts; once `stop_now` is set, pass on the records that are left without one."""
-        if self._checking is not None:
-            stopping = asyncio.create_task(stop_now.wait())
+        stopping = asyncio.create_task(stop_now.wait())
+        # Other answers may arrive meanwhile.
+        while self._checking is not None and not self._checking.done():
             await asyncio.wait((self._checking, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if self.busy:
-                self._checking.cancel()
-                await asyncio.wait((self._checking,))
+            if stopping.done():
+                self._stopped = True
                 await self.end_process()
-            self._checking = None
+                await asyncio.wait((self._checking,))
+        stopping.cancel()
+        self._stopped = False
         while self._unchecked:
             answer = self._unchecked.popleft()
             answer.done(answer.record)
@@ -95,8 +103,10 @@ class AnswerChecker:
         while self._unchecked:
             check, record, done = self._unchecked[0]
             cut = record.finish_reason == "length"
-            verdict = await self._verdict(CheckedAnswer(check, record.text or "", record.reasoning or "", cut))
+            answer = CheckedAnswer(check, record.text or "", record.reasoning or "", cut)
+            verdict = None if self._stopped else await self._verdict(answer)
             self._unchecked.popleft()
+            self._checked += 1
             done(msgspec.structs.replace(record, verdict=verdict))
 
     async def _verdict(self, answer: CheckedAnswer) -> AnswerVerdict | None:
@@ -108,11 +118,13 @@ class AnswerChecker:
                 break
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_HANG_S):
-                    if verdict := await _ask(self._process, answer):
+                    if not self._stopped and (verdict := await _ask(self._process, answer)):
                         return verdict
             if await self.end_process() == -signal.SIGVTALRM:
                 self._log_once(f"a check took more than {CHECK_LIMIT_S:g} s: counted as not found")
                 return "fail"
+            if self._stopped:
+                return None
         self._log_once("the process that checks answers failed: some answers have no verdict")
         return None
 

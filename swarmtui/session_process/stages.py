@@ -244,8 +244,9 @@ class Stages:
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
-        # The levels and the answer of a search include every verdict.
-        while self._checker.busy and not self.steering.stop_now.is_set():
+        # The levels and the answer of a search include every verdict; streams that continue bring further answers.
+        accepted = self._checker.accepted
+        while self._checker.is_behind(accepted) and not self.steering.stop_now.is_set():
             await self._wait_for_change()
         self.records.ends.append(end)
         self.journal.write(end)

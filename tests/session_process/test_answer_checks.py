@@ -146,6 +146,52 @@ def test_immediate_stop_passes_records_on_without_a_verdict(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_answers_that_arrive_while_the_last_ones_are_checked_get_a_verdict(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        checks = Checks(tmp_path / "s")
+        checks.add(WORDS, 1, text="index")
+        first = checks.checker._checking
+        assert first is not None
+        # Called when the first check is done, before the one who waits for it continues.
+        first.add_done_callback(lambda _: checks.add(WORDS, 2, text="index"))
+        await checks.wait()
+        assert checks.verdicts == {1: "pass", 2: "pass"}
+        await checks.end()
+
+    asyncio.run(scenario())
+
+
+def test_answer_that_arrives_during_an_immediate_stop_is_passed_on_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        checks, stop_now = Checks(tmp_path / "s"), asyncio.Event()
+        checks.add(CATASTROPHIC, 1, text=SLOW_ANSWER)
+        first = checks.checker._checking
+        assert first is not None
+        first.add_done_callback(lambda _: checks.add(WORDS, 2, text="index"))
+        stop_now.set()
+        await checks.checker.wait(stop_now)
+        assert [(one.task, one.verdict) for one in checks.passed] == [(1, None), (2, None)]
+        assert await checks.end() == []
+
+    asyncio.run(scenario())
+
+
+def test_stage_does_not_wait_for_answers_that_arrive_after_its_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        checks, stop_now = Checks(tmp_path / "s"), asyncio.Event()
+        checks.add(WORDS, 1, text="index")
+        accepted = checks.checker.accepted
+        checks.add(CATASTROPHIC, 2, text=SLOW_ANSWER)
+        while checks.checker.is_behind(accepted):
+            await asyncio.sleep(0.001)
+        assert checks.verdicts == {1: "pass"}
+        stop_now.set()
+        await checks.checker.wait(stop_now)
+        await checks.end()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(("keep_text", "previews", "kept"), [(True, False, 500), (False, True, 400), (False, False, 0)])
 def test_text_is_kept_as_far_as_the_user_wants(tmp_path: Path, keep_text: bool, previews: bool, kept: int) -> None:
     journal = JournalQueue(tmp_path / "s")
