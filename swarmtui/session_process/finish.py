@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, TypeVarTuple
@@ -32,17 +32,22 @@ _RECOUNT_S = 60.0
 _SUMMARY_S = 0.3
 
 
-async def run_interruptible(
-    interrupt: asyncio.Event, work: Callable[[*Args], Result], *args: *Args
-) -> asyncio.Future[Result]:
+async def run_interruptible(interrupt: asyncio.Event, work: Callable[[*Args], Result], *args: *Args) -> Future[Result]:
     """Run blocking work in a thread; return when it is done or `interrupt` is set, whichever is first."""
-    # A separate executor: work that nobody waits for must not block other work.
-    working = asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), work, *args)
-    # Retrieve the exception of abandoned work, which asyncio would log otherwise.
-    working.add_done_callback(lambda future: future.cancelled() or future.exception())
-    interrupted = asyncio.create_task(interrupt.wait())
-    await asyncio.wait((working, interrupted), return_when=asyncio.FIRST_COMPLETED)
-    interrupted.cancel()
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: Future[Result]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(done.set)
+
+    # A separate executor: work that nobody waits for must not block other work. Its future is not one of asyncio, which
+    # would log the exception of abandoned work.
+    working = ThreadPoolExecutor(1).submit(work, *args)
+    working.add_done_callback(wake)
+    waiting = [asyncio.create_task(event.wait()) for event in (done, interrupt)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
     return working
 
 
@@ -82,7 +87,7 @@ async def save(
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
     saved_elsewhere, problem = await asyncio.to_thread(_close_journal, journal, root)
     saving = await run_interruptible(exit_now, write_summary, journal.directory)
-    await asyncio.wait((saving,), timeout=_SUMMARY_S)
+    await asyncio.to_thread(wait, (saving,), _SUMMARY_S)
     summary = saving.result() if saving.done() and saving.exception() is None else None
     if not saving.done():
         ending = "stopped" if ending == "done" else ending

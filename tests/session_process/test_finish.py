@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,3 +67,31 @@ def test_counting_ends_when_the_server_cannot_count(tmp_path: Path, monkeypatch:
 
 def test_counting_takes_a_minute_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted(tmp_path / "s", monkeypatch, Tokenizer(seconds=LIMIT_S / 2)) == [3, 3, 9, 9]
+
+
+def test_abandoned_work_that_fails_as_the_loop_ends_is_not_logged() -> None:
+    logged: list[object] = []
+    released = threading.Event()
+
+    def work() -> None:
+        released.wait()
+        raise OSError("too late")
+
+    async def abandon() -> Future[None]:
+        interrupt = asyncio.Event()
+        interrupt.set()
+        return await finish.run_interruptible(interrupt, work)
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _, context: logged.append(context))
+    working = loop.run_until_complete(abandon())
+    assert not working.done()
+    released.set()
+    assert isinstance(working.exception(), OSError)
+    # One more iteration, in which the loop learns of it, but none for what follows from that.
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    del working
+    gc.collect()
+    assert logged == []
