@@ -99,6 +99,8 @@ class UnacknowledgedRecords:
                     if paths[0] != self._spools[0]:
                         _make_directory(paths[0])
                     append_whole(paths[0], line)
+                    # A file of copies may have this record now: it is kept until this one is acknowledged, too.
+                    self._copied = max(self._copied, kept.number)
                     break
                 except OSError as error:
                     problem = f"{paths.pop(0)}: {error.strerror}"

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model.record import shift_times
+from swarmtui.loadgen import unacknowledged
+from swarmtui.model.record import Record, shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
@@ -225,6 +226,24 @@ def test_unacknowledged_records_beyond_a_size_are_spooled(tmp_path: Path) -> Non
         worker.close_pipe()
     assert early == list(range(len(early))) and len(early) >= 60
     assert _spooled(spool) == early
+
+
+def test_copies_are_kept_until_all_records_that_were_spooled_after_them_are_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of the session is full, so that the copies and the spooled records are in the same file."""
+    monkeypatch.setattr(unacknowledged, "_OVERDUE_NS", -1)
+    other = tmp_path / "other" / "spool.jsonl"
+    records = unacknowledged.UnacknowledgedRecords()
+    records.spool_to(("/dev/full", str(other)), 0)
+    records.add(Record(task=1, agent=0))
+    records.copy_overdue()
+    records.add(Record(task=2, agent=0))
+    records.spool()
+    records.acknowledge(1)
+    assert _spooled(other) == [1, 2]
+    records.acknowledge(2)
+    assert not other.exists()
 
 
 def test_records_are_spooled_once_if_session_process_stops_reading(tmp_path: Path) -> None:
