@@ -307,9 +307,10 @@ def test_damaged_choices_are_as_none(tmp_path: Path, text: str) -> None:
 
 
 def test_choices_that_may_be_secret_are_not_remembered(tmp_path: Path) -> None:
-    choices = RunChoices(endpoints=("http://user:pass@a",), headers=("X-Key=secret",), api_key_env="KEY", runs="3")
+    endpoints = ("http://b", "http://user:pass@a")
+    choices = RunChoices(endpoints=endpoints, headers=("X-Key=secret",), api_key_env="KEY", runs="3")
     write_setup(LastSetup(choices=choices, recent=choices.endpoints), Config(), tmp_path)
-    assert read_setup(Config(), tmp_path) == LastSetup(choices=RunChoices(plan="sweep", runs="3"))
+    assert read_setup(Config(), tmp_path) == LastSetup(choices=RunChoices(plan="sweep", runs="3"), recent=("http://b",))
     assert b"pass" not in (tmp_path / "setup.json").read_bytes()
 
 

@@ -112,8 +112,8 @@ def write_setup(setup: LastSetup, config: Config, directory: Path | None = None)
     """Save the choices that differ from the defaults; a full disk is ignored."""
     path = (directory or _state_directory()) / _FILE
     defaults = default_choices(config)
-    # An endpoint with a part that must not be stored has to be typed again.
-    storable = show_url(setup.endpoint) == setup.endpoint
+    # Endpoints with a part that must not be stored have to be typed again.
+    storable = all(show_url(url) == url for url in setup.choices.endpoints)
     names = [name for name in _REMEMBERED if storable or name != "endpoints"]
     changed = {name: value for name in names if (value := getattr(setup.choices, name)) != getattr(defaults, name)}
     recent = tuple(url for url in dict.fromkeys(setup.recent) if show_url(url) == url)[:_RECENT]
