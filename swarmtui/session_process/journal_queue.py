@@ -67,16 +67,17 @@ class JournalQueue:
             return None
         kept = "kept in memory; " if self._removed or self._unsaved else ""
         advice = f"{kept}save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
-        return SessionWarning(code, f"{self._problem_text(len(self._unsaved))}; {advice}")
+        return SessionWarning(code, f"{self._problem_text(code, len(self._unsaved))}; {advice}")
 
     @property
     def final_problem(self) -> str:
         """What is not safely on disk at the end, when nothing can be saved elsewhere any more."""
-        if self._problem_code is None:
+        code = self._problem_code
+        if code is None:
             return ""
         spooled = read_spooled(self.directory)
         missing = sum(entry.request not in spooled for entry in self._queued())
-        return f"{self._problem_text(missing)}; next time use a directory with enough space: --session-dir DIR"
+        return f"{self._problem_text(code, missing)}; next time use a directory with enough space: --session-dir DIR"
 
     @property
     def _problem_code(self) -> WarningCode | None:
@@ -87,8 +88,8 @@ class JournalQueue:
             return "not_on_disk"
         return "not_synced" if self._unsynced else None
 
-    def _problem_text(self, unsaved: int) -> str:
-        match self._problem_code:
+    def _problem_text(self, code: WarningCode, unsaved: int) -> str:
+        match code:
             case "directory_removed":
                 return f"its directory was removed: {self.directory}"
             case "not_synced":

@@ -109,11 +109,6 @@ class TaskSource:
         return False
 
     @property
-    def window_over(self) -> bool:
-        """Whether the rates of the stage are known, although requests are still in flight."""
-        return False
-
-    @property
     def has_more(self) -> bool:
         """Whether another task that counts may follow, now or later."""
         return not self._closed and (self.total is None or self._issued < self.total)
@@ -178,17 +173,12 @@ class ClosedLoopTasks(NewTasks):
         super().__init__(factory, c, total)
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
-        self._prerolls = self._begun = self._fillers = self._ended = 0
+        self._prerolls = self._begun = self._fillers = 0
         self._canary_share, self._canaries = canaries, 0
 
     @property
     def preparing(self) -> bool:
         return self._begun < self._c and self._prerolls < _MAX_PREROLLS * self._c + self._begun
-
-    @property
-    def window_over(self) -> bool:
-        """Whether a request has been sent after the last measured one: each stream sends the next at the end of one."""
-        return self.total is not None and self._ended > self._prerolls + self.total - self._c
 
     def next_task(self) -> Task | None:
         if self._closed:
@@ -212,7 +202,6 @@ class ClosedLoopTasks(NewTasks):
             self._begun += 1
 
     def task_finished(self, task: Task, record: Record) -> None:
-        self._ended += 1
         if record.ok:
             self.first_token(task.id)
 

@@ -138,7 +138,6 @@ class _VirtualClient:
         *,
         load: str = "closed",
         streams: int | None = None,
-        complete: bool = True,
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
@@ -149,10 +148,8 @@ class _VirtualClient:
         turns: deque[tuple[float, _RequestInFlight]] = deque()
         idle: list[int] = []
         measured = 0
-        sent_filler = False
         while free or turns or flights:
-            over = not measured if complete else source.window_over and sent_filler
-            if source.fills and not source.has_more and over:
+            if source.fills and not source.has_more and not measured:
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -169,7 +166,6 @@ class _VirtualClient:
                 flight = self._send(task, 0, agent, task.messages, at)
                 flights[flight.job.number] = flight
                 measured += task.phase == "level"
-                sent_filler = sent_filler or task.phase == "filler"
                 continue
             for step in self._engine.advance(end):
                 for job, count in step.tokens:
