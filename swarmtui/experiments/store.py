@@ -112,7 +112,10 @@ def without_secrets(definition: Definition) -> Definition:
     if isinstance(definition, AbTest):
         a, b = (redact_flags(side) if is_command(side) else show_url(side) for side in (definition.a, definition.b))
         return msgspec.structs.replace(definition, a=a, b=b, url=url)
-    return msgspec.structs.replace(definition, command=redact_flags(definition.command), url=url, stop="", env={})
+    gpus = definition.plan.gpu_metrics_url
+    plan = msgspec.structs.replace(definition.plan, gpu_metrics_url=gpus and show_url(gpus))
+    command = redact_flags(definition.command)
+    return msgspec.structs.replace(definition, command=command, url=url, plan=plan, stop="", env={})
 
 
 def process_start_time(pid: int) -> float:

@@ -109,11 +109,13 @@ def test_zombie_has_no_start_time() -> None:
     process.communicate()
 
 
-def test_secrets_in_the_command_are_not_stored(tmp_path: Path) -> None:
+def test_secrets_of_a_tune_are_not_stored(tmp_path: Path) -> None:
     command = "serve --api-key sk-1 --hf-token=hf_2 --max-num-batched-tokens 64 --port {port}"
     tune = msgspec.structs.replace(SLOTS, command=command, env={"HF_TOKEN": "hf_3"}, stop="stop --auth x-4")
+    plan = msgspec.structs.replace(tune.plan, gpu_metrics_url="http://127.0.0.1:{port}/metrics?token=t-5")
+    tune = msgspec.structs.replace(tune, plan=plan)
     found = written(tmp_path, tune, [], tune_status())
     assert found.definition.command == "serve --api-key … --hf-token=… --max-num-batched-tokens 64 --port {port}"
     text = (tmp_path / "tune.json").read_text()
-    assert not any(secret in text for secret in ("sk-1", "hf_2", "hf_3", "x-4"))
+    assert not any(secret in text for secret in ("sk-1", "hf_2", "hf_3", "x-4", "t-5"))
     assert found.definition.grid == SLOTS.grid
