@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
+from swarmtui.analysis.compare.probe_history import probe_history
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session import End, RequestEntry, StageEnd, StageStart
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.probes.screen import ProbePanel
+from swarmtui.tui.probes.screen import ProbePanel, probes_view
 from tests.sessions.session_builders import MS, T0, head, record, write_session
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
@@ -93,3 +94,8 @@ async def test_empty_probe_history_says_how_to_start_one(tmp_path: Path, until: 
         await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("H")
         await until(lambda: "no probes yet: start the plan “probe”" in screen_text(app))
+
+
+def test_target_whose_probes_all_failed_says_so() -> None:
+    view = probes_view({"http://127.0.0.1:8000 gemma chat": probe_history([])}, "", 0)
+    assert view.empty == "http://127.0.0.1:8000 gemma chat: no probe measured a rate"

@@ -58,7 +58,10 @@ def probes_view(histories: Mapping[str, ProbeHistory], filter_text: str, selecte
         return ProbesView(filtered, empty=f"no probe matches “{filter_text}”" if histories else _EMPTY)
     number = min(selected, len(targets) - 1)
     note = " · ".join(part for part in (filtered, f"{number + 1} of {len(targets)}") if part)
-    return _target_view(note, targets[number], histories[targets[number]])
+    target, history = targets[number], histories[targets[number]]
+    if not history.probes:
+        return ProbesView(note, empty=sanitize(f"{target}: no probe measured a rate"))
+    return _target_view(note, target, history)
 
 
 def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
