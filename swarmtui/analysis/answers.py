@@ -20,15 +20,11 @@ _JSON = ("", "json")
 _TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
-def check_answer(
-    check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False, failed: bool = False
-) -> AnswerVerdict:
+def check_answer(check: AnswerCheck, content: str, reasoning: str, *, cut: bool = False) -> AnswerVerdict:
     """Return the verdict on an answer; `cut` answers ended at their token limit.
 
     A regular expression can take arbitrarily long: run this in a process that can be ended.
     """
-    if failed:
-        return "error"
     content, reasoning = content[:MAX_CHARS], reasoning[:MAX_CHARS]
     if content.strip() and check_passes(check, content):
         return "pass"

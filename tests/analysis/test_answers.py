@@ -30,7 +30,6 @@ GOOD = "Args: items, sorted. Returns: the index."
         ("Args: items, sor", "", {"cut": True}, "truncated"),
         ("", "Let me think", {"cut": True}, "truncated"),
         (GOOD, "", {"cut": True}, "pass"),
-        (GOOD, "", {"failed": True}, "error"),
     ],
 )
 def test_verdicts(content: str, reasoning: str, how: dict[str, bool], expected: str) -> None:

@@ -211,7 +211,7 @@ class _VirtualClient:
         cut = ask.finish_reason == "length"
         judged = None
         if last and task.check is not None and phase != "warmup":
-            judged = check_answer(task.check, flight.content, flight.reasoning, cut=cut, failed=False)
+            judged = check_answer(task.check, flight.content, flight.reasoning, cut=cut)
         return Record(
             task=task.id,
             turn=flight.turn,
