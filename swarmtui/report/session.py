@@ -167,7 +167,7 @@ def _bandwidth(bandwidth: Sequence[BandwidthUse]) -> Table:
     return tabulate("Memory bandwidth", bandwidth, columns, note)
 
 
-_SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("undecided", "unsure")}
+_SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unsure")}
 
 
 def goodput_table(summary: Summary) -> Table:
