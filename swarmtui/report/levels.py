@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
@@ -218,7 +218,8 @@ def level_table(
             "ttft": so_far.ttft_s,
         }
         rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
-    return tabulate("", (), columns, _legend(levels, best is not None, is_open), _DROP)._replace(rows=tuple(rows))
+    legend = _legend(levels, {column.id for column in columns}, best is not None, is_open)
+    return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
 
 
 def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
@@ -238,15 +239,11 @@ def _main_columns(
     unused = set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
     unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
     unused |= set(() if baseline else ("baseline", "change"))
-    unused |= set(() if _have_half_widths(levels) else ("half_width",))
+    unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or _COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
-
-
-def _have_half_widths(levels: Iterable[Level]) -> bool:
-    return any(level.out_tps_steady_hw is not None for level in levels)
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
@@ -289,7 +286,7 @@ def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
     return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
 
 
-def _legend(levels: Sequence[Level], has_best: bool, is_open: bool) -> str:
+def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: bool) -> str:
     if is_open:
         legend = (
             "rate: requests per second, open loop; done/s: completed. wall and stream are output tok/s: from the first "
@@ -298,15 +295,16 @@ def _legend(levels: Sequence[Level], has_best: bool, is_open: bool) -> str:
         )
     else:
         headline = "steady" if any(level.headline_is_steady for level in levels) else "wall"
-        counted = (
-            "C sessions were played"
-            if any(traits(level.load).replayed for level in levels)
-            else "C requests were in flight"
-        )
-        precision = "±: half-width of the 95 % interval of steady. " if _have_half_widths(levels) else ""
+        rates = "wall and stream are output tok/s: "
+        if "steady" in shown:
+            rates = "steady, wall and stream are output tok/s: while C requests were in flight, "
+        elif "primary" in shown:
+            rates = "wall, primary and side are output tok/s: "
+        of = " of the primary task, and of the side tasks" if "primary" in shown else ""
+        precision = "±: half-width of the 95 % interval of steady. " if "half_width" in shown else ""
         legend = (
-            f"steady, wall and stream are output tok/s: while {counted}, from the first request to the last token, and "
-            f"of one stream (mean). {precision}TTFT and e2e: median. TPOT: mean. "
+            f"{rates}from the first request to the last token, and of one stream{of} (mean). "
+            f"{precision}TTFT and e2e: median. TPOT: mean. "
             "in flight: mean, Σ (last token − sent) / wall. "
             f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1."
         )
