@@ -30,7 +30,7 @@ _LOG_LINES = 5
 _LOG_BYTES = 32 << 10
 # How long the guardian may take beyond the time limits of the server.
 _GUARDIAN_EXTRA_S = 15.0
-_KILL_TIMEOUT_S, _WATCHER_TIMEOUT_S = 1.0, 5.0
+_KILL_TIMEOUT_S = 1.0
 
 
 class ServerFailed(Exception):
@@ -113,7 +113,7 @@ class ManagedServer:
                 return f"could not be started: {rest}"
             if event == "exit" and not (self._launch.stop and rest == "0"):
                 return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"exited with code {rest}"
-        if self._guardian is not None and self._guardian.poll() is not None:
+        if "guardian died" in self._guardian_output or (self._guardian and self._guardian.poll() is not None):
             return "its guardian process died"
         return None
 
@@ -154,13 +154,10 @@ class ManagedServer:
         if not exited and not _exits_within(guardian, _KILL_TIMEOUT_S) and not self._stop.immediate:
             guardian.kill()
             guardian.wait()
-        # If the guardian was killed, its watcher stops what is left, and then closes the pipe.
-        while (
-            guardian.returncode
-            and select.select([guardian.stdout], [], [], _WATCHER_TIMEOUT_S)[0]
-            and os.read(guardian.stdout.fileno(), 4096)
-        ):
-            continue
+        # If one of its two processes was killed, the other one stops what is left, and then closes the pipe.
+        while guardian.returncode and not self._stop.immediate and time.monotonic() < deadline:
+            if select.select([guardian.stdout], [], [], _POLL_S)[0] and not os.read(guardian.stdout.fileno(), 4096):
+                break
         guardian.stdout.close()
 
 

@@ -1,10 +1,13 @@
 """Start one server, and stop every process of it on request or when the parent exits.
 
-Its standard input is a pipe from the parent. The first line is the launch command; any other line, or the end of the
+Standard input is a pipe from the parent. The first line is the launch command; any other line, or the end of the
 pipe (also if the parent is killed), stops the server. The end of the pipe after such a line means: kill it at once.
-Events are reported on standard output, one per line; standard error is the log of the server. As a subreaper this
-process also becomes the parent of processes that the server leaves behind, so that they are stopped too. If it is
-killed itself, its watcher stops them: a process that does nothing else, with the same standard output.
+Events are reported on standard output, one per line; standard error is the log of the server.
+
+There are two processes: the guardian starts and stops the server, and its parent, the watcher, stops what is left if
+the guardian is killed. If the watcher is killed, the guardian goes on. Both are subreapers: processes that the server
+leaves behind become their children, also those in sessions of their own. Where the cgroup of this process is delegated
+to the user, the server is put into a cgroup below it, which is killed as a whole.
 """
 
 from __future__ import annotations
@@ -18,20 +21,18 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import psutil
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _POLL_S = 0.05
-# How long what a killed guardian leaves behind may take to end, and to be killed.
-_TERMINATE_S, _KILL_S = 1.0, 1.0
+# How long what a killed guardian leaves behind may take to end, and what was killed to be gone.
+_TERMINATE_S, _KILL_S = 1.0, 5.0
 
-# A variable in the environment of a server and of all processes that it starts, even in another session.
-_MARKER = "SWARMTUI_SERVER"
-
-# Blocked until their handlers are set.
-GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Blocked until they are handled.
+GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
 class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,73 +58,88 @@ class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
+    libc = ctypes.CDLL(None, use_errno=True)
+    cgroup = _make_cgroup(f"swarmtui-server-{os.getpid()}")
+    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    if guardian := os.fork():
+        status = _watch(guardian, cgroup)
+    else:
+        libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+        status = _guard(libc, cgroup)
+    if cgroup is not None:
+        _remove_cgroup(cgroup)
+    return status
+
+
+def _watch(guardian: int, cgroup: Path | None) -> int:
+    """Wait until the guardian exits; if it was killed, stop what is left. SIGTERM is passed on to it."""
+    os.close(0)
+    ended, status = 0, 0
+    while not ended:
+        if signal.sigwait((signal.SIGCHLD, signal.SIGTERM)) == signal.SIGTERM:
+            os.kill(guardian, signal.SIGTERM)
+        ended, status = os.waitpid(guardian, os.WNOHANG)
+    if not os.WIFSIGNALED(status):
+        return os.waitstatus_to_exitcode(status)
+    _report("guardian died")
+    _signal(_left(cgroup), signal.SIGTERM)
+    deadline = time.monotonic() + _TERMINATE_S
+    while _left(cgroup) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    _kill(cgroup)
+    return 1
+
+
+def _guard(libc: ctypes.CDLL, cgroup: Path | None) -> int:
     # Unbuffered: select() does not see lines that were read ahead.
     pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
     launch = msgspec.json.decode(pipe.readline(), type=LaunchCommand)
-    mark = os.urandom(8).hex()
-    to_watcher = _start_watcher(mark)
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     terminated = [False]
     signal.signal(signal.SIGTERM, lambda *_: terminated.__setitem__(0, True))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, GUARDIAN_SIGNALS)
-    os.environ |= launch.env | {_MARKER: mark}
+    os.environ |= launch.env
+
+    def prepare() -> None:
+        libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if cgroup is not None:
+            with suppress(OSError):
+                (cgroup / "cgroup.procs").write_text("0")
+
     try:
         server = subprocess.Popen(
-            launch.command,
-            stdin=subprocess.DEVNULL,
-            stdout=2,
-            cwd=launch.directory,
-            start_new_session=True,
-            preexec_fn=lambda: libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
-        )
+            launch.command, stdin=subprocess.DEVNULL, stdout=2, cwd=launch.directory, start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509
+        )  # fmt: skip
     except OSError as error:
         _report(f"failed {error.strerror}: {error.filename}")
-        os.write(to_watcher, b"0")
         return 1
-    _stop_server(server, launch, parent_alive=_wait(server, terminated))
-    os.write(to_watcher, b"0")
+    _stop_server(server, launch, cgroup, parent_alive=_wait(server, terminated))
     return 0
 
 
-def _start_watcher(mark: str) -> int:
-    """Start the watcher, which is no child of this process; a byte in its pipe says that nothing is left to stop."""
-    from_guardian, to_watcher = os.pipe()
-    if os.fork():
-        os.close(from_guardian)
-        os.wait()
-        return to_watcher
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    os.close(to_watcher)
-    os.close(0)
-    if not os.read(from_guardian, 1):
-        _stop_marked(mark, signal.SIGTERM, _TERMINATE_S)
-        _stop_marked(mark, signal.SIGKILL, _KILL_S)
-    os._exit(0)
+def _make_cgroup(name: str) -> Path | None:
+    """Create a cgroup below that of this process; None without cgroup v2, or if it is not delegated to the user."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        own = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        root, mounted = next((words[3], words[4]) for words in mounts if words[words.index("-") + 1] == "cgroup2")
+        parent = Path(mounted) / own.removeprefix(root).lstrip("/")
+        # Controllers for the children would change how much CPU time and memory the server gets.
+        if ".." in parent.parts or (parent / "cgroup.subtree_control").read_text().strip():
+            return None
+        cgroup = parent / name
+        cgroup.mkdir()
+        return cgroup
+    return None
 
 
-def _stop_marked(mark: str, number: int, within_s: float) -> None:
-    """Send a signal to every process of the server and its group, again to those that they start meanwhile."""
-    deadline, told = time.monotonic() + within_s, set[int]()
-    while (left := _marked_processes(mark)) and time.monotonic() < deadline:
-        for process in left:
-            if process.pid not in told:
-                told.add(process.pid)
-                with suppress(OSError, psutil.Error):
-                    os.killpg(os.getpgid(process.pid), number)
-        time.sleep(_POLL_S)
-
-
-def _marked_processes(mark: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if process.environ().get(_MARKER) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+def _remove_cgroup(cgroup: Path) -> None:
+    for directory, _, _ in os.walk(cgroup, topdown=False):
+        with suppress(OSError):
+            Path(directory).rmdir()
 
 
 def _wait(server: subprocess.Popen[bytes], terminated: list[bool]) -> bool:
@@ -145,7 +161,9 @@ def _input_ready(within_s: float) -> bool:
     return bool(select.select([0], [], [], within_s)[0])
 
 
-def _stop_server(server: subprocess.Popen[bytes], launch: LaunchCommand, parent_alive: bool) -> None:
+def _stop_server(
+    server: subprocess.Popen[bytes], launch: LaunchCommand, cgroup: Path | None, parent_alive: bool
+) -> None:
     """Stop the server: its stop command and SIGTERM first, SIGKILL after the time limit or if the parent asks."""
     deadline = time.monotonic() + launch.stop_within_s
     if launch.stop:
@@ -154,34 +172,52 @@ def _stop_server(server: subprocess.Popen[bytes], launch: LaunchCommand, parent_
                 launch.stop, stdin=subprocess.DEVNULL, stdout=2, cwd=launch.directory, timeout=launch.stop_within_s,
                 check=False,
             )  # fmt: skip
-    _signal(server, signal.SIGTERM)
-    while time.monotonic() < deadline and _living_descendants(server) and not (parent_alive and _input_ready(0.0)):
+    if server.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+    else:
+        _signal(_left(cgroup), signal.SIGTERM)
+    while time.monotonic() < deadline and _left(cgroup) and not (parent_alive and _input_ready(0.0)):
         time.sleep(_POLL_S)
-    _signal(server, signal.SIGKILL)
+    _kill(cgroup)
     server.wait()
 
 
-def _signal(server: subprocess.Popen[bytes], number: int) -> None:
-    """Terminate the process group of the server, or what it left behind; kill both."""
-    running = server.poll() is None
-    if running:
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, number)
-    if not running or number == signal.SIGKILL:
-        for process in _living_descendants(server):
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+def _kill(cgroup: Path | None) -> None:
+    """Kill what is left, also what it starts meanwhile; in a cgroup, also what starts too often to be found."""
+    deadline = time.monotonic() + _KILL_S
+    while ((left := _left(cgroup)) or _is_populated(cgroup)) and time.monotonic() < deadline:
+        if cgroup is not None:
+            with suppress(OSError):
+                (cgroup / "cgroup.kill").write_text("1")
+        _signal(left, signal.SIGKILL)
+        time.sleep(_POLL_S)
 
 
-def _living_descendants(server: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """All descendants that are not zombies; `poll` reaps the server first."""
-    server.poll()
-    found = []
-    for child in psutil.Process().children(recursive=True):
+def _is_populated(cgroup: Path | None) -> bool:
+    with suppress(OSError):
+        return cgroup is not None and "populated 1" in (cgroup / "cgroup.events").read_text()
+    return False
+
+
+def _signal(processes: list[psutil.Process], number: int) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)
+
+
+def _left(cgroup: Path | None) -> list[psutil.Process]:
+    """All descendants, and what is in the cgroup, without zombies."""
+    found = {child.pid: child for child in psutil.Process().children(recursive=True)}
+    for listed in cgroup.rglob("cgroup.procs") if cgroup is not None else ():
+        with suppress(OSError, psutil.Error):
+            found |= {int(pid): psutil.Process(int(pid)) for pid in listed.read_text().split()}
+    left = []
+    for process in found.values():
         with suppress(psutil.NoSuchProcess):
-            if child.status() != psutil.STATUS_ZOMBIE:
-                found.append(child)
-    return found
+            if process.status() != psutil.STATUS_ZOMBIE:
+                left.append(process)
+    return left
 
 
 def _report(text: str) -> None:

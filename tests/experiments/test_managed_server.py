@@ -8,15 +8,19 @@ import socket
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
+from swarmtui.client.catalogue import is_listening
 from swarmtui.client.session_client import StopControl
+from swarmtui.experiments import managed_server, server_guardian
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.redaction import Secrets
 from tests.cli.programs import wait_until
 
+GUARDIAN = server_guardian.__name__
 SIM = (sys.executable, "-m", "swarmtui.sim", "moe-tp1")
 # Launches a server and exits, as `docker run -d` and `systemctl start` do.
 DETACHED = """\
@@ -33,6 +37,30 @@ for own_session in (False, True):
     print(subprocess.Popen(sleep, start_new_session=own_session).pid, flush=True)
 subprocess.Popen([sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"])
 time.sleep(600)
+"""
+# Starts a process that is hard to find and ignores SIGTERM, with neither its session nor its environment, and a server.
+HIDDEN = """\
+import subprocess, sys
+code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
+hidden = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, env={}, stdout=subprocess.PIPE)
+hidden.stdout.readline()
+print(hidden.pid, flush=True)
+subprocess.run([sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"])
+"""
+# Starts a process that is another one every millisecond, for a minute, but always has the second port, and a server.
+JUMPING = """\
+import os, socket, subprocess, sys, time
+listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+if not os.fork():
+    os.setsid()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if os.fork():
+            os._exit(0)
+        time.sleep(0.001)
+    os._exit(0)
+listening.close()
+subprocess.run([sys.executable, "-m", "swarmtui.sim", "moe-tp1", f"--port={sys.argv[1]}"])
 """
 STOP = "import os, pathlib, sys; os.kill(int(pathlib.Path(sys.argv[1]).read_text()), 15)"
 
@@ -100,6 +128,66 @@ def test_forked_processes_die_with_a_killed_guardian(tmp_path: Path) -> None:
         wait_until(lambda: not parent.is_running() or parent.status() == psutil.STATUS_ZOMBIE, "the server is killed")
         assert server.failure() == "its guardian process died"
     assert not [process for process in (*forked, sim) if alive(process)]
+
+
+@pytest.fixture(params=["cgroup", "no cgroup"])
+def cgroup(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A machine on which our cgroup is delegated to us, or one on which it is not."""
+    kind: str = request.param
+    if kind == "cgroup":
+        require_cgroup()
+    else:
+        code = (
+            f"import sys, {GUARDIAN} as guardian; guardian._make_cgroup = lambda name: None; sys.exit(guardian.main())"
+        )
+        monkeypatch.setattr(managed_server, "module_command", lambda module: [sys.executable, "-c", code])
+    return kind
+
+
+def require_cgroup() -> None:
+    made = server_guardian._make_cgroup(f"swarmtui-test-{os.getpid()}")
+    if made is None:
+        pytest.skip("no cgroup is delegated to this user")
+    made.rmdir()
+
+
+def cgroups() -> set[Path]:
+    """The cgroups of managed servers."""
+    made = server_guardian._make_cgroup(f"swarmtui-test-{os.getpid()}")
+    if made is None:
+        return set()
+    made.rmdir()
+    return set(made.parent.glob("swarmtui-server-*"))
+
+
+@pytest.mark.parametrize("killed", ["guardian", "watcher", "neither"])
+def test_process_without_the_session_and_environment_of_its_server_is_stopped(
+    tmp_path: Path, cgroup: str, killed: str
+) -> None:
+    port = free_port()
+    command = msgspec.structs.replace(launch(port, sys.executable, "-c", HIDDEN, str(port)), stop_within_s=1.0)
+    with managed(command, tmp_path / "log") as server:
+        server.start()
+        hidden = psutil.Process(int((tmp_path / "log").read_text().split()[0]))
+        (sim,) = sim_on(port)
+        guardian = sim.parents()[1]
+        directory = Path(f"swarmtui-server-{guardian.ppid()}")
+        assert directory.name in {path.name for path in cgroups()} or cgroup == "no cgroup"
+        if killed != "neither":
+            os.kill(guardian.pid if killed == "guardian" else guardian.ppid(), signal.SIGKILL)
+            wait_until(lambda: server.failure() == "its guardian process died", "it is noticed")
+    assert not alive(hidden) and sim_on(port) == []
+    assert directory.name not in {path.name for path in cgroups()}
+
+
+def test_cgroup_ends_a_process_that_cannot_be_found(tmp_path: Path) -> None:
+    require_cgroup()
+    port, other = free_port(), free_port()
+    words = (sys.executable, "-c", JUMPING, str(port), str(other))
+    with managed(msgspec.structs.replace(launch(port, *words), stop_within_s=0.5), tmp_path / "log") as server:
+        server.start()
+        assert is_listening(f"http://127.0.0.1:{other}")
+    assert not is_listening(f"http://127.0.0.1:{other}")
 
 
 def test_detached_server_is_stopped_by_the_stop_command(tmp_path: Path) -> None:

@@ -41,7 +41,12 @@ TESTS = {
     "files": ("tests/faults/test_hostile_files.py", "tests/faults/test_fuzz.py"),
     "terminal": ("tests/tui/test_terminal.py", "tests/tui/test_hostile_text.py"),
     "hosts": ("tests/hosts",),
-    "leaving": ("tests/faults/test_leaving.py", "tests/faults/test_kill.py", "tests/faults/test_waits.py"),
+    "leaving": (
+        "tests/faults/test_leaving.py",
+        "tests/faults/test_kill.py",
+        "tests/faults/test_waits.py",
+        "tests/experiments/test_managed_server.py",
+    ),
     "restarts": ("tests/faults/test_restart.py", "tests/faults/test_clock.py"),
     "secrets": ("tests/faults/test_security.py", "tests/cli/test_secrets.py", "tests/tui/test_secrets.py"),
 }

@@ -286,8 +286,9 @@ def test_started_servers_get_keys_by_name_only(sandbox: Sandbox, command: str, p
     assert out.exists() and "my keys:" in ran.out + ran.err, ran
     # The confirmation shows what runs, with everything in it; the result does not.
     assert not leaks(ran.out + ran.err.replace("canary-argument", "", 1))
-    server, guardian = environments(out)
-    for found in (server, guardian):
+    found_in = environments(out)
+    assert len(found_in) == 3  # the server, its guardian and the watcher
+    for found in found_in:
         assert {name: found[name] for name in KEYS if name in found} == (
             {"PLAIN": "kept", "HF_TOKEN": "canary-hub"} if passed else {"PLAIN": "kept"}
         )
