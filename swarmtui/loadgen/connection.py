@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import socket
 import ssl
@@ -21,6 +22,10 @@ from swarmtui.model.endpoint import tls_problem
 _ARRIVALS = READ | select.EPOLLET | select.EPOLLRDHUP
 # A read is not larger, so that one saturated stream does not delay the others.
 _READ_BYTES = 32 << 10
+
+# Where the headers, or an event in its HTTP chunk, end; none is shorter than this many bytes.
+_EVENT_END = re.compile(rb"\r?\n\r?\n(?:\r\n)?")
+_LEAST_EVENT = 32
 
 # So many reads are parsed together.
 _KEPT_READS = 32
@@ -121,7 +126,8 @@ class KeptReads(list[Any]):
     def on_ready(self, events: int) -> None:
         try:
             # Read before writing: a server that rejects a long request sends the reason before it closes.
-            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, ANCILLARY_BYTES)
+            size = _READ_BYTES if self.end or events != READ else self._first_bytes()
+            data, ancillary, _, _ = self._recvmsg(size, ANCILLARY_BYTES)
         except BlockingIOError:
             self._read_on(events)
         except OSError as error:
@@ -136,8 +142,22 @@ class KeptReads(list[Any]):
                 t = seconds * 1_000_000_000 + nanoseconds - clock.offset
                 clock.last_stamp = t = t if clock.low < t < clock.high else clock.recheck(t)
             self.received(t, data)
-            if events != READ or len(data) == _READ_BYTES:
+            if events != READ or len(data) == size:
                 self._read_on(events)
+
+    def _first_bytes(self) -> int:
+        """Return how much to read before the first output: one event, or TLS record, if more have arrived.
+
+        A read has the timestamp of the last packet in it, and the first token needs its own. The kernel may have merged
+        packets; then the reads have the same one.
+        """
+        data: bytes = self._recvmsg(_READ_BYTES, 0, socket.MSG_PEEK)[0]
+        if data[1:2] == b"\x03":
+            end = 5 + int.from_bytes(data[3:5])
+        else:
+            found = _EVENT_END.search(data, _LEAST_EVENT)
+            end = found.end() if found else len(data)
+        return end if 0 < end < len(data) else _READ_BYTES
 
     def _read_on(self, events: int) -> None:
         """Send what waits for room, and ask to be called again if there may be more to read: data, or the end."""

@@ -74,6 +74,7 @@ class FinishedRequest(NamedTuple):
             stamp="kernel" if exchange.kernel_stamped else "read",
             chunks=len(times),
             coalesced_chunks=response.coalesced_chunks,
+            first_coalesced=response.first_coalesced(),
             chunk_us=response.chunk_us(),
             chunk_tokens=response.chunk_tokens(),
             first_tokens=response.first_tokens(tokens) if times and tokens else None,

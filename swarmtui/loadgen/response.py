@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
 from itertools import chain
 from operator import eq, sub
 
-from swarmtui.model.record import TokenSource
+from swarmtui.model.record import SAME_STAMP_NS, TokenSource
 
 # A response above these limits ends with the error `too_long`, so that it cannot exhaust memory.
 MAX_CHARS = 32 << 20
@@ -173,6 +174,10 @@ class Response:
         first = min(total, 1 + self.leading_empty)
         extra = total - len(self.times) - self.empty_chunks
         return first + round(extra * self.first_chars / self.chars) if extra > 0 else first
+
+    def first_coalesced(self) -> int:
+        """Return how many chunks have the timestamp of the first one."""
+        return bisect_right(self.times, self.times[0] + SAME_STAMP_NS) - 1 if self.times else 0
 
     def chunk_us(self) -> tuple[int, ...]:
         """Return the gaps between chunks as differences of rounded offsets: rounding errors do not accumulate."""

@@ -26,6 +26,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")
 
+# The same timestamp of the kernel may differ by this much in two reads: the offset to our clock is measured anew.
+SAME_STAMP_NS = 1000
+
+# A server may send the text of one token in two chunks, such as a character it held back; few of an answer.
+_CHUNKS_PER_TOKEN = 1.1
+
 # detail.json leaves these out: they are most of the bytes.
 JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
 
@@ -39,7 +45,8 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     sessions both are empty for most requests, and `stall_us` is the longest gap. `first_tokens` is the part of
     `tokens_out` up to the first chunk. `t_finish_ns` is the event that stands for a token without output: the finish
     reason at the end of a sequence. `coalesced_chunks` counts chunks that were read together with the chunk before, and
-    have its timestamp. `retried`: the server had closed the idle connection, and the request was sent again;
+    have its timestamp, `first_coalesced` those with the timestamp of the first one: it may have come earlier, by up
+    to `first_error_s`. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
     fields that were omitted because the server refused them. `replayed` is the recorded request of a trace.
     """
@@ -67,6 +74,7 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     stamp: Literal["kernel", "read"] = "read"
     chunks: int = 0
     coalesced_chunks: int = 0
+    first_coalesced: int = 0
     chunk_us: tuple[int, ...] = ()
     chunk_tokens: tuple[int, ...] | None = None
     stall_us: int | None = None
@@ -113,6 +121,29 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ttft_s(self) -> float | None:
         return _seconds(self.t_sent_ns, self.t_first_ns)
+
+    @property
+    def first_error_s(self) -> float | None:
+        """How much earlier than `t_first_ns` the first token may have come, since later chunks have its timestamp.
+
+        They came about as far apart as the chunks after them, and after what was read before.
+        """
+        if self.t_first_ns is None or self.t_last_ns is None:
+            return None
+        if not self.first_coalesced:
+            return 0.0
+        known = [t for t in (self.t_sent_ns, self.t_headers_ns, self.t_event_ns) if t is not None]
+        earlier = [t for t in known if self.t_first_ns - t > SAME_STAMP_NS]
+        most_s = (self.t_first_ns - max(earlier, default=self.t_first_ns)) / 1e9
+        later = self.chunks - 1 - self.first_coalesced
+        return min(most_s, self.first_coalesced * (self.t_last_ns - self.t_first_ns) / 1e9 / later) if later else most_s
+
+    @property
+    def miscounted(self) -> bool:
+        """Whether the server counted no token of an answer with text, or clearly fewer than the chunks with output."""
+        if self.tokens_out is None or self.token_source not in _COUNTED_BY_SERVER:
+            return False
+        return bool(self.chunks and not self.tokens_out) or self.chunks > _CHUNKS_PER_TOKEN * self.tokens_out + 2
 
     @property
     def ttfo_s(self) -> float | None:

@@ -361,7 +361,10 @@ class Level(PerLevel, frozen=True, kw_only=True):
     `out_tps_steady_hw` is the half-width of the 95 % interval of the steady rate.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
     is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),
-    `coalesced_chunks` the share of chunks that were read together with the chunk before.
+    `coalesced_chunks` the share of chunks that were read together with the chunk before, `first_coalesced` that of
+    answers whose first chunk was: their first tokens may have come earlier, by up to `first_error_s` in the mean of all
+    answers, so that TTFT is shorter and the time of the later tokens longer. `miscounted` answers have fewer tokens, by
+    the server, than chunks with output.
     With a `rate` (open loop), latencies count from when a request was due, and `send_delay_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
@@ -404,6 +407,9 @@ class Level(PerLevel, frozen=True, kw_only=True):
     token_ratio: float | None
     pass_rate: float | None
     coalesced_chunks: float | None
+    first_coalesced: float | None = None
+    first_error_s: float | None = None
+    miscounted: int = 0
     stamp: Literal["kernel", "read", "mixed"] | None
     flags: Findings
     by_run: tuple[RunFigures, ...]

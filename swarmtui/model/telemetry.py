@@ -207,7 +207,9 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     of the level furthest from its C. `other_clients` counts requests in flight on the server beyond our `in_flight`,
     `other_requests` those that finished beyond our `own_requests`. `client_tokens` and `server_tokens` count the output
     tokens of the same requests; of cancelled ones, `uncertain_tokens` may have been on their way to the client, and
-    `uncounted_tokens` may not be in the server's count.
+    `uncounted_tokens` may not be in the server's count; `miscounted` is the share of answers with fewer tokens than
+    chunks. `first_coalesced` is the share of answers whose first token has the timestamp of a later one, `first_error`
+    by how much their TTFT may be too long, as a share of the mean TTFT.
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
     are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
@@ -236,6 +238,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     server_tokens: float | None = None
     uncertain_tokens: float | None = None
     uncounted_tokens: float | None = None
+    miscounted: float | None = None
     engine_ratio: float | None = None
     cold_expected: bool | None = None
     cached_share: float | None = None
@@ -246,6 +249,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     clock_steps: int | None = None
     clock_bound_s: float | None = None
     coalesced_chunks: float | None = None
+    first_coalesced: float | None = None
+    first_error: float | None = None
     stalls: int | None = None
     stall_s: float | None = None
     closed_connections: bool | None = None

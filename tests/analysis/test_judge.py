@@ -38,6 +38,9 @@ GOOD = QualityFacts(
     clock_steps=0,
     clock_bound_s=0.0001,
     coalesced_chunks=0.001,
+    miscounted=0.0,
+    first_coalesced=0.0,
+    first_error=0.0,
 )
 
 
@@ -48,7 +51,7 @@ def line(code: str, **facts: Any) -> QualityLine:
 
 def test_good_facts_give_one_ok_line_per_rule() -> None:
     lines = judge(GOOD)
-    assert [line.state for line in lines] == ["ok"] * 16
+    assert [line.state for line in lines] == ["ok"] * 17
     assert all(line.value and line.sentence and line.name for line in lines)
     events = {"server_restart", "server_stall", "several_servers", "connections"}
     assert {line.code for line in lines} == {rule.code for rule in RULES} - events
@@ -105,6 +108,11 @@ def test_unknown_facts_give_no_line() -> None:
         ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncertain_tokens": 99}, "doubtful"),
         ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncounted_tokens": 20}, "ok"),
         ("token_counts", {"client_tokens": 1020, "server_tokens": 1000, "uncounted_tokens": 19}, "doubtful"),
+        ("token_counts", {"miscounted": 0.0}, "ok"),
+        ("token_counts", {"miscounted": 0.02}, "note"),
+        ("token_counts", {"client_tokens": 1000, "server_tokens": 1000, "miscounted": 0.03}, "doubtful"),
+        ("first_reads", {"first_coalesced": 0.05, "first_error": 0.01}, "ok"),
+        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "doubtful"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
         ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
         ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),
@@ -127,6 +135,14 @@ def test_unknown_facts_give_no_line() -> None:
 )
 def test_limits(code: str, facts: dict[str, Any], state: str) -> None:
     assert line(code, **facts).state == state
+
+
+def test_wrong_usage_is_not_taken_for_another_client() -> None:
+    counts = {"client_tokens": 500, "server_tokens": 1000, "other_clients": 0.0, "in_flight": 4}
+    assert line("other_clients", **counts).state == "doubtful"
+    assert line("other_clients", **counts, other_requests=0.0, own_requests=9).state == "ok"
+    assert line("other_clients", **counts, miscounted=1.0).state == "ok"
+    assert "contradicts" in line("token_counts", **counts, miscounted=1.0).sentence
 
 
 def test_idle_server_alone_does_not_rule_out_other_clients() -> None:
@@ -162,6 +178,9 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
         throttled=st.none() | st.floats(0, 1),
         clock_spread=st.none() | st.floats(0, 1),
         coalesced_chunks=st.none() | st.floats(0, 1),
+        miscounted=st.none() | st.floats(0, 1),
+        first_coalesced=st.none() | st.floats(0, 1),
+        first_error=st.none() | st.floats(0, 10),
     )
 )
 def test_any_facts_can_be_judged(facts: QualityFacts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -12,11 +13,13 @@ import msgspec
 import pytest
 
 from swarmtui.loadgen import unacknowledged
+from swarmtui.loadgen.event_loop import READ, EventLoop
 from swarmtui.model.record import Record, shift_times
 from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, WAIT_S, RawCall, RawServer, delta, hello, usage
+from tests.loadgen.scripted_reads import ScriptedConnection
 
 # Allowed error of converting the kernel's wall-clock stamps on a busy machine.
 _SLACK_NS = 1_000_000
@@ -53,6 +56,59 @@ def test_kernel_stamps_are_in_order() -> None:
     # A chunk arrives after it was written, and before the next one was.
     for before, stamp, after in zip(written[1:9], times, written[2:10], strict=True):
         assert before - _SLACK_NS <= stamp <= after + _SLACK_NS
+
+
+def test_a_first_token_that_is_read_late_has_its_own_timestamp_or_says_so() -> None:
+    """Tokens arrive while the worker is stopped; the kernel may have merged their packets."""
+    written: list[list[int]] = []
+
+    def handler(call: RawCall) -> None:
+        call.begin_stream()
+        os.kill(worker.pid, signal.SIGSTOP)
+        written.append([])
+        for event in (ROLE, *(delta(content=f"word{n}") for n in range(4)), delta("stop"), usage(4), DONE):
+            written[-1].append(time.perf_counter_ns())
+            call.chunk(event)
+            time.sleep(0.01)
+        call.end_stream()
+        os.kill(worker.pid, signal.SIGCONT)
+
+    with RawServer(handler) as server, DrivenWorker(server.url) as worker:
+        records = worker.run([task(n) for n in range(12)])
+    for record, (_, first, second, *_) in zip(records, written, strict=True):
+        assert record.t_first_ns is not None and record.first_error_s is not None
+        if record.first_coalesced:
+            assert record.t_first_ns - 1e9 * record.first_error_s <= first + _SLACK_NS
+        else:
+            assert first - _SLACK_NS <= record.t_first_ns <= second + _SLACK_NS
+            assert record.first_error_s == 0.0
+
+
+def test_what_arrived_together_is_read_event_by_event_until_the_first_output() -> None:
+    """Each read has a timestamp of its own if the kernel kept the packets apart."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    events = [b"%x\r\n%s\r\n" % (len(data), data) for data in (ROLE, *(delta(content=f"word{n}") for n in range(4)))]
+    got: list[bytes] = []
+
+    class Reader(ScriptedConnection):
+        def deliver(self) -> None:
+            got.extend(self.kept.take()[0])
+            if len(got) == 3:
+                self.keep_reads(b"\n\n\r\n")
+
+        def await_arrivals(self) -> None:
+            self.kept.on_ready(READ)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    with ours, theirs:
+        reader = Reader(EventLoop())
+        reader.kept.attach(reader, ours.recvmsg)
+        theirs.sendall(b"".join((head, *events)))
+        assert ours.recv(1 << 16, socket.MSG_PEEK)
+        reader.kept.on_ready(READ)
+    assert got == [head, events[0], events[1]] and reader.kept[1::2] == [b"".join(events[2:])]
 
 
 def test_much_that_arrives_at_once_is_complete() -> None:

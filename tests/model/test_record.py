@@ -125,3 +125,37 @@ def test_tokens_of_chunks_add_up_to_those_of_the_answer() -> None:
     assert msgspec.structs.replace(RECORD, chunks=3).tokens_per_chunk() == [1.0, 40.0, 40.0]
     assert msgspec.structs.replace(RECORD, chunks=2, tokens_out=None).tokens_per_chunk() == [0.0, 0.0]
     assert msgspec.structs.replace(RECORD, chunks=2, chunk_tokens=(5, 76)).tokens_per_chunk() == [5.0, 76.0]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "source", "chunks", "miscounted"),
+    [
+        (60, "usage", 60, False),
+        (30, "usage", 60, True),
+        (0, "usage", 2, True),
+        (0, "usage", 0, False),
+        (58, "usage", 62, False),
+        (1, "usage", 3, False),
+        (30, "chunks", 60, False),
+        (120, "engine", 60, False),
+        (None, None, 60, False),
+    ],
+)
+def test_an_answer_with_fewer_tokens_than_chunks_is_miscounted(
+    tokens: int | None, source: Any, chunks: int, miscounted: bool
+) -> None:
+    record = Record(task=1, tokens_out=tokens, token_source=source, chunks=chunks)
+    assert record.miscounted == miscounted
+
+
+def test_a_shared_first_timestamp_is_bounded_by_the_gaps_after_it_and_by_what_came_before() -> None:
+    shared = Record(
+        task=1, t_sent_ns=0, t_headers_ns=100_000_000, t_event_ns=190_000_000, t_first_ns=200_000_000,
+        t_last_ns=260_000_000, chunks=9, first_coalesced=2,
+    )  # fmt: skip
+    assert shared.first_error_s == pytest.approx(0.010)  # two gaps of 10 ms, but the role came 10 ms before
+    early = msgspec.structs.replace(shared, t_event_ns=200_000_000 - 20)
+    assert early.first_error_s == pytest.approx(0.020)
+    assert msgspec.structs.replace(early, chunks=3).first_error_s == pytest.approx(0.100)
+    assert msgspec.structs.replace(early, first_coalesced=0).first_error_s == 0.0
+    assert Record(task=1).first_error_s is None

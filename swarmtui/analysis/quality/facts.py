@@ -98,7 +98,12 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
             if (found := ratio(record.engine_decode_tps, _rate_since_first_token(record))) is not None
         ),
         cached_share=ratio(sum(cached), sum(record.tokens_in or 0 for record in answered)) if cached else None,
+        miscounted=ratio(sum(record.miscounted for record in answered), len(answered)),
         coalesced_chunks=ratio(sum(record.coalesced_chunks for record in answered), chunks),
+        first_coalesced=ratio(sum(record.first_coalesced > 0 for record in answered), len(answered)),
+        first_error=ratio(
+            sum(record.first_error_s or 0.0 for record in answered), sum(record.ttft_s or 0.0 for record in answered)
+        ),
         closed_connections=any(record.new_connection for record in answered) or None,
     )
 

@@ -33,6 +33,8 @@ IN_FLIGHT = Limit(0.05)  # how far the held concurrency is below C, as a share o
 OTHER_CLIENTS = Limit(0.05)  # their requests in flight, as a share of ours
 OTHER_REQUESTS = Limit(0.0, 0.02)  # as a share of our requests
 TOKEN_COUNTS = Limit(0.01)  # difference between client and server
+MISCOUNTED = Limit(0.0, 0.02)  # answers with fewer tokens than chunks, of all
+FIRST_COALESCED = Limit(0.05)  # answers whose first token shares its timestamp with the next, of all
 DECODE_RATE = Limit(0.03)  # difference between client and engine
 CACHED = Limit(0.02)  # of the prompt tokens
 PREEMPTIONS = Limit(0.0)
@@ -143,7 +145,11 @@ def _other_clients(facts: QualityFacts) -> Grade | None:
     if facts.other_requests is not None:
         states.append(OTHER_REQUESTS.grade(facts.other_requests / max(1, facts.own_requests or 0)))
         parts.append(f"{facts.other_requests:g} finished besides ours")
-    if (excess := _token_difference(facts)) is not None and TOKEN_COUNTS.grade(excess) != "ok":
+    if (
+        not facts.miscounted
+        and facts.other_requests != 0.0
+        and TOKEN_COUNTS.grade(excess := _token_difference(facts) or 0.0) != "ok"
+    ):
         states.append("doubtful")
         parts.append(f"{short_percent(excess, 2)} of the output tokens were not ours")
     if facts.idle_before is not None:
@@ -172,13 +178,35 @@ def _token_source(facts: QualityFacts) -> Grade | None:
 
 
 def _token_counts(facts: QualityFacts) -> Grade | None:
-    if facts.client_tokens is None or facts.server_tokens is None:
+    states: list[QualityState] = []
+    parts: list[str] = []
+    bad_sentence = ""
+    if facts.client_tokens is not None and facts.server_tokens is not None:
+        states.append(TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)))
+        parts.append(f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}")
+        bad_sentence = "client and server count differently: other clients, wrong usage, or requests that ended early"
+    if facts.miscounted is not None:
+        states.append(MISCOUNTED.grade(facts.miscounted))
+        if facts.miscounted:
+            parts.append(f"{short_percent(facts.miscounted, 2)} of answers have fewer tokens than chunks")
+            bad_sentence = "usage contradicts the text that arrived: rates and tokens per second are too low"
+    if not states:
         return None
+    value = ", ".join(parts) or "usage fits the text"
+    return Grade(worst(states), value, "all counts of the tokens agree", bad_sentence)
+
+
+def _first_reads(facts: QualityFacts) -> Grade | None:
+    if facts.first_coalesced is None:
+        return None
+    value = f"{short_percent(facts.first_coalesced, 2)} of answers"
+    if facts.first_coalesced and facts.first_error is not None:
+        value += f", TTFT up to {short_percent(facts.first_error, 2)} too long"
     return Grade(
-        TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)),
-        f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}",
-        "client and server count the same tokens",
-        "client and server count differently: other clients, or requests that ended early",
+        FIRST_COALESCED.grade(facts.first_coalesced),
+        value,
+        "the first token of nearly every answer has its own timestamp",
+        "first tokens were read together with later ones: TTFT may be too long, and time per token too short",
     )
 
 
@@ -328,12 +356,13 @@ RULES = (
             "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
         ),
     ),
+    Rule("first_reads", "shared first reads", f"≤ {short_percent(FIRST_COALESCED.ok)}", "", _first_reads),
     Rule(
         "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.note)}", "",
         _single(
             lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own timestamp",
-            "several chunks were read at once: gaps between tokens and stalls are inexact, other figures are not",
+            "several chunks were read at once: gaps between tokens and stalls are inexact",
         ),
     ),
 )  # fmt: skip
