@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import fsum
 from typing import NamedTuple
@@ -80,33 +80,37 @@ def tokens_per_chunk(records: Iterable[Record]) -> float:
 
 
 def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart | None:
-    """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks.
-
-    The tokens of all requests count, of whatever phase, also of cancelled and failed ones: these are estimated by
-    their chunks and the tokens per chunk of the others. A chunk exactly at the start of the window is outside.
-    """
+    """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks."""
     if window is None or window[1] <= window[0]:
         return None
+    part, chunks = next(steady_parts(records, window))
+    return part if chunks >= 2 * c else None
+
+
+def steady_parts(records: Sequence[Record], bounds: Sequence[int]) -> Iterator[tuple[SteadyPart, int]]:
+    """Yield the tokens that arrived from each of some moments to the next, and the number of their chunks.
+
+    The tokens of all requests count, of whatever phase, also of cancelled and failed ones: these are estimated by
+    their chunks and the tokens per chunk of the others. A chunk exactly at the start of a part is outside.
+    """
     per_chunk = tokens_per_chunk(records)
-    tokens: list[float] = []
-    chunks = 0
+    tokens: list[list[float]] = [[] for _ in bounds[1:]]
     for record in records:
         times = record.chunk_times_ns()
-        if not times or times[0] > window[1]:
+        if not times or times[0] > bounds[-1] or (record.t_last_ns or times[-1]) <= bounds[0]:
             continue
         if record.t_last_ns is not None:
             # Chunk times are rounded, so that those read together with the last one may be after it.
             rounded_up = bisect_right(times, record.t_last_ns)
             times[rounded_up:] = [record.t_last_ns] * (len(times) - rounded_up)
             times[-1] = record.t_last_ns
-        first, last = (bisect_right(times, bound) for bound in window)
         estimated = not record.ok and record.chunk_tokens is None
         shares = [per_chunk] * len(times) if estimated else record.tokens_per_chunk()
-        tokens += shares[first:last]
-        chunks += last - first
-    if chunks < 2 * c:
-        return None
-    return SteadyPart(seconds=(window[1] - window[0]) / 1e9, tokens=fsum(tokens))
+        places = [bisect_right(times, bound) for bound in bounds]
+        for part, (first, last) in zip(tokens, pairwise(places), strict=True):
+            part.extend(shares[first:last])
+    for part, (start, end) in zip(tokens, pairwise(bounds), strict=True):
+        yield SteadyPart(seconds=(end - start) / 1e9, tokens=fsum(part)), len(part)
 
 
 class LevelRun(NamedTuple):

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import fsum, sqrt
 
 from swarmtui.analysis.compare.distributions import t_quantile
-from swarmtui.analysis.levels.runs import LevelRun, Span, steady
+from swarmtui.analysis.levels.runs import LevelRun, Span, steady_parts
 from swarmtui.analysis.levels.stats import ratio, standard_deviation
 from swarmtui.model.record import CANCELLED, Record
 
@@ -38,13 +38,13 @@ def first_tokens_in(run: LevelRun) -> list[Record]:
 
 def window_stream_rate(runs: Sequence[LevelRun]) -> float | None:
     """Return the decode rate of a stream: Σ tokens after the first chunk / Σ time since it, both within the windows."""
-    parts = [
-        part
-        for run in runs
-        if (window := run.steady_window) is not None
-        for record in run.records
-        if (part := _decoded_within(record, window, run.tokens_per_chunk)) is not None
-    ]
+    parts = []
+    for run in runs:
+        window, per_chunk = run.steady_window, run.tokens_per_chunk
+        if window is not None:
+            parts += [
+                part for record in run.records if (part := _decoded_within(record, window, per_chunk)) is not None
+            ]
     return ratio(fsum(tokens for tokens, _ in parts), fsum(seconds for _, seconds in parts))
 
 
@@ -97,8 +97,7 @@ def _batch_rates(c: int, run: LevelRun) -> list[float]:
     if not count:
         return []
     bounds = [sends[cycles * number // count * c] for number in range(count + 1)]
-    parts = [steady(run.records, 0, span) for span in pairwise(bounds)]
-    return [part.tokens / part.seconds for part in parts if part is not None]
+    return [part.tokens / part.seconds for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
 
 
 def _cycles(run: LevelRun) -> list[tuple[int, float]]:
