@@ -352,6 +352,17 @@ class CanaryFigures(Stored, frozen=True, kw_only=True):
     diverged_after: float | None = None
 
 
+class Silence(Stored, frozen=True, kw_only=True):
+    """A time in which no stream received anything, and which reading a prompt does not explain.
+
+    `frozen`: some were being answered. `all_waiting`: all waited for their first token.
+    """
+
+    kind: Literal["frozen", "all_waiting"]
+    t_ns: int
+    seconds: float
+
+
 class Level(PerLevel, frozen=True, kw_only=True):
     """The figures of one level over all its runs, as in `run --json`. Null is not measured.
 
@@ -410,6 +421,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     first_coalesced: float | None = None
     first_error_s: float | None = None
     miscounted: int = 0
+    silences: tuple[Silence, ...] = ()
     stamp: Literal["kernel", "read", "mixed"] | None
     flags: Findings
     by_run: tuple[RunFigures, ...]

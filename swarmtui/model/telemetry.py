@@ -214,8 +214,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
     are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
     clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the
-    largest error of the clock offset between hosts. `stalls` counts the
-    times that no stream received anything for seconds, `stall_s` is the longest. `several_servers`: the metrics come
+    largest error of the clock offset between hosts. `frozen` and
+    `all_waiting` count the silences of levels, `silence_s` is the longest. `several_servers`: the metrics come
     from different servers in turn, and their counters mean nothing.
     """
 
@@ -251,8 +251,9 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     coalesced_chunks: float | None = None
     first_coalesced: float | None = None
     first_error: float | None = None
-    stalls: int | None = None
-    stall_s: float | None = None
+    frozen: int | None = None
+    all_waiting: int | None = None
+    silence_s: float | None = None
     closed_connections: bool | None = None
     restarted: bool = False
     several_servers: bool = False

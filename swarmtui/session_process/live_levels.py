@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -34,7 +35,7 @@ class LevelRecords:
     """
 
     def __init__(self, plan: Plan, journal: JournalQueue) -> None:
-        self._rates, self._journal = plan.load.serial_rates, journal
+        self._rates, self.journal = plan.load.serial_rates, journal
         self.starts: list[StageStart] = []
         self.ends: list[StageEnd] = []
         self._records: list[Record] | None = []
@@ -64,8 +65,8 @@ class LevelRecords:
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
         stages = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends)]
-        lines = [*stages, *self._journal.unsaved_requests]
-        journal = self._journal.duplicate()
+        lines = [*stages, *self.journal.unsaved_requests]
+        journal = self.journal.duplicate()
         try:
             process = await asyncio.create_subprocess_exec(
                 *module_command("swarmtui.sessions.compute_levels"), str(journal),
@@ -93,11 +94,12 @@ class LiveLevels:
         self._records, self._state = records, state
         self._computing: asyncio.Task[None] | None = None
         self._stale = False
+        self._logged: set[int] = set()
 
     def refresh(self) -> None:
         levels = self._records.levels_in_memory(self._state.servers)
         if levels is not None:
-            self._state.levels = levels
+            self._publish(levels)
             return
         self._stale = True
         if self._computing is None or self._computing.done():
@@ -106,7 +108,15 @@ class LiveLevels:
     async def _compute(self) -> None:
         while self._stale:
             self._stale = False
-            self._state.levels = await self._records.levels_from_journal() or self._state.levels
+            self._publish(await self._records.levels_from_journal() or self._state.levels)
+
+    def _publish(self, levels: tuple[Level, ...]) -> None:
+        """Show the levels, and log the silences in them that are new."""
+        self._state.levels = levels
+        for silence in (silence for level in levels for silence in level.silences):
+            if silence.t_ns not in self._logged:
+                self._logged.add(silence.t_ns)
+                self._records.journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait until the levels are up to date, or `stop_now` is set."""

@@ -258,7 +258,6 @@ class SessionProcess:
             latest = sampler.latest()
             state.add_sample(latest)
             events.add_sample(latest)
-            state.quality.stall_s = events.stall_s
             state.tick(time.perf_counter_ns())
             self._update_warnings()
             while not sampler.baseline.empty():
@@ -354,8 +353,6 @@ class SessionProcess:
             case worker_protocol.WorkerFrame() if scheduler is not None:
                 link.frame = report
                 self._state.apply_frame(link.number, report)
-                if self._events is not None:
-                    self._events.add_frame(link.number, report)
                 scheduler.continue_stage(report)
                 self._update_warnings()
             case worker_protocol.Failed(problem):

@@ -1,4 +1,4 @@
-"""Detect a server that goes away, restarts or stalls during a run, and wait for it to come back."""
+"""Detect a server that goes away or restarts during a run, and wait for it to come back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import NamedTuple
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
-from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.steering import Steering
 from swarmtui.state.session_state import SessionState
@@ -25,22 +24,10 @@ _MIN_ERRORS = 2
 _CHECK_S = 1.0
 _COUNTDOWN_S = 0.25
 
-STALL_NS = 5_000_000_000
-# Frames come about ten times per second: a longer gap means that the worker was suspended, not the server.
-_MAX_FRAME_NS = 500_000_000
 # Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
 _CONFIRMING_SAMPLES = 8
 # A stream breaks some time before a sample shows that the server's counters started again.
 _BROKEN_BEFORE_NS = 2_000_000_000
-
-
-class _Silence(NamedTuple):
-    """How long the streams of a worker have received nothing, as of its last frame."""
-
-    t_ns: int
-    silent_ns: int
-    in_flight: int
-    writing: int
 
 
 class _Decrease(NamedTuple):
@@ -52,15 +39,10 @@ class _Decrease(NamedTuple):
 
 
 class ServerEvents:
-    """Notices restarts and stalls of the server, and several servers behind one URL.
-
-    A stall is that no stream received anything for 5 s, although some had begun; `stall_s` is the longest.
-    """
+    """Notices restarts of the server, and several servers behind one URL."""
 
     def __init__(self, journal: JournalQueue) -> None:
         self._journal = journal
-        self._silences: dict[int, _Silence] = {}
-        self._is_stalled = False
         self._broken_ns: int | None = None
         self._servers: tuple[ServerState, ...] = ()
         self._read_ns = 0
@@ -68,25 +50,6 @@ class ServerEvents:
         self._samples_since = 0
         self.restarted = False
         self.several_servers = False
-        self.stalls = 0
-        self.stall_s = 0.0
-
-    def add_frame(self, worker: int, frame: WorkerFrame) -> None:
-        before = self._silences.get(worker)
-        silent_ns = 0
-        if before is not None and frame.in_flight and not any(row.chunks for row in frame.rows):
-            silent_ns = before.silent_ns + min(frame.t_ns - before.t_ns, _MAX_FRAME_NS)
-        self._silences[worker] = _Silence(frame.t_ns, silent_ns, frame.in_flight, frame.in_flight - frame.waiting)
-        busy = [silence for silence in self._silences.values() if silence.in_flight]
-        silent_ns = min((silence.silent_ns for silence in busy), default=0)
-        # While all wait for their first token, a long prefill or a queue explains the silence.
-        was_stalled = self._is_stalled
-        self._is_stalled = silent_ns >= STALL_NS and any(silence.writing for silence in busy)
-        if self._is_stalled:
-            self.stall_s = max(self.stall_s, silent_ns / 1e9)
-            if not was_stalled:
-                self.stalls += 1
-                self._journal.log_event("stalled", f"no stream received anything for {silent_ns / 1e9:.0f} s")
 
     def add_record(self, record: Record) -> None:
         if record.error in (*_CUT_OFF, *_NO_SERVER):

@@ -41,15 +41,13 @@ class QualityMonitor:
     """Collects frames, records, samples and events, and judges the measurement quality from them at any time.
 
     `closed`: each agent sends its next request immediately. `cpu` is the largest share of a core that a worker used
-    during three seconds, `stall_s` the longest stall, `clock_bound_s` how well the clocks of other hosts are known:
-    only the session process can measure these.
+    during three seconds, `clock_bound_s` how well the clocks of other hosts are known: only the session process can
+    measure these.
     """
 
     def __init__(self, *, cold_expected: bool, closed: bool = True) -> None:
         self.cold_expected, self._closed = cold_expected, closed
-        self._stalls: int | None = None
         self._restarted = self._several_servers = False
-        self.stall_s: float | None = None
         self._lags: deque[float] = deque(maxlen=_FRAMES)
         self._cpu: defaultdict[int, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_CPU_FRAMES))
         self._turnaround = Turnaround()
@@ -77,7 +75,6 @@ class QualityMonitor:
         if frame.in_flight:
             self._lags.append(frame.lag_ms)
             self._clock_steps = max(self._clock_steps or 0, frame.clock_steps)
-        self._stalls = self._stalls or 0
         frames = self._cpu[worker]
         frames.append((frame.t_ns, frame.cpu_ns))
         share = _cpu_share(frames)
@@ -90,8 +87,6 @@ class QualityMonitor:
 
     def add_event(self, event: Event) -> None:
         match event.name:
-            case "stalled":
-                self._stalls = (self._stalls or 0) + 1
             case "server_restarted":
                 self._restarted = True
             case "several_servers":
@@ -176,8 +171,6 @@ class QualityMonitor:
                 cold_expected=self.cold_expected,
                 clock_steps=self._clock_steps,
                 clock_bound_s=self.clock_bound_s,
-                stalls=self._stalls,
-                stall_s=self.stall_s if self._stalls else None,
                 restarted=self._restarted,
                 several_servers=self._several_servers,
             ),

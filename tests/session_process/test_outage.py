@@ -11,7 +11,6 @@ import pytest
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
-from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.steering import Steering
@@ -120,17 +119,13 @@ def test_run_fails_if_the_server_does_not_come_back_in_time(tmp_path: Path, time
 
 
 class EventsHarness:
-    """Server events of frames and samples at the given seconds."""
+    """Server events of samples at the given seconds."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.journal = JournalQueue(directory)
         self.journal.write(head())
         self.found = ServerEvents(self.journal)
-
-    def frame(self, at_s: float, *, worker: int = 0, chunks: int = 0, in_flight: int = 2, waiting: int = 0) -> None:
-        rows = (StreamRow(0, "writing", 0, "", 0, chunks, chunks, None),) if chunks else ()
-        self.found.add_frame(worker, WorkerFrame(round(at_s * 1e9), 2, in_flight, waiting, 0, rows, 0.0, 0, 0, 0))
 
     def sample(self, at_s: float, tokens: float) -> None:
         state = ServerState(engine="vLLM", url="http://here/metrics", output_tokens=tokens)
@@ -139,41 +134,6 @@ class EventsHarness:
     def events(self) -> list[tuple[str, float]]:
         self.journal.close()
         return [(event.name, event.t_ns / 1e9) for event in read_journal(self.directory).events]
-
-
-def test_silence_of_all_streams_is_one_stall(tmp_path: Path) -> None:
-    server = EventsHarness(tmp_path)
-    server.frame(0.0, chunks=3)
-    for tenth in range(1, 80):
-        server.frame(tenth / 10)
-    server.frame(8.0, chunks=1)
-    server.frame(8.1)
-    assert (server.found.stalls, server.found.stall_s) == (1, pytest.approx(7.9))  # type: ignore[comparison-overlap]
-    assert [name for name, _ in server.events()] == ["stalled"]
-
-
-def test_one_stream_that_receives_is_no_stall(tmp_path: Path) -> None:
-    server = EventsHarness(tmp_path)
-    for tenth in range(100):
-        server.frame(tenth / 10, worker=0)
-        server.frame(tenth / 10, worker=1, chunks=1 if tenth % 30 == 0 else 0)
-    assert server.found.stalls == 0
-
-
-@pytest.mark.parametrize(("in_flight", "waiting"), [(0, 0), (2, 2)])
-def test_streams_that_have_not_begun_do_not_stall(tmp_path: Path, in_flight: int, waiting: int) -> None:
-    server = EventsHarness(tmp_path)
-    for tenth in range(100):
-        server.frame(tenth / 10, in_flight=in_flight, waiting=waiting)
-    assert server.found.stalls == 0
-
-
-def test_suspended_worker_is_no_stall_of_the_server(tmp_path: Path) -> None:
-    server = EventsHarness(tmp_path)
-    server.frame(0.0, chunks=1)
-    server.frame(60.0)
-    server.frame(60.1, chunks=9)
-    assert server.found.stalls == 0
 
 
 def test_restart_is_dated_when_the_streams_broke(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from swarmtui.analysis.levels.stats import (
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.analysis.levels.window import first_tokens_in, steady_half_width, window_stream_rate
+from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
@@ -60,6 +61,7 @@ def level_figures(
         _with_serial(_level(key[0], runs, block_size), runs, serial_by_key.get(key, []), single_stream)
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
+    levels = with_silences(levels, runs_by_key)
     single = next((level for level in levels if level.c == 1), None)
     asked = [[r for run in runs_by_key[level.key] for r in run.unmeasured] for level in levels]
     before = {stage.number for stage in stages if stage.phase == "canary"}

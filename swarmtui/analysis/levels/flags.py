@@ -20,15 +20,10 @@ from swarmtui.text import count_noun
 _STEADY_SHARE = 0.95
 
 _SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
-_STALLED = Finding(
-    code="stalled", text="no stream received anything for 5 s or longer: the server or the network froze"
-)
 _HOST_SILENT = Finding(
     code="host_silent", text="a host did not answer for a second or longer: its streams may have lacked tasks"
 )
-_EVENT_FLAGS = {
-    "server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "stalled": _STALLED, "host_silent": _HOST_SILENT,
-}  # fmt: skip
+_EVENT_FLAGS = {"server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "host_silent": _HOST_SILENT}
 
 
 def level_flags(level: Level, uncounted: int, unmeasured_errors: int) -> Findings:
@@ -98,7 +93,7 @@ def serial_flags(serial: SerialBaseline) -> Findings:
 
 
 def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: Sequence[Event]) -> tuple[Level, ...]:
-    """Flag the levels in which the server or a host went away or stalled, also those that were repeated afterwards."""
+    """Flag the levels in which the server or a host went away, also those that were repeated afterwards."""
     starts = sorted((stage.t_ns, (stage.c, stage.rate)) for stage in stages)
     hit: defaultdict[LevelKey, dict[str, Finding]] = defaultdict(dict)
     for event in events:

@@ -124,12 +124,16 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
     furthest = max(off, key=lambda pair: pair[0])[1] if off else None
     delays = [share for level in levels if (share := send_delay_share(level)) is not None]
     energy = [level.energy for level in levels if level.energy is not None]
+    silences = [silence for level in levels for silence in level.silences]
     throttled = [(used.throttled, used.throttle) for used in energy if used.throttled is not None]
     return QualityFacts(
         load=levels[-1].load if levels else None,
         c=furthest.c if furthest else None,
         c_held=furthest.c_held if furthest else None,
         send_delay=max(delays, default=None),
+        frozen=sum(silence.kind == "frozen" for silence in silences) if levels else None,
+        all_waiting=sum(silence.kind == "all_waiting" for silence in silences) if levels else None,
+        silence_s=max((silence.seconds for silence in silences), default=None),
         throttled=max((share for share, _ in throttled), default=None),
         throttle=tuple(sorted({reason for share, reasons in throttled if share for reason in reasons})),
         token_sources=tuple(sorted({level.token_source or "not known" for level in levels})),

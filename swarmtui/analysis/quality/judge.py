@@ -93,11 +93,19 @@ def _server_restart(facts: QualityFacts) -> Grade | None:
 
 
 def _server_stall(facts: QualityFacts) -> Grade | None:
-    if not facts.stalls:
+    if not facts.frozen and not facts.all_waiting:
         return None
-    longest = f", the longest {short(facts.stall_s)} s" if facts.stall_s is not None else ""
-    value = f"{count_noun(facts.stalls, 'stall', 'stalls')}{longest}"
-    return Grade("doubtful", value, "", "no stream received anything for that time: the server or the network froze")
+    parts = [f"frozen {_times(facts.frozen)}"] if facts.frozen else []
+    parts += [f"all waiting {_times(facts.all_waiting)}"] if facts.all_waiting else []
+    value = f"{', '.join(parts)}, the longest {short(facts.silence_s)} s" if facts.silence_s else ", ".join(parts)
+    bad_sentence = "no stream received anything for that time: the server or the network froze"
+    if not facts.frozen:
+        bad_sentence = "all requests waited for their first token for longer than reading their prompts takes"
+    return Grade("doubtful", value, "", bad_sentence)
+
+
+def _times(count: int | None) -> str:
+    return count_noun(count or 0, "time", "times")
 
 
 def _several_servers(facts: QualityFacts) -> Grade | None:

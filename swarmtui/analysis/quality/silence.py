@@ -1,0 +1,149 @@
+"""Find the times in which no stream received anything, although some were in flight, and tell why.
+
+While a server reads the prompt of one request, the streams of others may wait: that is ordinary. Otherwise it was
+`frozen`, or all requests waited for their first token for longer than reading their prompts takes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, islice, pairwise
+
+import msgspec
+
+from swarmtui.analysis.levels.runs import LevelRun, Span
+from swarmtui.analysis.levels.stats import Tally, median, percentile
+from swarmtui.model.findings import Finding
+from swarmtui.model.plan import LevelKey
+from swarmtui.model.record import Record
+from swarmtui.model.session import Level, Silence
+from swarmtui.numbers import short
+
+# A shorter silence moves no figure.
+_MIN_NS = 500_000_000
+# Streams are silent if they receive nothing for so many of their 99th percentile of gaps.
+_GAPS = 8
+# Reading a prompt may take so many times as long as usual: other prompts and streams share the server.
+_PREFILLS = 4.0
+# All wait for a first token if that takes so many times as long as the median of the level.
+_TTFTS = 3.0
+
+_SENTENCES = {
+    "frozen": "no stream received anything for {} s: the server or the network froze",
+    "all_waiting": "all requests waited for their first token for {} s, longer than reading their prompts takes",
+}
+
+
+def with_silences(levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[LevelRun]]) -> list[Level]:
+    """Add the silences of each level, and flag it."""
+    by_level = [median(map(_prefill_cost, _answered(runs[level.key]))) for level in levels]
+    # The level with the shortest queue tells best how long a prompt takes.
+    cost = min((cost for cost in by_level if cost is not None), default=0.0)
+    found = []
+    for level in levels:
+        silences = tuple(silence for run in runs[level.key] for silence in find_silences(run, cost))
+        longest = {silence.kind: silence for silence in sorted(silences, key=lambda silence: silence.seconds)}
+        flags = [Finding(code=kind, text=silence_sentence(silence)) for kind, silence in sorted(longest.items())]
+        found.append(msgspec.structs.replace(level, silences=silences, flags=(*level.flags, *flags)))
+    return found
+
+
+def silence_sentence(silence: Silence) -> str:
+    return _SENTENCES[silence.kind].format(short(silence.seconds))
+
+
+def find_silences(run: LevelRun, prefill_cost: float) -> list[Silence]:
+    """Return the silences in the measured part of a run, without those that reading a prompt explains.
+
+    `prefill_cost` is the time to the first token, in seconds per prompt token that is not in the cache.
+    """
+    window, records = _measured_window(run), [r for r in run.records if r.t_sent_ns is not None]
+    if window is None:
+        return []
+    gaps = {id(record): _long_gaps(record) for record in records}
+    silences = []
+    for hole in _holes(records, gaps, window):
+        start, end = hole
+        decoding = [
+            r for r in records if r.t_first_ns is not None and r.t_first_ns <= start and _overlaps(r, start, end)
+        ]
+        waiting = [r for r in records if (r.t_first_ns or end) >= end and _overlaps(r, start, end)]
+        explained_ns = 1e9 * _PREFILLS * prefill_cost * sum(_fresh_tokens(r, records) for r in waiting)
+        if decoding:
+            least_ns = _GAPS * _usual_gap_ns(records, gaps, hole)
+        else:
+            start = max(start, min((r.t_sent_ns or 0 for r in waiting), default=end))
+            others = (r.ttft_s for r in records if r.ttft_s is not None and not _overlaps(r, start, end))
+            least_ns = 1e9 * _TTFTS * (median(others) or 0.0)
+        if end - start >= max(_MIN_NS, least_ns, explained_ns):
+            silences.append(
+                Silence(kind="frozen" if decoding else "all_waiting", t_ns=start, seconds=(end - start) / 1e9)
+            )
+    return silences
+
+
+def _measured_window(run: LevelRun) -> Span | None:
+    known = [window for window in (run.steady_window, run.window) if window is not None]
+    return (min(start for start, _ in known), max(end for _, end in known)) if known else None
+
+
+def _overlaps(record: Record, start: int, end: int) -> bool:
+    """Whether a request was in flight for long enough of this time."""
+    return min(record.left_ns, end) - max(record.t_sent_ns or 0, start) >= min(_MIN_NS, end - start)
+
+
+def _long_gaps(record: Record) -> list[Span]:
+    """Return the gaps between chunks that may be part of a silence."""
+    if record.t_first_ns is None or (record.longest_gap_us or 0) * 1000 < _MIN_NS or not record.chunk_us:
+        return []
+    times = [record.t_first_ns + 1000 * offset for offset in accumulate(record.chunk_us)]
+    return [(start, end) for start, end in pairwise(times) if end - start >= _MIN_NS]
+
+
+def _holes(records: Iterable[Record], gaps: Mapping[int, list[Span]], window: Span) -> list[Span]:
+    """Return the parts of the window in which no chunk arrived and no answer ended, if they are long enough."""
+    active = [(window[0], window[0]), (window[1], window[1])]
+    for record in records:
+        if record.t_first_ns is None or record.t_last_ns is None:
+            continue
+        edges = [record.t_first_ns, *(t for gap in gaps[id(record)] for t in gap), record.t_last_ns]
+        active += zip(edges[::2], edges[1::2], strict=True)
+        if record.ok and record.t_done_ns is not None:
+            active.append((record.t_done_ns, record.t_done_ns))
+    holes, last = [], window[0]
+    for start, end in sorted(active):
+        if start - last >= _MIN_NS and window[0] <= last and start <= window[1]:
+            holes.append((last, start))
+        last = max(last, end)
+    return holes
+
+
+def _usual_gap_ns(records: Iterable[Record], gaps: Mapping[int, list[Span]], hole: Span) -> float:
+    """Return the 99th percentile of the gaps of streams, without those over the hole itself."""
+    pool: Counter[int] = Counter()
+    for record in records:
+        pool.update(islice(record.chunk_us, 1, None))
+        pool.subtract((end - start) // 1000 for start, end in gaps[id(record)] if start <= hole[0] and hole[1] <= end)
+    pool = +pool
+    return 1000.0 * percentile(Tally(pool), 0.99) if pool else 0.0
+
+
+def _answered(runs: Iterable[LevelRun]) -> list[Record]:
+    return [r for run in runs for r in run.finished if r.ok and r.ttft_s is not None and r.tokens_in]
+
+
+def _prefill_cost(record: Record) -> float:
+    return (record.ttft_s or 0.0) / max(1, _fresh_tokens(record, ()))
+
+
+def _fresh_tokens(record: Record, others: Iterable[Record]) -> int:
+    """Return the prompt tokens that the server had to read; of a request without a count, as many as the longest."""
+    replayed = record.replayed
+    tokens = record.tokens_in or (replayed.input_tokens if replayed is not None else None)
+    if tokens is None:
+        return max((_fresh_tokens(other, ()) for other in others if other.tokens_in), default=0)
+    cached = record.cached_tokens
+    if cached is None:
+        cached = replayed.reusable_tokens if replayed is not None else 0
+    return max(0, tokens - cached)

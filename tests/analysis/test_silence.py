@@ -1,0 +1,132 @@
+"""A silence of all streams is told from the prompt of another request, against the gaps and prompts of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
+
+STEP, TTFT, PROMPT = 20.0, 200.0, 1000  # ms, ms, tokens
+
+
+def unchanged(at: float) -> float:
+    return at
+
+
+def stopped(since: float, for_ms: float) -> Callable[[float], float]:
+    """Nothing happens for a time: what would happen after `since` happens that much later."""
+    return lambda at: at + for_ms if at > since else at
+
+
+def closed_loop(c: int, **options: Any) -> Level:
+    (level,) = level_figures(requests(c, **options), [stage(c=c)], [end(at=1e6)])
+    return level
+
+
+def requests(
+    c: int,
+    *,
+    warp: Callable[[float], float] = unchanged,
+    step: float = STEP,
+    prompts: dict[int, int] | None = None,
+    seed: int = 1,
+) -> list[Record]:
+    """Return those of C streams, each of which sends a pre-roll, four measured requests and a filler."""
+    random = Random(seed)
+    records: list[Record] = []
+    for agent in range(c):
+        at = 50.0 * agent
+        for number, phase in enumerate(("preroll", *["level"] * 4, "filler")):
+            first = at + TTFT * random.uniform(0.8, 1.2)
+            chunks = [first]
+            for _ in range(random.randint(30, 120)):
+                chunks.append(chunks[-1] + step * random.uniform(0.8, 1.3))
+            task = 10 * agent + number
+            cut: dict[str, Any] = (
+                {"error": CANCELLED, "tokens_out": None, "token_source": None} if phase == "filler" else {}
+            )
+            records.append(
+                request(
+                    warp(at),
+                    [warp(t) for t in chunks],
+                    task=task,
+                    agent=agent,
+                    c=c,
+                    phase=phase,
+                    **{"tokens_in": (prompts or {}).get(task, PROMPT)} | cut,
+                )
+            )
+            at = chunks[-1] + 0.1
+    return records
+
+
+def sent_ms(records: list[Record], task: int) -> float:
+    return next(((r.t_sent_ns or 0) - BOOT_NS) / MS for r in records if r.task == task)
+
+
+def kinds(level: Level) -> list[str]:
+    assert {flag.code for flag in level.flags if flag.code in ("frozen", "all_waiting")} == {
+        silence.kind for silence in level.silences
+    }
+    return [silence.kind for silence in level.silences]
+
+
+@settings(max_examples=60, deadline=None)
+@given(c=st.integers(1, 16), seed=st.integers(0, 10**6), step=st.sampled_from([2.0, 20.0, 400.0]))
+def test_an_ordinary_level_has_no_silence(c: int, seed: int, step: float) -> None:
+    assert kinds(closed_loop(c, seed=seed, step=step)) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    c=st.integers(1, 16),
+    seed=st.integers(0, 10**6),
+    since=st.floats(4000.0, 6000.0),
+    for_ms=st.floats(1500.0, 20000.0),
+)
+def test_a_stop_of_the_server_is_one_silence_of_its_length(c: int, seed: int, since: float, for_ms: float) -> None:
+    level = closed_loop(c, warp=stopped(since, for_ms), seed=seed)
+    (silence,) = level.silences
+    assert kinds(level) in (["frozen"], ["all_waiting"])
+    assert for_ms / 1e3 <= silence.seconds <= for_ms / 1e3 + 0.3
+    assert abs(silence.t_ns - (BOOT_NS + since * MS)) <= 300 * MS
+
+
+def test_streams_that_were_being_answered_are_frozen() -> None:
+    level = closed_loop(4, warp=stopped(5000.0, 3000.0))
+    assert kinds(level) == ["frozen"]
+    (flag,) = [flag for flag in level.flags if flag.code == "frozen"]
+    assert flag.text.startswith("no stream received anything for 3 s")
+
+
+def test_a_stop_before_the_first_measured_request_is_no_silence_of_the_level() -> None:
+    assert kinds(closed_loop(2, warp=stopped(300.0, 3000.0))) == []
+
+
+def test_the_prompt_of_another_request_explains_a_silence() -> None:
+    """A prompt of 85,000 tokens takes 17 s, in which the other streams wait."""
+    since = sent_ms(requests(4), 13) + 1.0
+    assert kinds(closed_loop(4, warp=stopped(since, 17000.0), prompts={13: 86000})) == []
+    assert kinds(closed_loop(4, warp=stopped(since, 17000.0))) == ["frozen"]
+
+
+def test_a_single_request_that_waits_too_long_for_its_first_token_is_named() -> None:
+    since = sent_ms(requests(1), 2) + 50.0
+    level = closed_loop(1, warp=stopped(since, 3000.0))
+    assert kinds(level) == ["all_waiting"]
+    assert level.silences[0].seconds == pytest.approx(3.0 + TTFT / 1e3, abs=0.1)
+
+
+def test_pauses_between_requests_are_no_silence() -> None:
+    records = [request(n * 10000.0, [n * 10000.0 + 200 + 20 * k for k in range(60)], task=n) for n in range(5)]
+    (level,) = level_figures(records, [stage(load="sessions")], [end(at=1e6)])
+    assert kinds(level) == []
