@@ -147,15 +147,18 @@ def _recover(directory: str, finished: int, client: SessionClient, control: Stop
         deadline = time.monotonic() + _SPOOL_TIMEOUT_S
         while client.has_workers() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
+        counted = client.finished_requests()
         if not has_journal(Path(directory)):
-            found.append(Ended("unsaved", f"{cause}; {removed_sentence(Path(directory))}", ""))
+            found.append(Ended("unsaved", f"{cause}; {removed_sentence(Path(directory), counted)}", ""))
             return
         try:
             write_summary(Path(directory))
         except (OSError, BadInput) as error:
-            found.append(Ended("unsaved", f"{cause}; {summary_error(Path(directory), error, finished)}", directory))
+            why = summary_error(Path(directory), error, finished, counted)
+            found.append(Ended("unsaved", f"{cause}; {why}", directory))
         else:
-            found.append(Ended("interrupted", f"{cause}; {saved_sentence(Path(directory), finished)}", directory))
+            saved = saved_sentence(Path(directory), finished, counted)
+            found.append(Ended("interrupted", f"{cause}; {saved}", directory))
 
     # Reading a long session takes a while, and a slow disk longer; a second Ctrl-C exits without waiting for it.
     thread = threading.Thread(target=summarise, daemon=True)

@@ -17,6 +17,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.worker_protocol import Unpacker, pack
+from swarmtui.processes import finished_counts
 from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.processes.spawn import StartedProcess, error_log, socket_directory, socket_path, start_session_process
 
@@ -36,9 +37,12 @@ class ConnectionLost(Exception):
 class SessionClient:
     """A connection to a session process. `pid` is known if this process started it."""
 
-    def __init__(self, sock: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, process: subprocess.Popen[bytes] | None = None, counts: int | None = None
+    ) -> None:
         self._socket = sock
         self._process = process
+        self._counts = counts
         self._unpacker = Unpacker()
         self._ready: list[bytes] = []
 
@@ -86,6 +90,10 @@ class SessionClient:
             return False
         return True
 
+    def finished_requests(self) -> int:
+        """Return how many requests the workers have finished by their own count; 0 if we did not start them."""
+        return finished_counts.read_total(self._counts)
+
     def kill(self) -> None:
         """Kill a session process that hangs, and after its workers had time to write their records, its group."""
         if self._process is None:
@@ -99,6 +107,9 @@ class SessionClient:
     def close(self, wait_s: float = 5.0) -> None:
         """Wait for the session process, which exits soon after the end; use 0 if the session is to continue."""
         self._socket.close()
+        if self._counts is not None:
+            os.close(self._counts)
+            self._counts = None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
@@ -111,7 +122,7 @@ def start_session(
     started = process or start_session_process()
     with contextlib.suppress(ConnectionError):
         started.socket.sendall(pack(request) + pack(subscription))
-    return SessionClient(started.socket, started.process)
+    return SessionClient(*started)
 
 
 def attach(session_id: str, first: client_protocol.ClientCommand) -> SessionClient:

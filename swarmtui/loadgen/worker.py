@@ -22,8 +22,9 @@ from swarmtui.loadgen.session_pipe import SessionPipe
 from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
 from swarmtui.model import worker_protocol as protocol
 from swarmtui.model.endpoint import show_url
-from swarmtui.model.record import Record
+from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.workload import Task
+from swarmtui.processes import finished_counts
 
 # Texts are for people: they are sent less often than the frames.
 _TAILS_NS = 200_000_000
@@ -42,6 +43,7 @@ class Worker:
         self._pipe = SessionPipe(self._loop, sock, self._handle, self._on_parent_gone)
         self._unreported: deque[FinishedRequest] = deque()
         self._unacknowledged = UnacknowledgedRecords()
+        self._finished, self._counts = 0, finished_counts.inherited()
         self._setup: protocol.Setup | None = None
         self._parent_gone = False
         self._pools: list[EndpointPool] = []
@@ -250,6 +252,9 @@ class Worker:
             self._loop.call_soon(self._report_next)
 
     def _report(self, record: Record) -> None:
+        if self._counts is not None and self._setup is not None and record.error != CANCELLED:
+            self._finished += 1
+            finished_counts.write_count(self._counts, self._setup.worker, self._finished)
         self._pipe.send(self._unacknowledged.add(record))
 
     def _send_frame(self, rows: AgentRows, lag_ms: float, cpu_ns: int) -> None:

@@ -41,7 +41,7 @@ class SelfTestFailed(Exception):
 def measure_client_speed() -> ClientSpeed:
     """Tokens arrive one at a time, as real ones do: bursts are cheaper to read, and would give too high a result."""
     server = ServerProcess(__name__)
-    pipe, worker = start_worker()
+    pipe, worker, _ = start_worker()
     try:
         url = server.url()
         if not url:

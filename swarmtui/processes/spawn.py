@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from swarmtui.processes import finished_counts
+
 _BUFFER = 4 << 20
 _EXIT_TIMEOUT_S = 2.0
 
@@ -23,8 +25,11 @@ _INHERITED = (
 
 
 class StartedProcess(NamedTuple):
+    """`counts` is where the workers of a session process count finished requests."""
+
     socket: socket.socket
     process: subprocess.Popen[bytes]
+    counts: int | None = None
 
 
 def module_command(module: str) -> list[str]:
@@ -39,6 +44,7 @@ def start_session_process() -> StartedProcess:
     names = (*_INHERITED, "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
     handle = os.open(error_log(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     ours, theirs = _socket_pair()
+    counts = finished_counts.create()
     try:
         with theirs:
             process = start_module(
@@ -47,10 +53,11 @@ def start_session_process() -> StartedProcess:
                 child_environment(names) | _ray_environment(),
                 stderr=handle,
                 own_session=True,
+                counts=counts,
             )
     finally:
         os.close(handle)
-    return StartedProcess(ours, process)
+    return StartedProcess(ours, process, counts)
 
 
 def start_worker() -> StartedProcess:
@@ -62,7 +69,10 @@ def start_worker() -> StartedProcess:
 
 def start_worker_on(connection: socket.socket, *, own_session: bool = False) -> subprocess.Popen[bytes]:
     """Start a worker that talks to its session process over this connection; the caller may close its own handle."""
-    return start_module("swarmtui.loadgen.worker", connection, child_environment(), own_session=own_session)
+    counts = finished_counts.inherited()
+    return start_module(
+        "swarmtui.loadgen.worker", connection, child_environment(), own_session=own_session, counts=counts
+    )
 
 
 def start_launcher(module: str) -> StartedProcess:
@@ -127,13 +137,15 @@ def start_module(
     *,
     stderr: int | None = None,
     own_session: bool = False,
+    counts: int | None = None,
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         module_command(module),
         stdin=standard_input.fileno(),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        env=env,
+        env=env if counts is None else env | {finished_counts.VARIABLE: str(counts)},
+        pass_fds=() if counts is None else (counts,),
         start_new_session=own_session,
     )
 

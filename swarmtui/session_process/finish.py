@@ -17,6 +17,7 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import End, Summary, TokenCount
+from swarmtui.processes.finished_counts import inherited, read_total
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.files import sessions_root
@@ -84,6 +85,7 @@ async def save(
     journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, exit_now: asyncio.Event
 ) -> SavedSession:
     """Write the end and the summary. Once `exit_now` is set, an unfinished summary is left to be written later."""
+    counted = read_total(inherited())
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
     saved_elsewhere, problem = await asyncio.to_thread(_close_journal, journal, root)
     saving = await run_interruptible(exit_now, write_summary, journal.directory)
@@ -93,11 +95,11 @@ async def save(
         ending = "stopped" if ending == "done" else ending
         message = f"{message or 'stopped immediately'}; {summary_hint(journal.directory)}"
     elif isinstance(error := saving.exception(), OSError | BadInput):
-        problem = problem or summary_error(journal.directory, error, finished)
+        problem = problem or summary_error(journal.directory, error, finished, counted)
     elif error is not None:
         raise error
     elif ending == "interrupted":
-        message = f"{message}; {saved_sentence(journal.directory, finished)}"
+        message = f"{message}; {saved_sentence(journal.directory, finished, counted)}"
     directory = str(journal.directory) if has_journal(journal.directory) else ""
     if problem:
         return SavedSession("unsaved", " · ".join(filter(None, [message, problem])), directory, summary)

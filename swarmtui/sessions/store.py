@@ -212,28 +212,34 @@ def summary_hint(directory: Path) -> str:
     return f"results: swarmtui sessions show {directory.name}{elsewhere}"
 
 
-def summary_error(directory: Path, error: OSError | BadInput, finished: int) -> str:
+def summary_error(directory: Path, error: OSError | BadInput, finished: int, counted: int = 0) -> str:
     """Return the message for a summary that could not be written, after so many finished requests."""
     why = f"{directory}: no summary: {error.strerror if isinstance(error, OSError) else error}"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     advice = f"{'free some space, then ' if full else ''}{summary_hint(directory)}"
-    return f"{why}; {saved_sentence(directory, finished)}: {advice}"
+    return f"{why}; {saved_sentence(directory, finished, counted)}: {advice}"
 
 
-def saved_sentence(directory: Path, finished: int) -> str:
-    """Say how many requests can be read back; `finished` are known to have ended, also if they were cancelled."""
+def saved_sentence(directory: Path, finished: int, counted: int = 0) -> str:
+    """Say how many requests can be read back.
+
+    `finished` are known to have ended, also if they were cancelled; `counted` is what the workers counted, without
+    those: what they had not sent, too.
+    """
     saved, cancelled = count_saved_requests(directory)
-    finished -= cancelled
+    finished = max(finished - cancelled, counted)
     if saved < finished:
         return f"{saved} of {finished} finished requests are saved"
     return f"{count_noun(saved, 'finished request is', 'finished requests are')} saved"
 
 
-def removed_sentence(directory: Path) -> str:
+def removed_sentence(directory: Path, counted: int = 0) -> str:
     """Say what is left of a session whose directory was removed before its process was killed."""
     found, files = read_spooled(directory), ", ".join(map(str, spool_files(directory)))
     count = sum(record.error != CANCELLED for record in found.values())
-    left = f"{count_noun(count, 'finished request is', 'finished requests are')} left in {files}" if count else ""
+    share = f"{count} of {counted} finished requests are"
+    all_left = count_noun(count, "finished request is", "finished requests are")
+    left = f"{share if count < counted else all_left} left in {files}" if count else ""
     return f"its directory was removed: {directory}; {left or 'nothing is saved'}"
 
 

@@ -120,7 +120,8 @@ def run_round(
             text = _wait_for_end(sandbox, command)
         except AssertionError as error:
             return KillRound(case, leaked=_leftovers(sandbox), wrong_state=str(error)[:200])
-        sentence = _wrong_sentence(sandbox, text)
+        speaks = target != "all" and not any(killed == "client" for killed, _ in faults)
+        sentence = _wrong_sentence(sandbox, text, len(processed(server)) if speaks else 0, len(server.completed))
         disk.free()
         return _result(case, sandbox, server, outcome, expected, text)._replace(wrong_sentence=sentence)
 
@@ -145,15 +146,15 @@ def _directory(sandbox: Sandbox, text: str) -> Path | None:
     return next(iter(sandbox.sessions.iterdir()), None) if sandbox.sessions.exists() else None
 
 
-def _wrong_sentence(sandbox: Sandbox, text: str) -> str:
-    """Return what the client said about saving that is not true at its end."""
+def _wrong_sentence(sandbox: Sandbox, text: str, at_least: int, at_most: int) -> str:
+    """Return what the client said about saving that is not true at its end; so many requests have finished."""
     directory, said = _directory(sandbox, text), claimed(text)
     if directory is None or not (directory / "journal.jsonl").is_file():
         return text if said or "saved: " in text else ""
     readable, _ = count_saved_requests(directory)
-    if said is not None and (said[0] != readable or said[1] < readable):
-        return f"{said} are claimed, {readable} are readable: {text[-300:]}"
-    return ""
+    if said is not None and not (said[0] == readable and max(at_least, readable) <= said[1] <= at_most):
+        return f"{said} are claimed, {readable} are readable, {at_least} to {at_most} finished: {text[-300:]}"
+    return text[-300:] if said is None and at_least > readable else ""
 
 
 def _result(

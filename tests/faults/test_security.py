@@ -25,6 +25,7 @@ from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.session import Event, RequestEntry
 from swarmtui.model.worker_protocol import pack
+from swarmtui.processes import finished_counts
 from swarmtui.report import export
 from swarmtui.sessions.store import load_session
 from tests.cli.programs import ROOT, Sandbox, wait_until
@@ -229,6 +230,7 @@ def test_child_processes_get_a_minimal_environment(sandbox: Sandbox) -> None:
     allowed = {
         "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE",
         "SSL_CERT_DIR", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME",
+        finished_counts.VARIABLE,
     }  # fmt: skip
     endless = ("--levels", "2", "--requests", "100000", "--max-tokens", "20")
     command = sandbox.start_benchmark("sim:moe-tp1?speed=20", *GIVEN, *endless, env=SECRET)
