@@ -157,7 +157,7 @@ def compare(
     \b
     swarmtui compare last~1 last
 
-    With one session per side, the verdict says whether these two sessions differ. It is based on their runs or, if
+    With one session per side, the verdict is about these two sessions. It is based on their runs or, if
     there are earlier sessions of the same configuration, on the spread between those. With A1+A2+… B1+B2+…, at least
     four per side, sessions are compared instead of runs; `swarmtui ab` runs them interleaved. SESSION may also be a
     result file (.json) of vllm bench serve, GuideLLM or AIPerf.
@@ -174,7 +174,9 @@ def compare(
     detected, root = parse_share(detect), session_root(session_dir)
     summaries = [read_summary(root, name) for name in names]
     index = names.index(baseline) if baseline else 0
-    found = compare_sessions(summaries, index, history=earlier_sessions(root, summaries), detect=detected)
+    found = compare_sessions(
+        summaries, index, history=earlier_sessions(root, [summary.session for summary in summaries]), detect=detected
+    )
     labels = {row.id: row.label for row in found.leaderboard}
     echo(to_json(found) if as_json else paint(comparison_blocks(found, labels)), nl=as_json)
 

@@ -22,7 +22,7 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
     `session` is a directory: it may be outside `root` if the disk there was full.
     """
     before, after = read_summary(root, baseline), read_summary(session.parent, session.name)
-    found = compare_with_baseline(before, after, earlier_sessions(root, (before, after)), detect)
+    found = compare_with_baseline(before, after, earlier_sessions(root, (before.session, after.session)), detect)
     add_change(root, msgspec.structs.replace(found, before=baseline, after=session.name))
     return found
 
@@ -42,6 +42,6 @@ def compare_with_baseline(
         after=after.session.id,
         what=", ".join(map(str, changes)) or "no known change",
         effect=pair.sentence,
-        verdict="refused" if pair.refused else found.word if found else "no verdict",
+        verdict="refused" if pair.refused else found.word if found else None,
         change=found.change if found else None,
     )

@@ -181,7 +181,10 @@ Tune = Experiment[TuneFile]
 
 
 class LoggedChange(Stored, frozen=True, kw_only=True):
-    """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept."""
+    """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept.
+
+    `verdict` is null with too few runs.
+    """
 
     number: int = 0
     created: str = ""
@@ -189,7 +192,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     after: str
     what: str
     effect: str
-    verdict: Literal["faster", "slower", "differ", "same", "not sure yet", "no verdict", "refused"]
+    verdict: Literal["faster", "slower", "same", "not sure yet", "refused"] | None
     change: float | None = None
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""

@@ -68,7 +68,7 @@ def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None)
         from swarmtui.sessions.store import earlier_sessions
 
         summaries = [session.summary for session in sessions]
-        history = earlier_sessions(loaded[0].directory.parent, summaries)
+        history = earlier_sessions(loaded[0].directory.parent, [summary.session for summary in summaries])
         named = zip(sessions, session_names(summaries), strict=True)
         sessions = [session._replace(name=name, history=history) for session, name in named]
     module, _, function = FORMATS[form].render.partition(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
@@ -14,6 +15,7 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
+from swarmtui.analysis.compare.verdicts import VerdictWord, verdict_text
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, seconds, signed_percent
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
@@ -27,8 +29,10 @@ _NOTE = (
 )
 
 
-def verdict_cell(word: str, before: str = "") -> Cell:
-    return Cell(before + word, _CODES.get(word, "unsure"))
+def verdict_cell(word: VerdictWord | Literal["refused"] | None, before: str = "") -> Cell:
+    """Show a verdict, or after how many runs there will be one."""
+    text = word if word == "refused" else verdict_text(word)
+    return Cell(before + text, _CODES.get(word or "", "unsure"))
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
+from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence
@@ -147,7 +148,11 @@ def ab_blocks(result: AbResult) -> list[Block]:
     decision = result.decision
     blocks: list[Block] = [Sentence(f"A  {test.a}"), Sentence(f"B  {test.b}{same}")]
     blocks += [tabulate("", runs, columns)] if runs else []
-    verdict = f"B compared with A, {name}: {decision.sentence}" if decision else "no verdict: too few runs"
+    verdict = (
+        f"B compared with A, {name}: {decision.sentence}"
+        if decision
+        else f"B compared with A, {name}: {verdict_text(None)} of each"
+    )
     blocks.append(Sentence(verdict, "lead"))
     if result.header:
         blocks.append(Sentence(result.header.sentence))

@@ -27,7 +27,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import Event, Level, SessionState, Summary
+from swarmtui.model.session import Event, Level, Session, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.files import sessions_root
 from swarmtui.sessions.importers import import_result
@@ -83,13 +83,13 @@ def _read_one_summary(root: Path, which: str) -> Summary:
 def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
     """Return the sessions to compare, and earlier ones that show the spread between sessions."""
     summaries = [summarise(load_session(root, session_id)) for session_id in session_ids]
-    return summaries, earlier_sessions(root, summaries)
+    return summaries, earlier_sessions(root, [summary.session for summary in summaries])
 
 
-def earlier_sessions(root: Path, compared: Sequence[Summary]) -> list[Summary]:
+def earlier_sessions(root: Path, compared: Sequence[Session]) -> list[Summary]:
     """Return the newest saved sessions of the same model and workload, up to the newest of those compared."""
-    newest = max(summary.session.id for summary in compared)
-    targets = {(e.model, summary.session.workload) for summary in compared for e in summary.session.endpoints}
+    newest = max(session.id for session in compared)
+    targets = {(endpoint.model, session.workload) for session in compared for endpoint in session.endpoints}
     rows = [
         row
         for row in list_sessions(root)

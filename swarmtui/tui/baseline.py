@@ -54,7 +54,7 @@ def find_baseline(root: Path, session: Session) -> Baseline:
     return Baseline(
         name=_name(baseline),
         summary=baseline,
-        history=tuple(earlier_sessions(root, [baseline])) if baseline else (),
+        history=tuple(earlier_sessions(root, [baseline.session, session])) if baseline else (),
         server=server.servers[-1] if server and server.servers else None,
         server_name=_name(server),
     )

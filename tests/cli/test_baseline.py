@@ -18,7 +18,7 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
             "sim:moe-tp1?slots=4", *PLAN, "--server-flags", "--max-num-seqs 4", "--baseline", "last"
         )
         assert ran.code == 0, ran
-        assert re.search(r"^C=4, output tok/s: these two sessions differ: \+\d+\.\d % \(9", ran.out, re.MULTILINE)
+        assert re.search(r"^C=4, output tok/s: faster in these two sessions: \+\d+\.\d % \(9", ran.out, re.MULTILINE)
         assert sandbox.show_session()["session"]["previous"] == first
         seeds = [sandbox.show_session(name)["session"]["plan"]["seed"] for name in ("last", first)]
         assert seeds[0] == seeds[1]
@@ -27,7 +27,7 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
         assert ran.code == 0, ran
         (change,) = sandbox.json(*log, "--json")
         assert change["before"] == first and change["what"] == "--max-num-seqs 1 → 4"
-        assert (change["verdict"], change["kept"], change["note"]) == ("differ", "kept", "twice as fast")
+        assert (change["verdict"], change["kept"], change["note"]) == ("faster", "kept", "twice as fast")
         assert "give the number of the change" in sandbox.run(*log, "--kept").error_line(2)
 
 

@@ -44,7 +44,7 @@ def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox
     assert ran.code == 0, ran
     assert "flags: --max-num-seqs 1 → 8" in ran.out
     assert "| TTFT" in ran.out
-    assert "these two sessions differ: +" in ran.out and "`swarmtui ab` compares" in ran.out
+    assert "faster in these two sessions: +" in ran.out and "`swarmtui ab` compares" in ran.out
 
 
 def test_json_is_the_same_comparison(measured: Sandbox) -> None:
@@ -54,7 +54,7 @@ def test_json_is_the_same_comparison(measured: Sandbox) -> None:
     assert found["sessions"] == [names["one"], names["eight"]]
     rows = {row["figure"]: row for row in found["pairs"][0]["rows"]}
     leading = rows["out_tps_steady"]
-    assert (leading["c"], leading["verdict"]["word"]) == (4, "differ")
+    assert (leading["c"], leading["verdict"]["word"]) == (4, "faster")
     assert leading["verdict"]["n_a"] == leading["verdict"]["n_b"] == 4
     assert leading["change"] == leading["after"] / leading["before"] - 1
     assert rows["ttft_s"]["verdict"] is None and rows["ttft_s"]["interval"]["high"] < 0

@@ -21,19 +21,19 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
     before = summary([level(4, tps=100, runs=[99, 100, 101, 100])], A, server_flags="--max-num-seqs 2")
     after = summary([level(4, tps=125.6, runs=[125, 126, 125.6, 125.6])], B, server_flags="--max-num-seqs 4")
     found = compare_with_baseline(before, after)
-    assert found.effect.startswith("C=4, output tok/s: these two sessions differ: +25.6 % (95 %: +2")
-    assert (found.verdict, found.what) == ("differ", "--max-num-seqs 2 → 4")
+    assert found.effect.startswith("C=4, output tok/s: faster in these two sessions: +25.6 % (95 %: +2")
+    assert (found.verdict, found.what) == ("faster", "--max-num-seqs 2 → 4")
 
 
 def test_single_runs_ask_for_more_runs() -> None:
     found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
-    assert (found.verdict, found.what) == ("no verdict", "no known change")
-    assert "no verdict: 1 run of each, 4 are needed; +3.0 % may be noise" in found.effect
+    assert (found.verdict, found.what) == (None, "no known change")
+    assert "after 4 runs of each, so far 1 v 1: +3.0 % may be noise" in found.effect
 
 
 def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:
-    before = summary([level(4, tps=100, runs=[95, 100, 105, 100])], A)
-    after = summary([level(4, tps=103, runs=[98, 103, 108, 103])], B, plan=Plan(seed=1))
+    before = summary([level(4, tps=100, runs=[95, 105, 100, 100])], A)
+    after = summary([level(4, tps=103, runs=[98, 108, 103, 103])], B, plan=Plan(seed=1))
     found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
     assert found.verdict == "not sure yet"
     needed = [
@@ -49,7 +49,7 @@ def test_different_workloads_are_refused() -> None:
 
 def test_log_keeps_changes_in_order_with_their_marks(tmp_path: Path) -> None:
     for after in (B, "20261115-030000-bbbb", B):  # the first is reported by two clients
-        change = LoggedChange(before=A, after=after, what="--n 1 → 2", effect="", verdict="no verdict", change=0.03)
+        change = LoggedChange(before=A, after=after, what="--n 1 → 2", effect="", verdict=None, change=0.03)
         assert add_change(tmp_path, change).created
     mark_change(tmp_path, 2, "reverted", "ran hot")
     mark_change(tmp_path, 2, None, "ran too hot")

@@ -39,10 +39,10 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
         assert "● two slots" in before and "◆ four slots" in before and "output tok/s by C" in before
-        assert "--max-num-seqs 2 → 4" in before and "these two sessions differ" in before
+        assert "--max-num-seqs 2 → 4" in before and "faster in these two sessions" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
-        assert "● four slots" in screen_text(app) and "these two sessions differ: −" in screen_text(app)
+        assert "● four slots" in screen_text(app) and "slower in these two sessions: −" in screen_text(app)
         await pilot.press("v")
         await until(lambda: "TTFT, ms by C" in screen_text(app))
         await pilot.press("v", "v")
@@ -59,7 +59,7 @@ def test_table_has_intervals_and_verdicts() -> None:
     shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))
     assert " A: before (a)\n B: after (b)\n" in shown
     row = next(line for line in shown.splitlines() if "steady tok/s" in line)
-    assert "+25.0 %" in row and "…" in row and row.rstrip().endswith("differ")
+    assert "+25.0 %" in row and "…" in row and row.rstrip().endswith("faster")
 
 
 def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:

@@ -86,14 +86,14 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 again = run_screen(app).source.live
                 await until(lambda: "baseline" in screen_text(app) and "change" in screen_text(app))
                 await until(lambda: again.ended is not None)
-                await until(lambda: "--slots 1 → 4: C=4, output tok/s: these two sessions differ: +" in result(app))
+                await until(lambda: "--slots 1 → 4: C=4, output tok/s: faster in these two sessions: +" in result(app))
                 await until(lambda: "% differ" in screen_text(app))
                 assert "4 v 4 runs" in result(app)
     assert first.session is not None and again.session is not None
     assert again.session.previous == first.session.id
     assert again.session.plan.seed == first.session.plan.seed == 7
     (change,) = read_log(tmp_path / "sessions")
-    assert (change.what, change.verdict) == ("--slots 1 → 4", "differ")
+    assert (change.what, change.verdict) == ("--slots 1 → 4", "faster")
     assert (change.before, change.after) == (first.session.id, again.session.id)
 
 

@@ -52,7 +52,7 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
 
         await pilot.press("m", "m", "c")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
-        assert "these two sessions differ: +" in screen_text(app)
+        assert "faster in these two sessions: +" in screen_text(app)
         await pilot.press("escape")
 
         await pilot.press("g", "D")

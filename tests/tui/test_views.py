@@ -23,7 +23,7 @@ from swarmtui.report.table import Table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_table
 from swarmtui.sessions.index import SessionRow
-from swarmtui.sessions.store import load_session, write_summary
+from swarmtui.sessions.store import earlier_sessions, load_session, write_summary
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
@@ -261,6 +261,19 @@ def test_changed_flags_since_the_last_session_are_reported(tmp_path: Path) -> No
     assert "--slots 2 → 4" in changed_flags(chosen, journal.servers)
 
 
+def test_verdict_during_a_run_uses_the_earlier_sessions_that_the_one_after_it_uses(tmp_path: Path) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    old, between = sorted(directory.name for directory in root.iterdir())
+    for name in (old, between):
+        write_summary(root / name)
+    before = load_session(root, old).journal.head.session
+    now = msgspec.structs.replace(load_session(root, between).journal.head.session, id="29990101", previous=old)
+    live = [summary.session.id for summary in find_baseline(root, now).history]
+    assert live == [summary.session.id for summary in earlier_sessions(root, (before, now))]
+    assert between in live
+
+
 def test_same_or_unknown_flags_are_not_reported() -> None:
     server = DiscoveredServer(url="http://127.0.0.1:8000", flags={"slots": "2"})
     before = Baseline(server=server, server_name="last")
@@ -319,7 +332,7 @@ def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
         assert local_time(1_794_774_612.0, "%H:%M") == "01:30"
         assert local_time("never") == ""
         change = LoggedChange(
-            number=1, created="2026-11-15T20:30:12Z", before="", after="", what="", effect="", verdict="no verdict"
+            number=1, created="2026-11-15T20:30:12Z", before="", after="", what="", effect="", verdict=None
         )
         assert "2026-11-16 01:30" in paint([log_table([change])])
         assert "2026-11-16 01:30" in text_of(block_lines([log_table([change])], 120))

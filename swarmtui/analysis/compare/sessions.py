@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.analysis.compare.correlation import correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -190,21 +191,40 @@ def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summar
 def _evidence(
     a: Summary, b: Summary, both: Sequence[LevelKey], repeats: Sequence[Summary]
 ) -> dict[tuple[LevelKey, Figure], Evidence]:
-    unit = "sessions" if is_pooled(a) else "runs"
+    """Compare each figure of each level; how much runs correlate is estimated from all levels of both sides."""
+    pooled = is_pooled(a)
     before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
-    same_requests = not is_pooled(a) and a.session.plan.seed == b.session.plan.seed
+    same_requests = not pooled and a.session.plan.seed == b.session.plan.seed
     earlier = [{level.key: level for level in summary.levels} for summary in repeats]
     found = {}
-    for key in both:
-        for figure in FIGURES:
-            x, y = before[key], after[key]
-            change = _change(*_values(figure, x, y))
-            replicates = _replicates(figure, x), _replicates(figure, y)
+    for figure in FIGURES:
+        sides = [_runs_in_time(figure, summary) for summary in (a, b)]
+        rho = 0.0 if pooled else correlation([list(side.values()) for side in sides])
+        for key in both:
+            change = _change(*_values(figure, before[key], after[key]))
+            (at_a, x), (at_b, y) = (side[key] for side in sides)
             known = [_value(figure, levels[key]) for levels in earlier if key in levels]
-            found[key, figure] = with_session_spread(
-                compare_replicates(*replicates, change=change, unit=unit, same_requests=same_requests),
-                [value for value in known if value is not None],
+            evidence = compare_replicates(
+                x,
+                y,
+                change=change,
+                unit="sessions" if pooled else "runs",
+                same_requests=same_requests,
+                factors=(variance_factor(at_a, rho), variance_factor(at_b, rho)),
+                correlation=rho,
             )
+            found[key, figure] = with_session_spread(evidence, [value for value in known if value is not None])
+    return found
+
+
+def _runs_in_time(figure: Figure, summary: Summary) -> dict[LevelKey, tuple[list[int], list[float]]]:
+    """Return the runs of each level that have the figure: when they took place, and their values."""
+    levels, rotates = summary.levels, summary.session.plan.load.rotates
+    found = {}
+    for number, level in enumerate(levels):
+        known = [(run.run, value) for run in level.by_run if (value := getattr(run, figure)) is not None]
+        at = positions(number, len(levels), [run for run, _ in known], rotates)
+        found[level.key] = at, [value for _, value in known]
     return found
 
 
@@ -325,11 +345,6 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
     )
 
 
-def _replicates(figure: Figure, level: Level) -> list[float]:
-    values: list[float | None] = [getattr(run, figure) for run in level.by_run]
-    return [value for value in values if value is not None]
-
-
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
     """Return the figure of both levels: the median of TTFT if both have one, otherwise both means."""
     if figure == "ttft_s" and (a.ttft_s.median is None or b.ttft_s.median is None):
@@ -384,7 +399,7 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
         return "no level in common"
     row = next((row for row in rows if row.leads and row.key == headline.key), None)
     if row is None or row.verdict is None:
-        return f"{headline.name}: no verdict: not measured"
+        return f"{headline.name}: not measured"
     hint = "" if pooled else f"; {_AB_HINT}"
     return f"{row.name}, output tok/s: {row.verdict.sentence}{hint}"
 

@@ -26,8 +26,9 @@ _MAX_RUNS = 200
 # Runs with the same requests are compared pair by pair if that narrows the interval at least this much. Taking the
 # narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
 _PAIRED_AT_MOST = 0.25
+_SHOWN_CORRELATION = 0.05
 
-VerdictWord = Literal["faster", "slower", "differ", "same", "not sure yet", "no verdict"]
+VerdictWord = Literal["faster", "slower", "same", "not sure yet"]
 Claim = Literal["configurations", "sessions"]
 
 
@@ -41,12 +42,13 @@ class Interval(Stored, frozen=True, kw_only=True):
 class Verdict(Stored, frozen=True, kw_only=True):
     """The result of a comparison. `change` is B relative to A, of the figures shown; `interval` is what decides.
 
-    `needed` is how many replicates of each side detect a change of `detect` with 80 % power; null if that is not known
-    or more than 200. `no verdict` means fewer than four runs of a side, `differ` that two sessions differ, which does
-    not say that their configurations do.
+    `word` is null with fewer than four runs of a side. `claim` says what is faster or slower: the configuration, or
+    only this session, whose runs share its conditions. `needed` is how many replicates of each side detect a change of
+    `detect` with 80 % power; null if that is not known or more than 200. `correlation` is that of a run with the next.
     """
 
-    word: VerdictWord
+    word: VerdictWord | None
+    claim: Claim = "configurations"
     n_a: int
     n_b: int
     change: float | None = None
@@ -54,6 +56,7 @@ class Verdict(Stored, frozen=True, kw_only=True):
     p: float | None = None
     detect: float = DETECT
     needed: int | None = None
+    correlation: float = 0.0
     sentence: str
 
 
@@ -93,6 +96,7 @@ class Evidence(NamedTuple):
     spread: float | None = None
     sessions: int = 0
     paired: bool = False
+    correlation: float = 0.0
 
     @property
     def decides(self) -> bool:
@@ -101,7 +105,9 @@ class Evidence(NamedTuple):
     @property
     def replicates(self) -> str:
         runs = f"{self.n_a} v {self.n_b} {self.unit}" + (", paired" if self.paired else "")
-        return f"{runs}; spread of {self.sessions} sessions" if self.sessions else runs
+        if self.sessions:
+            return f"{runs}; spread of {self.sessions} sessions"
+        return f"{runs}, correlated by {self.correlation:.1f}" if self.correlation >= _SHOWN_CORRELATION else runs
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float | None:
@@ -117,10 +123,13 @@ def compare_replicates(
     change: float | None = None,
     unit: str = "runs",
     same_requests: bool = False,
+    factors: tuple[float, float] = (1.0, 1.0),
+    correlation: float = 0.0,
 ) -> Evidence:
     """Compare the replicates of both sides; `change` is that of the figures shown, by default of the means of logs.
 
     With `same_requests` the k-th run of both sides sent the same requests, so that runs can be compared in pairs.
+    `factors` are those by which correlation raises the variance of the mean of each side.
     """
     n_a, n_b = len(a), len(b)
     if not n_a or not n_b or min(*a, *b) <= 0:
@@ -130,14 +139,15 @@ def compare_replicates(
     change = expm1(middle) if change is None else change
     if min(n_a, n_b) < 2:
         return Evidence(n_a, n_b, unit, change)
-    spread = sqrt((standard_deviation(x) ** 2 + standard_deviation(y) ** 2) / 2)
-    estimate = _welch(x, y)
+    variances = factors[0] * standard_deviation(x) ** 2, factors[1] * standard_deviation(y) ** 2
+    spread = sqrt(sum(variances) / 2)
+    estimate = welch = _welch(middle, variances, (n_a, n_b))
     if same_requests and n_a == n_b:
         apart = [after - before for before, after in zip(x, y, strict=True)]
-        paired = Estimate(middle, standard_deviation(apart) / sqrt(n_a), n_a - 1)
+        paired = Estimate(middle, standard_deviation(apart) * sqrt(max(factors) / n_a), n_a - 1)
         if paired.half_width(ALPHA) < _PAIRED_AT_MOST * estimate.half_width(ALPHA):
-            return Evidence(n_a, n_b, unit, change, paired, paired.error * sqrt(n_a / 2), paired=True)
-    return Evidence(n_a, n_b, unit, change, estimate, spread)
+            estimate, spread = paired, paired.error * sqrt(n_a / 2)
+    return Evidence(n_a, n_b, unit, change, estimate, spread, paired=estimate is not welch, correlation=correlation)
 
 
 def with_session_spread(evidence: Evidence, history: Sequence[float]) -> Evidence:
@@ -149,12 +159,17 @@ def with_session_spread(evidence: Evidence, history: Sequence[float]) -> Evidenc
     return evidence._replace(estimate=estimate, spread=spread, sessions=len(history), paired=False)
 
 
-def _welch(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    n, m = len(x), len(y)
-    parts = standard_deviation(x) ** 2 / n, standard_deviation(y) ** 2 / m
-    squares = parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1)
-    df = sum(parts) ** 2 / squares if squares else n + m - 2
-    return Estimate(fsum(y) / m - fsum(x) / n, sqrt(sum(parts)), df)
+def _welch(middle: float, variances: tuple[float, float], counts: tuple[int, int]) -> Estimate:
+    """Use fewer degrees of freedom than Welch's formula, which gives too many for few runs of unequal spread."""
+    parts = variances[0] / counts[0], variances[1] / counts[1]
+    squares = parts[0] ** 2 / (counts[0] - 1) + parts[1] ** 2 / (counts[1] - 1)
+    df = sum(parts) ** 2 / squares if squares else sum(counts) - 2
+    return Estimate(middle, sqrt(sum(parts)), _cautious(df, *counts))
+
+
+def _cautious(df: float, n_a: int, n_b: int) -> float:
+    """Return degrees of freedom halfway down to those of the smaller side, which are the fewest there can be."""
+    return (df + min(n_a, n_b) - 1) / 2
 
 
 def holm_alphas(p_values: Sequence[float]) -> list[float]:
@@ -175,12 +190,13 @@ def decide(
     detect: float = DETECT,
 ) -> Verdict:
     """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %."""
-    word, interval = _word(evidence, alpha, claim)
+    word, interval = _word(evidence, alpha)
     needed = None
     if evidence.decides and evidence.spread is not None:
         needed = replicates_needed(evidence.spread, detect, alpha)
     return Verdict(
         word=word,
+        claim=claim,
         n_a=evidence.n_a,
         n_b=evidence.n_b,
         change=evidence.change,
@@ -188,15 +204,16 @@ def decide(
         p=evidence.estimate.p if evidence.estimate and evidence.decides else None,
         detect=detect,
         needed=needed,
-        sentence=_sentence(evidence, word, interval, detect, needed),
+        correlation=0.0 if evidence.sessions else evidence.correlation,
+        sentence=_sentence(evidence, word, claim, interval, detect, needed),
     )
 
 
-def _word(evidence: Evidence, alpha: float, claim: Claim) -> tuple[VerdictWord, Interval | None]:
+def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interval | None]:
     """Check equivalence first: a difference within ±2 % is not relevant, even if it is certain."""
     estimate = evidence.estimate
     if estimate is None or not evidence.decides:
-        return "no verdict", estimate.interval(alpha) if estimate else None
+        return None, estimate.interval(alpha) if estimate else None
     near = estimate.interval(2 * ALPHA)
     if near.low >= -EQUIVALENT and near.high <= EQUIVALENT:
         return "same", near
@@ -205,14 +222,12 @@ def _word(evidence: Evidence, alpha: float, claim: Claim) -> tuple[VerdictWord, 
     # The figures shown weigh runs by their length: rarely, their change has the other sign.
     if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0:
         return "not sure yet", interval
-    if claim == "sessions":
-        return "differ", interval
     return ("faster" if change > 0 else "slower"), interval
 
 
 def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:
     """Return the change that replicates of this spread (standard deviation of logs) show with 80 % power."""
-    df = n_a + n_b - 2
+    df = _cautious(n_a + n_b - 2, n_a, n_b)
     steps = t_quantile(1 - alpha / 2, df) + t_quantile(POWER, df)
     return expm1(steps * spread * sqrt(1 / n_a + 1 / n_b))
 
@@ -223,20 +238,19 @@ def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int
     return next(enough, None)
 
 
-_HEADS = {"differ": "these two sessions differ", "same": f"same within ±{percent(EQUIVALENT)}"}
-
-
 def _sentence(
-    evidence: Evidence, word: VerdictWord, interval: Interval | None, detect: float, needed: int | None
-) -> str:
+    evidence: Evidence, word: VerdictWord | None, claim: Claim, interval: Interval | None, detect: float,
+    needed: int | None,
+) -> str:  # fmt: skip
     """`faster: +5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
-    if word == "no verdict":
+    if word is None:
         return _describe_missing(evidence)
     assert interval is not None
     found = change_text(evidence.change, interval, evidence.replicates)
     if word == "not sure yet":
         return f"{word}: {found}; {_describe_needed(evidence, detect, needed)}"
-    return f"{_HEADS.get(word, word)}: {found}"
+    head = f"same within ±{percent(EQUIVALENT)}" if word == "same" else word
+    return f"{head} in these two sessions: {found}" if claim == "sessions" else f"{head}: {found}"
 
 
 def change_text(change: float | None, interval: Interval, replicates: str) -> str:
@@ -245,12 +259,17 @@ def change_text(change: float | None, interval: Interval, replicates: str) -> st
     return f"{signed_percent(change)} ({short_percent(interval.confidence)}: {bounds}; {replicates})"
 
 
+def verdict_text(word: VerdictWord | None) -> str:
+    """Return the word, or after how many runs there will be one."""
+    return word or f"after {MIN_RUNS} runs"
+
+
 def _describe_missing(evidence: Evidence) -> str:
-    n_a, n_b, unit = evidence.n_a, evidence.n_b, evidence.unit
+    """`after 4 runs of each, so far 1 v 1: +5.1 % may be noise`"""
     if evidence.change is None:
-        return "no verdict: not measured"
-    count = f"{n_a} {unit.removesuffix('s') if n_a == 1 else unit} of each" if n_a == n_b else f"{n_a} v {n_b} {unit}"
-    return f"no verdict: {count}, {MIN_RUNS} are needed; {signed_percent(evidence.change)} may be noise"
+        return "not measured"
+    so_far = f"so far {evidence.n_a} v {evidence.n_b}"
+    return f"after {MIN_RUNS} {evidence.unit} of each, {so_far}: {signed_percent(evidence.change)} may be noise"
 
 
 def _describe_needed(evidence: Evidence, detect: float, needed: int | None) -> str:
