@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from swarmtui.analysis.machine.host import host_use
+from swarmtui.analysis.quality.judge import host_grade
 from swarmtui.client.catalogue import inspect_server
 from swarmtui.engines.registry import engine_named
 from swarmtui.http_client import HttpClient, RequestFailed
@@ -22,12 +24,15 @@ from swarmtui.numbers import gib, short
 from swarmtui.processes.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.gpu.readers import read_gpus
+from swarmtui.telemetry.host import read_host
+from swarmtui.text import count_noun
 
 _SPARE_FILES = 64
 _TIMEOUT_S = 5.0
 _ENOUGH_BYTES, _MIN_BYTES = 1 << 30, 50 << 20
 _LOCAL_MS, _FAR_MS = 5.0, 50.0
 _ROUND_TRIPS = 5
+_HOST_S = 1.0
 
 
 class DoctorFinding(NamedTuple):
@@ -49,6 +54,7 @@ def run_checks(
         ("open_files", "open files"): lambda: check_open_files(streams),
         ("gpu", "GPU"): lambda: check_gpus(gpu_metrics_urls),
         ("endpoint", "endpoint"): lambda: check_endpoint(endpoint) if endpoint else check_local_endpoints(),
+        ("host", "host CPU"): check_host,
         ("disk", "disk"): lambda: check_disk(directory),
         ("client_speed", "client speed"): lambda: check_client_speed(streams),
     }
@@ -152,6 +158,20 @@ def check_disk(directory: Path) -> DoctorFinding:
     enough = free >= _ENOUGH_BYTES
     sentence = "enough" if enough else "little: 100,000 requests take about 0.3 GiB"
     return DoctorFinding("ok" if enough else "doubtful", value, sentence)
+
+
+def check_host() -> DoctorFinding:
+    """Check for a second how long tasks wait for a CPU, before anything of ours is busy."""
+    before = read_host()
+    time.sleep(_HOST_S)
+    use = host_use(before, read_host())
+    grade = host_grade(use) if use is not None else None
+    if grade is None:
+        return DoctorFinding("ok", "not known", "this system does not report how long tasks wait for a CPU")
+    value = f"{grade.value}, load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core', 'cores')}"
+    if grade.state == "doubtful":
+        return DoctorFinding("doubtful", value, "the host is busy: stop other programs, or measure when it is idle")
+    return DoctorFinding("ok", value, grade.good_sentence)
 
 
 def check_client_speed(streams: int) -> DoctorFinding:

@@ -14,7 +14,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.session_tags import ModelFacts, Series
-from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityFacts, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityFacts, QualityLine, Telemetry, TtftSplit
 
 # A stream may be faster than at C=1 by this much and still have a slowdown of 0 %.
 FASTER_TOLERANCE = 0.005
@@ -426,6 +426,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     flags: Findings
     by_run: tuple[RunFigures, ...]
     energy: Energy | None = None
+    host: HostUse | None = None
     ttft_split: TtftSplit | None = None
     load: str = "closed"
     send_delay_s: Spread | None = None

@@ -108,6 +108,29 @@ class ServerState(Stored, frozen=True, kw_only=True):
     vram_bytes: float | None = None
 
 
+class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """Counters of this host's CPUs; only their differences have a meaning.
+
+    `pressure_us` is the time in which some task had to wait for a CPU, `ran_ns` and `waited_ns` the time in which the
+    threads of workers and local servers ran, and waited. `steal_ticks` of all `ticks` the hypervisor gave to others.
+    """
+
+    t_ns: int
+    pressure_us: int | None = None
+    ran_ns: int | None = None
+    waited_ns: int | None = None
+    steal_ticks: int | None = None
+    ticks: int | None = None
+
+
+class HostUse(Stored, frozen=True, kw_only=True):
+    """Shares of a level's time: some task waited for a CPU, our own did, the hypervisor ran other machines."""
+
+    pressure: float | None = None
+    waited: float | None = None
+    steal: float | None = None
+
+
 class Telemetry(Stored, frozen=True, kw_only=True):
     """All readings at one time. A problem is a sentence that says why there are none.
 
@@ -120,6 +143,7 @@ class Telemetry(Stored, frozen=True, kw_only=True):
     servers: tuple[ServerState, ...] = ()
     server_problem: str = ""
     servers_t_ns: int | None = None
+    host: HostLoad | None = None
 
     @property
     def serving_gpus(self) -> tuple[Gpu, ...]:
@@ -216,7 +240,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the
     largest error of the clock offset between hosts. `frozen` and
     `all_waiting` count the silences of levels, `silence_s` is the longest. `several_servers`: the metrics come
-    from different servers in turn, and their counters mean nothing.
+    from different servers in turn, and their counters mean nothing. `host` is how busy the host was in the busiest
+    level.
     """
 
     lag_p99_s: float | None = None
@@ -245,6 +270,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     preemptions: float | None = None
     throttled: float | None = None
     throttle: tuple[str, ...] = ()
+    host: HostUse | None = None
     clock_spread: float | None = None
     clock_steps: int | None = None
     clock_bound_s: float | None = None

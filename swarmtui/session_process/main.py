@@ -209,7 +209,10 @@ class SessionProcess:
             self._handle_command(client, command)
         if self._stopped_early.is_set():
             scheduler.steering.stop(grace_s=0.0)
-        sampler = Sampler(endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts)
+        pids = [link.pid for link in self._workers.links if link.pid is not None]
+        sampler = Sampler(
+            endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts, pids=pids
+        )
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         sampling = asyncio.create_task(self._sample(sampler, journal, events))
         # The modules stay in memory: without them collections are short, and free the garbage of a long run early.
@@ -266,7 +269,7 @@ class SessionProcess:
                 journal.write(TelemetryEntry(telemetry=baseline))
             _write_servers(sampler, journal)
             sample = sampler.sample()
-            if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers):
+            if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers or sample.host):
                 written_ns = sample.t_ns
                 journal.write(TelemetryEntry(telemetry=sample))
             await asyncio.sleep(_POINT_S)

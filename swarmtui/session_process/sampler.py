@@ -1,4 +1,4 @@
-"""Sample GPUs and server metrics in two threads during the load, and provide the newest sample.
+"""Sample GPUs, server metrics and the load of this host in threads during the load, and provide the newest sample.
 
 Nothing waits for the threads: a metrics page that hangs leaves an old sample, and delays no frame.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ import msgspec
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.endpoint import Endpoint, parse_address, show_url
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, HostLoad, ServerState, Telemetry
 
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostPool
@@ -30,6 +30,7 @@ MetricsPage = tuple[str, int, str]
 
 _IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
+_HOST_S = 0.5
 _LAST_SAMPLE_S = 2.5
 # How long the last sample waits for a server to end the requests that were cancelled, and the time between two samples.
 _IDLE_S, _IDLE_SAMPLE_S = 1.5, 0.05
@@ -45,7 +46,7 @@ class PreflightFindings:
 
 
 class Sampler:
-    """Samples GPUs and servers until `finish`.
+    """Samples GPUs, servers and this host until `finish`; `pids` are the workers here.
 
     It puts the server of each endpoint into `servers`, and the metrics from before the load into `baseline`, once each.
     """
@@ -58,7 +59,10 @@ class Sampler:
         simulated: bool,
         findings: PreflightFindings,
         hosts: HostPool | None = None,
+        pids: Sequence[int] = (),
     ) -> None:
+        self._pids = [*pids, *(found.pid for found in findings.listeners.values() if found.pid is not None)]
+        self._host: HostLoad | None = None
         self._hosts = hosts
         self._endpoints, self._request, self._simulated, self._findings = endpoints, request, simulated, findings
         self._gpus: tuple[Gpu, ...] = ()
@@ -82,6 +86,7 @@ class Sampler:
                 hosts = () if self._simulated else [parse_address(endpoint.url).host for endpoint in self._endpoints]
                 self._hosts.sample_gpus(tuple(hosts))
         self._start_thread(self._sample_servers)
+        self._start_thread(self._sample_host)
 
     def _start_thread(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, daemon=True)
@@ -139,7 +144,15 @@ class Sampler:
             servers=servers,
             server_problem=self._server_problem,
             servers_t_ns=read_ns,
+            host=self._host,
         )
+
+    def _sample_host(self) -> None:
+        from swarmtui.telemetry.host import read_host
+
+        pause = 0.0
+        while not self._has_ended(pause):
+            self._host, pause = read_host(self._pids), _HOST_S
 
     def _sample_gpus(self) -> None:
         from swarmtui.http_client import HttpClient

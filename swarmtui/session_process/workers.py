@@ -181,6 +181,11 @@ class WorkerLink:
         self._writer: asyncio.StreamWriter | None = None
         self._closed = False
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of a worker on this host."""
+        return self._process.pid if isinstance(self._process, subprocess.Popen) else None
+
     async def receive(self, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]) -> str:
         """Pass on each report until the worker exits; return how it exited."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.levels.stats import percentile
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.analysis.machine.host import host_use
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.quality.facts import (
@@ -22,7 +23,7 @@ from swarmtui.analysis.quality.judge import judge
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Event, Level, QualityEntry
-from swarmtui.model.telemetry import QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
+from swarmtui.model.telemetry import HostLoad, QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
 
 # Frames of a minute, recent requests, and samples of the server that are kept.
@@ -33,6 +34,8 @@ _SAMPLES = 3
 _SPLIT_RECORDS = 512
 # Our own count of requests and the server's are compared if they are no further apart than this.
 _SAME_TIME_NS = 400_000_000
+# Readings of the host, twice per second.
+_HOST_READINGS = 21
 # Frames over which the CPU share of a worker is measured, about three seconds: opening connections takes one.
 _CPU_FRAMES = 31
 
@@ -55,6 +58,7 @@ class QualityMonitor:
         self._own_counts: deque[tuple[int, int]] = deque(maxlen=12)
         self._server_counts: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
         self._max_other_clients: tuple[float, float] | None = None
+        self._host: deque[HostLoad] = deque(maxlen=_HOST_READINGS)
         self._throttled: deque[bool] = deque(maxlen=_FRAMES)
         self._throttle_reasons: set[str] = set()
         self._clock_steps: int | None = None
@@ -111,6 +115,8 @@ class QualityMonitor:
 
     def add_sample(self, sample: Telemetry, in_flight: int) -> None:
         self._own_counts.append((sample.t_ns, in_flight))
+        if sample.host is not None and in_flight and (not self._host or self._host[-1].t_ns < sample.host.t_ns):
+            self._host.append(sample.host)
         reported = [gpu.throttle for gpu in sample.serving_gpus if gpu.throttle is not None]
         if reported and in_flight:
             throttle = THROTTLE_REASONS.intersection(reason for reasons in reported for reason in reasons)
@@ -160,6 +166,7 @@ class QualityMonitor:
             level_facts(levels),
             QualityFacts(
                 lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
+                host=host_use(self._host[0], self._host[-1]) if len(self._host) > 1 else None,
                 turnaround=self._turnaround.share,
                 worker_cpu=self.cpu if ended and self.cpu is not None else cpu,
                 in_flight=None if self._counters_lost else in_flight,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.quality.judge import RULES, judge
-from swarmtui.model.telemetry import QualityFacts, QualityLine
+from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 
 GOOD = QualityFacts(
     lag_p99_s=0.0005,
@@ -41,6 +41,7 @@ GOOD = QualityFacts(
     miscounted=0.0,
     first_coalesced=0.0,
     first_error=0.0,
+    host=HostUse(pressure=0.03, steal=0.0),
 )
 
 
@@ -51,7 +52,7 @@ def line(code: str, **facts: Any) -> QualityLine:
 
 def test_good_facts_give_one_ok_line_per_rule() -> None:
     lines = judge(GOOD)
-    assert [line.state for line in lines] == ["ok"] * 17
+    assert [line.state for line in lines] == ["ok"] * 18
     assert all(line.value and line.sentence and line.name for line in lines)
     events = {"server_restart", "server_stall", "several_servers", "connections"}
     assert {line.code for line in lines} == {rule.code for rule in RULES} - events
@@ -113,6 +114,11 @@ def test_unknown_facts_give_no_line() -> None:
         ("token_counts", {"client_tokens": 1000, "server_tokens": 1000, "miscounted": 0.03}, "doubtful"),
         ("first_reads", {"first_coalesced": 0.05, "first_error": 0.01}, "ok"),
         ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "doubtful"),
+        ("host", {"host": HostUse(pressure=0.15, waited=0.9)}, "ok"),
+        ("host", {"host": HostUse(pressure=0.30)}, "note"),
+        ("host", {"host": HostUse(pressure=0.31)}, "doubtful"),
+        ("host", {"host": HostUse(waited=0.31)}, "doubtful"),
+        ("host", {"host": HostUse(pressure=0.0, steal=0.04)}, "doubtful"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
         ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
         ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),

@@ -11,6 +11,7 @@ import pytest
 
 from swarmtui.client import doctor
 from swarmtui.model.config import EndpointConfig
+from swarmtui.model.telemetry import HostLoad
 
 UTF8 = {"TERM": "xterm-256color", "LANG": "en_GB.UTF-8"}
 
@@ -44,6 +45,16 @@ def test_open_file_limit_must_allow_c_streams() -> None:
     assert doctor.check_open_files(1).state == "ok"
     if hard != resource.RLIM_INFINITY:
         assert doctor.check_open_files(hard).state == "wrong"
+
+
+@pytest.mark.parametrize(("waiting_us", "state"), [(50_000, "ok"), (900_000, "doubtful")])
+def test_a_busy_host_is_doubtful(waiting_us: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter((HostLoad(t_ns=0, pressure_us=0), HostLoad(t_ns=1_000_000_000, pressure_us=waiting_us)))
+    monkeypatch.setattr(doctor, "read_host", lambda: next(readings))
+    monkeypatch.setattr(doctor, "_HOST_S", 0.0)
+    found = doctor.check_host()
+    assert found.state == state
+    assert found.value.startswith(f"tasks waited for a CPU in {waiting_us // 10000} % of the time, load ")
 
 
 def test_disk_check_accepts_a_directory_that_does_not_exist_yet(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from swarmtui.analysis.levels.runs import LevelRun, Span, group_by_stage, runs_b
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
+from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
+from swarmtui.analysis.quality.judge import host_flags
 from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures
@@ -34,6 +36,7 @@ def add_machine_figures(
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     by_stage = group_by_stage(records)
+    host = [sample.host for sample in telemetry if sample.host is not None]
     gpus = len(used.uuids)
     all_ends = request_ends(records) if samples else []
     found = []
@@ -42,11 +45,14 @@ def add_machine_figures(
         measured = [run.stage for run in counted]
         timed = [number for number in measured if number in started and number in ended]
         spans, tokens = _output_windows(level, counted)
+        use = host_use_within(host, [(started[number], ended[number]) for number in timed])
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         found.append(
             msgspec.structs.replace(
                 level,
                 energy=energy_used(telemetry, spans, tokens, used) if telemetry else None,
+                host=use,
+                flags=(*level.flags, *host_flags(use)),
                 ttft_split=parts or (_estimate(level, single) if single else None),
                 replay=_trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
             )

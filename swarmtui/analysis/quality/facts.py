@@ -11,6 +11,7 @@ import msgspec
 
 from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
+from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
 from swarmtui.model.load import traits
 from swarmtui.model.record import LEVEL_PHASES, Record
@@ -131,6 +132,7 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
         c=furthest.c if furthest else None,
         c_held=furthest.c_held if furthest else None,
         send_delay=max(delays, default=None),
+        host=busiest(level.host for level in levels),
         frozen=sum(silence.kind == "frozen" for silence in silences) if levels else None,
         all_waiting=sum(silence.kind == "all_waiting" for silence in silences) if levels else None,
         silence_s=max((silence.seconds for silence in silences), default=None),

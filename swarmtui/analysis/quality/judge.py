@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.load import traits
-from swarmtui.model.telemetry import QualityFacts, QualityLine
+from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
@@ -45,6 +46,10 @@ HOST_CLOCKS = Limit(0.001, 0.005)  # seconds; latencies do not depend on it, onl
 # Of all chunks. They blur gaps and stalls only; on a busy machine it is often the server that writes several at once.
 # Above a quarter, something between server and client holds chunks back, or the client is too slow.
 COALESCED_CHUNKS = Limit(0.01, 0.25)
+# The share of time in which some task waited for a CPU; where the kernel does not count that, of our own tasks. They
+# often wake at the same moment, so that some waiting is ordinary.
+CPU_PRESSURE = Limit(0.15, 0.30)
+STEAL = Limit(0.01, 0.03)  # of the CPU time
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
 # At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
@@ -259,6 +264,34 @@ def _throttling(facts: QualityFacts) -> Grade | None:
     return Grade(state, value, "the GPUs were not throttled", bad_sentence)
 
 
+def _host(facts: QualityFacts) -> Grade | None:
+    return host_grade(facts.host) if facts.host is not None else None
+
+
+def host_grade(use: HostUse) -> Grade | None:
+    """Judge whether other work on the host, or on its hypervisor, delayed the client or a local server."""
+    waited = use.waited if use.pressure is None else use.pressure
+    states: list[QualityState] = []
+    parts: list[str] = []
+    if waited is not None:
+        states.append(CPU_PRESSURE.grade(waited))
+        parts.append(f"tasks waited for a CPU in {short_percent(waited, 2)} of the time")
+    if use.steal is not None:
+        states.append(STEAL.grade(use.steal))
+        parts.append(f"steal {short_percent(use.steal, 2)}")
+    if not states:
+        return None
+    bad_sentence = "the host was busy: the client, and a server on the same host, may have been delayed"
+    return Grade(worst(states), ", ".join(parts), "the host had CPU time to spare", bad_sentence)
+
+
+def host_flags(use: HostUse | None) -> Findings:
+    grade = host_grade(use) if use is not None else None
+    if grade is None or grade.state != "doubtful":
+        return ()
+    return (Finding(code="host_busy", text=f"the host was busy: {grade.value}"),)
+
+
 def _single(
     fact: Callable[[QualityFacts], float | None],
     limit: Limit,
@@ -309,6 +342,10 @@ RULES = (
             lambda facts: facts.worker_cpu, CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
             "the client has CPU time to spare", "the client may be the bottleneck; use fewer streams, or more cores",
         ),
+    ),
+    Rule(
+        "host", "host CPU", f"waiting ≤ {short_percent(CPU_PRESSURE.note)}, steal ≤ {short_percent(STEAL.note)}",
+        "how busy the host was is not known", _host, external=True,
     ),
     Rule(
         "in_flight", "held C", f"{_within(IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,

@@ -1,0 +1,53 @@
+"""Compute how busy the host was during a level, from the counters of its CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from swarmtui.analysis.levels.runs import Span
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.model.telemetry import HostLoad, HostUse
+
+
+def host_use(first: HostLoad, last: HostLoad) -> HostUse | None:
+    """Return the shares of the time between two readings; None if they tell nothing."""
+    passed_us = (last.t_ns - first.t_ns) / 1e3
+    ran, waited = _change(first.ran_ns, last.ran_ns), _change(first.waited_ns, last.waited_ns)
+    use = HostUse(
+        pressure=ratio(_change(first.pressure_us, last.pressure_us), passed_us),
+        waited=None if ran is None or waited is None else ratio(waited, ran + waited),
+        steal=ratio(_change(first.steal_ticks, last.steal_ticks), _change(first.ticks, last.ticks)),
+    )
+    return use if passed_us > 0 and use != HostUse() else None
+
+
+def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:
+    """Return the largest of each share."""
+    known = [use for use in uses if use is not None]
+    return (
+        HostUse(
+            pressure=_largest([use.pressure for use in known]),
+            waited=_largest([use.waited for use in known]),
+            steal=_largest([use.steal for use in known]),
+        )
+        if known
+        else None
+    )
+
+
+def host_use_within(readings: Sequence[HostLoad], spans: Iterable[Span]) -> HostUse | None:
+    """Return the shares of the busiest of these times; None without two readings in any of them."""
+    found = []
+    for start, end in spans:
+        inside = [reading for reading in readings if start <= reading.t_ns <= end]
+        found.append(host_use(inside[0], inside[-1]) if len(inside) > 1 else None)
+    return busiest(found)
+
+
+def _change(before: int | None, after: int | None) -> int | None:
+    """Return the growth of a counter; a process that ended takes its part with it."""
+    return None if before is None or after is None else max(0, after - before)
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

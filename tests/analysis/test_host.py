@@ -1,0 +1,45 @@
+"""How busy the host was, from two readings of its counters."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.analysis.machine.host import busiest, host_use, host_use_within
+from swarmtui.analysis.quality.facts import level_facts
+from swarmtui.analysis.quality.judge import judge
+from swarmtui.model.telemetry import HostLoad, HostUse, Telemetry
+from tests.analysis.level_builders import level
+from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
+
+
+def reading(at_ms: float, waiting_ms: float = 0.0, *, steal: int = 0, ticks: int = 0) -> HostLoad:
+    return HostLoad(
+        t_ns=BOOT_NS + round(at_ms * MS), pressure_us=round(1e3 * waiting_ms), steal_ticks=steal, ticks=ticks
+    )
+
+
+def test_shares_are_those_of_the_time_between_readings() -> None:
+    use = host_use(reading(1000, 50), reading(3000, 850, steal=14, ticks=200))
+    assert use == HostUse(pressure=0.4, steal=0.07)
+    own = host_use(HostLoad(t_ns=0, ran_ns=100, waited_ns=0), HostLoad(t_ns=1000, ran_ns=400, waited_ns=100))
+    assert own == HostUse(waited=0.25)
+    assert host_use(HostLoad(t_ns=0), HostLoad(t_ns=1)) is None
+    assert host_use(reading(5), reading(5)) is None
+    assert busiest([None, HostUse(pressure=0.1, steal=0.2), HostUse(pressure=0.3)]) == HostUse(pressure=0.3, steal=0.2)
+
+
+def test_a_level_is_flagged_if_the_host_was_busy_during_it() -> None:
+    readings = [reading(at, max(0.0, at - 2000)) for at in range(0, 4001, 500)]  # from two seconds on, some task waits
+    assert host_use_within(readings, [(BOOT_NS, BOOT_NS + 300 * MS)]) is None
+    records = [request(0, [100, 200], stage=1), request(2000, [2100, 2200], stage=2, c=2)]
+    stages = [stage(1, c=1), stage(2, c=2, t_ns=BOOT_NS + 2000 * MS)]
+    samples = [Telemetry(t_ns=found.t_ns, host=found) for found in readings]
+    quiet, busy = add_machine_figures(
+        [level(1), level(2)], stages, [end(1, at=2000), end(2, at=4000)], samples, records
+    )
+    assert [flag.code for flag in quiet.flags] == []
+    assert [flag.code for flag in busy.flags] == ["host_busy"]
+    assert busy.host is not None and busy.host.pressure == pytest.approx(1.0)
+    (line,) = [line for line in judge(level_facts([quiet, busy])) if line.code == "host"]
+    assert line.state == "doubtful" and line.value.startswith("tasks waited for a CPU in 100 % of the time")
