@@ -144,7 +144,9 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
 
     def continues(self, before: StreamRow | None) -> bool:
         """Whether `before` is an earlier row of the same answer."""
-        return before is not None and before.total > 0 and before.request == self.request
+        return (
+            before is not None and before.total > 0 and before.t_sent_ns == self.t_sent_ns and before.task == self.task
+        )
 
     def written_since(self, before: StreamRow | None) -> tuple[int, float]:
         """Return the chunks of this answer since `before`, without its first one, and the time that they took."""

@@ -152,11 +152,12 @@ class SessionProcess:
         journal.on_write = self._state.apply
         await self._listen(socket_path(session_id))
         # Reading a large trace takes as long as the checks of the endpoints.
-        digesting = asyncio.create_task(asyncio.to_thread(workload_digest, workload))
+        digesting = asyncio.create_task(run_interruptible(self._stopped_early, workload_digest, workload))
         inspecting = await run_interruptible(
             self._stopped_early, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
         )
-        if not inspecting.done():
+        digested = await digesting
+        if not inspecting.done() or not digested.done():
             return "stopped", "stopped before the first request"
         try:
             endpoints, calibration = inspecting.result()
@@ -169,7 +170,7 @@ class SessionProcess:
         self._events = events = ServerEvents(journal)
         hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
         self._session = session = describe_session(
-            request, session_id, self._t0, workload, await digesting, endpoints, calibration, hosts
+            request, session_id, self._t0, workload, digested.result(), endpoints, calibration, hosts
         )
         journal.write(Head(session=session, pid=os.getpid()))
         self._state.quality.cold_expected = generator.cold

@@ -117,7 +117,7 @@ class Outage:
     ) -> None:
         self._state, self._journal, self._steering = state, journal, steering
         self._responds, self._describe_changes, self._timeout_s = responds, describe_changes, timeout_s
-        self._errors_in_a_row = 0
+        self._errors_in_a_row, self._last_error_ns = 0, 0
         self._waiting: asyncio.Task[None] | None = None
         self.failure = ""
         self.changes = ""
@@ -125,7 +125,11 @@ class Outage:
     def add_record(self, record: Record) -> None:
         if record.error == CANCELLED or self._waiting is not None or self.failure:
             return
-        self._errors_in_a_row = self._errors_in_a_row + 1 if record.error in (*_CUT_OFF, *_NO_SERVER) else 0
+        if record.error in (*_CUT_OFF, *_NO_SERVER):
+            self._errors_in_a_row, self._last_error_ns = self._errors_in_a_row + 1, record.left_ns
+        elif record.left_ns > self._last_error_ns:
+            # An answer that ended earlier may come later, since it was checked.
+            self._errors_in_a_row = 0
         enough = self._errors_in_a_row >= max(_MIN_ERRORS, record.c)
         if enough and record.error in _NO_SERVER and record.phase in LEVEL_PHASES:
             self._waiting = asyncio.create_task(self._handle_outage(record))

@@ -105,9 +105,10 @@ class StreamTally:
 
     def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
         """Add what arrived since the last update."""
-        chunks, span_s = row.written_since(self._row)
-        self._unrated += row.total > 0 and not row.continues(self._row)
-        self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
+        if row is not self._row:
+            chunks, span_s = row.written_since(self._row)
+            self._unrated += row.total > 0 and not row.continues(self._row)
+            self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
         passed = t_ns - self._since_ns
         if passed < _SECOND_NS:
             return

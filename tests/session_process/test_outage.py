@@ -30,8 +30,9 @@ class OutageHarness:
         self.outage = Outage(SessionState(0), self.journal, self.steering, lambda: responds, lambda: changes, timeout_s)
 
     def add(self, *errors: str | None, c: int = 4, phase: str = "level") -> None:
-        for error in errors:
-            self.outage.add_record(Record(task=0, agent=0, c=c, phase=phase, error=error))  # type: ignore[arg-type]
+        for t_ns, error in enumerate(errors, start=1):
+            record = Record(task=0, agent=0, c=c, phase=phase, error=error, t_done_ns=t_ns)  # type: ignore[arg-type]
+            self.outage.add_record(record)
 
     async def wait_for(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(10.0):
@@ -73,6 +74,16 @@ def test_outage_needs_as_many_errors_in_a_row_as_streams(
     tmp_path: Path, c: int, errors: list[str | None], expected: bool
 ) -> None:
     assert asyncio.run(recognised(tmp_path, *errors, c=c)) is expected
+
+
+def test_answer_whose_check_ends_late_does_not_hide_an_outage(tmp_path: Path) -> None:
+    async def recognised_after_late_answer() -> bool:
+        harness = OutageHarness(tmp_path)
+        for t_ns, error in ((5, "refused"), (6, "refused"), (1, None), (7, "refused"), (8, "refused")):
+            harness.outage.add_record(Record(task=0, agent=0, c=4, phase="level", error=error, t_done_ns=t_ns))
+        return harness.is_recognised
+
+    assert asyncio.run(recognised_after_late_answer())
 
 
 @pytest.mark.parametrize("phase", ["warmup", "serial"])
