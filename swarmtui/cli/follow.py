@@ -198,7 +198,9 @@ def report(
     elif summary is not None:
         measured = bool(summary.levels)
         levels = (
-            level_blocks(summary.levels, summary.tasks) if measured else [_explain_no_level(ended.directory, summary)]
+            level_blocks(summary.levels, summary.tasks, summary.scaling)
+            if measured
+            else [_explain_no_level(ended.directory, summary)]
         )
         findings = finding_sentences(summary) if measured else []
         echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)

@@ -39,7 +39,7 @@ class Check(Stored, frozen=True, kw_only=True):
 
 
 class Slots(Stored, frozen=True, kw_only=True):
-    """Requests that the server runs at once; `inferred` ones are read off the curve, not reported."""
+    """Requests that the server runs at once; `inferred` ones are seen from the client, not reported."""
 
     per_replica: int
     replicas: int = 1
@@ -59,6 +59,9 @@ class Slots(Stored, frozen=True, kw_only=True):
 class Cliff(Stored, frozen=True, kw_only=True):
     """The lowest level that queues, `c`, and the highest level below it, `c_before`, which does not.
 
+    Requests wait at `c` by the queue or the slots that the server reports, the slots that the client sees, or the TTFT
+    of `c` and of the next higher level.
+
     `gain` is the change of output tok/s between them, `ttft_factor` the mean TTFT at `c` over the median of the mean
     TTFTs of the last three levels that do not queue.
     """
@@ -66,7 +69,7 @@ class Cliff(Stored, frozen=True, kw_only=True):
     c_before: int
     c: int
     gain: float
-    ttft_factor: float
+    ttft_factor: float | None
 
 
 class QueueingDelay(Stored, frozen=True, kw_only=True):
@@ -81,7 +84,8 @@ class Scaling(Stored, frozen=True, kw_only=True):
     """The scaling law: a decode step of b streams takes a + c·b. What is null is in `refused`, with the reason.
 
     `sigma` = c/(a+c), `ceiling_tps` = replicas/c, `knee` = replicas·a/c: where half of the ceiling is reached.
-    `fit_error` is the largest relative distance of a measured step from the line.
+    `fit_error` is the largest relative distance of a measured step from the line. `queue_forms` is the lowest level at
+    which requests wait for others.
     """
 
     slots: Slots | None = None
@@ -92,11 +96,17 @@ class Scaling(Stored, frozen=True, kw_only=True):
     ceiling_tps: float | None = None
     knee: float | None = None
     sweet_spot: int | None = None
+    queue_forms: int | None = None
     cliff: Cliff | None = None
     queueing_delay: tuple[QueueingDelay, ...] = ()
     anomalies: Findings = ()
     refused: dict[str, Finding] = {}
     sentence: str = ""
+
+    @property
+    def reported_slots(self) -> Slots | None:
+        """The slots, unless they were inferred from the levels."""
+        return None if self.slots is None or self.slots.inferred else self.slots
 
 
 class KeptShare(Stored, frozen=True, kw_only=True):

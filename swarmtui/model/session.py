@@ -375,7 +375,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
     `coalesced_chunks` the share of chunks that were read together with the chunk before, `first_coalesced` that of
     answers whose first chunk was: their first tokens may have come earlier, by up to `first_error_s` in the mean of all
     answers, so that TTFT is shorter and the time of the later tokens longer. `miscounted` answers have fewer tokens, by
-    the server, than chunks with output.
+    the server, than chunks with output. `streaming` is how many streams were between their first and last token at
+    once, at most, `queued` the mean queue that servers reported.
     With a `rate` (open loop), latencies count from when a request was due, and `send_delay_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
@@ -394,6 +395,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
     steady_s: float | None
     c_achieved: float | None
     c_held: float | None = None
+    streaming: int | None = None
+    queued: float | None = None
     token_source: TokenSource | Literal["mixed"] | None
     tokens_in: int | None
     tokens_out: int | None

@@ -162,7 +162,8 @@ def _level_chart(
 
 def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
     """Mark the best level and the cliff."""
-    best, found = best_level(session.summary.levels), session.summary.scaling
+    found = session.summary.scaling
+    best = best_level(session.summary.levels, found.reported_slots if found else None)
     cliff = found.cliff.c if found and found.cliff else None
     places = ((best.offered_load if best else None, "best"), (cliff, "cliff"))
     drawn = {x for x, _ in series.points}

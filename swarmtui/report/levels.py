@@ -9,6 +9,7 @@ from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.client_protocol import ProvisionalLevel
+from swarmtui.model.findings import Slots
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, SerialBaseline, Spread, Summary, TaskFigures
@@ -193,14 +194,16 @@ def level_table(
     tasks: Sequence[TaskFigures] = (),
     baseline: Pair | None = None,
     provisional: Sequence[ProvisionalLevel] = (),
+    slots: Slots | None = None,
 ) -> Table:
     """Tabulate the main figures of each level, with the best level and the cliff marked.
 
-    `baseline` compares them with another session. `provisional` are levels that are not finished.
+    `baseline` compares them with another session. `provisional` are levels that are not finished. `slots` are those
+    that the server reports.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open)
-    best, cliff = best_level(levels), scaling(levels).cliff
+    best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
     rows = []
     for level in levels:
         code: Code | None = None if level.has_complete_run else "partial"
@@ -309,9 +312,7 @@ def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: b
             f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1."
         )
         if has_best:
-            legend += (
-                f" {BEST}: best {headline} before a cliff, at the lowest C within 1 % of it; {CLIFF}: past the cliff."
-            )
+            legend += f" {BEST}: best, the lowest C with 95 % of the most {headline} before a cliff; {CLIFF}: past it."
     incomplete = f" {INCOMPLETE}: incomplete, not compared with the others."
     return legend + ("" if all(level.has_complete_run for level in levels) else incomplete)
 

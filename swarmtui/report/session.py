@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
-from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput
+from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput, Scaling, Slots
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
@@ -280,7 +280,7 @@ def session_blocks(summary: Summary) -> list[Block]:
     )
     return [
         Facts(tuple((name, value) for name, value in facts if value)),
-        *level_blocks(summary.levels, summary.tasks),
+        *level_blocks(summary.levels, summary.tasks, summary.scaling),
         *result_tables(summary),
         Sentence(""),
         *finding_sentences(summary),
@@ -290,11 +290,17 @@ def session_blocks(summary: Summary) -> list[Block]:
     ]
 
 
-def level_blocks(levels: Sequence[Level], tasks: Sequence[TaskFigures] = ()) -> list[Block]:
+def level_blocks(
+    levels: Sequence[Level], tasks: Sequence[TaskFigures] = (), found: Scaling | None = None
+) -> list[Block]:
     """Show the levels, and remarks on single ones."""
     if not levels:
         return [Sentence("nothing was measured")]
-    return [level_table(levels, tasks), *map(Sentence, remarks(levels))]
+    return [level_table(levels, tasks, slots=_reported_slots(found)), *map(Sentence, remarks(levels))]
+
+
+def _reported_slots(found: Scaling | None) -> Slots | None:
+    return found.reported_slots if found else None
 
 
 def result_tables(summary: Summary) -> list[Table]:
@@ -308,7 +314,9 @@ def finding_sentences(summary: Summary) -> list[Sentence]:
     enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
     sentences = capacity_sentences(summary.capacity) if summary.capacity else []
     sentences += [summary.scaling.sentence] if summary.scaling and enough else []
-    cost = cost_per_million(best_level(summary.levels), summary.session.plan.price_per_hour)
+    cost = cost_per_million(
+        best_level(summary.levels, _reported_slots(summary.scaling)), summary.session.plan.price_per_hour
+    )
     if cost is not None and not summary.capacity:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []

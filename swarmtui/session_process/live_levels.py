@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.figures import QueueReading, level_figures
 from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
@@ -56,11 +56,13 @@ class LevelRecords:
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()
 
-    def levels_in_memory(self, servers: Sequence[DiscoveredServer]) -> tuple[Level, ...] | None:
+    def levels_in_memory(
+        self, servers: Sequence[DiscoveredServer], queue: Sequence[QueueReading]
+    ) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
-        return level_figures(self._records, self.starts, self.ends, self._rates, servers)
+        return level_figures(self._records, self.starts, self.ends, self._rates, servers, queue)
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
@@ -97,7 +99,7 @@ class LiveLevels:
         self._logged: set[int] = set()
 
     def refresh(self) -> None:
-        levels = self._records.levels_in_memory(self._state.servers)
+        levels = self._records.levels_in_memory(self._state.servers, self._state.queue)
         if levels is not None:
             self._publish(levels)
             return

@@ -103,7 +103,8 @@ def list_sessions(root: Path) -> list[SessionRow]:
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
     from swarmtui.analysis.compare.differences import known_flags  # lazily: only writing needs it
 
-    best, found = headline_level(summary.levels), summary.scaling
+    found = summary.scaling
+    best = headline_level(summary.levels, found.reported_slots if found else None)
     row = msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,

@@ -14,7 +14,7 @@ from pathlib import Path
 from swarmtui.analysis.capacity.agents import AgentTally, capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.levels.figures import level_figures, task_figures
+from swarmtui.analysis.levels.figures import level_figures, queue_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import finished_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
@@ -106,7 +106,9 @@ def summarise(loaded: LoadedSession) -> Summary:
         message = "interrupted; contains the requests that were saved by then"
     session = journal.head.session
     rates = session.plan.load.serial_rates
-    figures = level_figures(journal.records, journal.stages, journal.ends, rates, journal.servers)
+    figures = level_figures(
+        journal.records, journal.stages, journal.ends, rates, journal.servers, queue_readings(journal.telemetry)
+    )
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
     )

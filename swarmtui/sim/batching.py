@@ -95,6 +95,8 @@ class EngineReplica:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
         self.step: Step | None = None
+        # Requests that the current step left in the queue; those that arrived since may be part of the next one.
+        self.left_waiting = 0
         self.preemptions = 0
         self.prefix_queries = 0
         self.prefix_hits = 0
@@ -122,6 +124,7 @@ class EngineReplica:
             self._run_factor = self._noise_factor(self._preset.noise.run_cv)
         self._admit(start)
         self._preempt()
+        self.left_waiting = len(self.waiting)
         decoding = [job for job in self.running if not job.prefill_left]
         left = self._preset.budget - len(decoding) * (1 + self._drafted)
         prefilling: list[tuple[Job, int]] = []

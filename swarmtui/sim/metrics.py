@@ -134,7 +134,7 @@ def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[M
     waiting: list[Sample] = [
         ("", {**labels, "reason": reason}, count)
         for labels, replica in zip(engines, replicas, strict=True)
-        for reason, count in (("capacity", len(replica.waiting)), ("deferred", 0))
+        for reason, count in (("capacity", _queued(replica)), ("deferred", 0))
     ]
     yield from family("vllm:num_requests_waiting_by_reason", "gauge", "Waiting requests by reason.", waiting)
     metered = list(zip(engines, meters, strict=True))
@@ -160,11 +160,16 @@ def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[M
     yield from family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig", info)
 
 
+def _queued(replica: EngineReplica) -> int:
+    """Return how many requests found no slot; vLLM reports the queue after it has scheduled a step."""
+    return min(replica.left_waiting, len(replica.waiting))
+
+
 def _gauges(preset: Preset, replicas: Sequence[EngineReplica]) -> Iterable[_Metric]:
     room = kv_capacity(preset)
     used = [min(r.kv_tokens_used / room, 1.0) for r in replicas]
     running: list[float] = [len(r.running) for r in replicas]
-    waiting: list[float] = [len(r.waiting) for r in replicas]
+    waiting: list[float] = [_queued(r) for r in replicas]
     yield "gauge", "num_requests_running", "Number of requests in model execution batches.", running
     yield "gauge", "num_requests_waiting", "Number of requests waiting to be processed.", waiting
     yield "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
-from swarmtui.analysis.levels.figures import task_figures
+from swarmtui.analysis.levels.figures import QueueReading, task_figures
 from swarmtui.analysis.quality.facts import cold_expected
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import Slots
@@ -48,7 +48,8 @@ class SessionState:
     """Apply entries, worker frames and samples, then `tick` four times per second; `frame` is the state at that time.
 
     What is in no journal, the session process sets: the `note`, the time left, the `warnings`, and the `status` while
-    it drains, stops and saves. `levels` are set by whoever computes them.
+    it drains, stops and saves. `levels` are set by whoever computes them, with the `queue` that
+    servers reported.
 
         state = SessionState(t0_ns)
         state.apply(entry)
@@ -67,6 +68,7 @@ class SessionState:
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
         self.telemetry: Telemetry | None = None
+        self.queue: list[QueueReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
         self.finished = 0
@@ -205,6 +207,9 @@ class SessionState:
         self.watched.update_tails(frame.tails)
 
     def add_sample(self, sample: Telemetry) -> None:
+        read_ns = sample.servers_read_ns
+        if sample.waiting is not None and (not self.queue or self.queue[-1][0] < read_ns):
+            self.queue.append((read_ns, sample.waiting))
         self.telemetry = sample
         self.quality.add_sample(sample, self.in_flight)
         self._split.add_sample(sample)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from swarmtui.analysis.capacity.cliff import find_cliff, next_level
+from swarmtui.analysis.capacity.cliff import confirming_level, find_cliff, next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence, scaling
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Level
@@ -88,8 +90,42 @@ def test_ttft_that_grows_with_the_decode_step_is_no_queue(slots: int) -> None:
 
 def test_one_slow_calm_level_is_no_reference() -> None:
     levels = [level(c, tps=100 * c, ttft=0.1) for c in (1, 2)] + [level(4, tps=400, ttft=0.25)]
-    found = find_cliff([*levels, level(8, tps=410, ttft=0.4)])
+    found = find_cliff([*levels, level(8, tps=410, ttft=0.4), level(16, tps=410, ttft=0.9)])
     assert found is not None and found.c == 8
+
+
+def test_level_that_the_next_one_does_not_confirm_is_disturbed_and_no_cliff() -> None:
+    """The server stopped for seconds at C=4: TTFT and throughput look like those of a queue."""
+    levels = [level(1, tps=100, ttft=0.1), level(2, tps=200, ttft=0.1), level(4, tps=220, ttft=2.0)]
+    assert find_cliff(levels) is None and confirming_level(levels, 1024) == 8
+    assert "C=4 may be the cliff" in scaling(levels).sentence
+    levels.append(level(8, tps=800, ttft=0.1))
+    assert find_cliff(levels) is None and confirming_level(levels, 1024) is None
+    assert [finding.code for finding in scaling(levels).anomalies] == ["disturbed_level"]
+    levels += [level(16, tps=820, ttft=1.0), level(32, tps=820, ttft=3.0)]
+    cliff = find_cliff(levels)
+    assert cliff is not None and (cliff.c_before, cliff.c) == (8, 16)
+
+
+def test_search_measures_the_level_that_confirms_a_cliff() -> None:
+    disturbed = [level(1, tps=100, ttft=0.1), level(2, tps=105, ttft=2.0)]
+    assert next_level(disturbed, 1024) == 4 and next_level(disturbed, 2) is None
+    assert next_level([*disturbed, level(4, tps=400, ttft=0.1)], 1024) == 8
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 100), st.integers(0, 12), st.booleans(), st.sampled_from([0.0, 0.01, 1.0]))
+def test_one_disturbed_level_does_not_move_the_cliff(slots: int, number: int, seen: bool, wait: float) -> None:
+    """Whatever level is disturbed: the client sees the slots, or the server reports its queue."""
+    levels: list[Level] = []
+    while (c := next_level(levels, 1024)) is not None:
+        assert len(levels) < 30
+        disturbed = len(levels) == number
+        tps, ttft = 100.0 * min(c, slots), 0.1 + wait * max(0.0, c / slots - 1)
+        evidence = {"streaming": min(c, slots)} if seen else {"queued": max(0.0, c - slots)}
+        levels.append(level(c, tps=tps / 2 if disturbed else tps, ttft=5.0 if disturbed else ttft, **evidence))
+    cliff = find_cliff(levels)
+    assert cliff is not None and abs(cliff.c_before / slots - 1.0) <= 0.11
 
 
 def test_longer_prefill_with_half_of_the_ideal_gain_is_calm() -> None:

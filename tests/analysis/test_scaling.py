@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.analysis.capacity.cliff import slots_seen
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, scaling, server_slots, slots_from_flags
 from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
@@ -57,13 +58,50 @@ def test_sentence_of_small_gain_with_long_ttft() -> None:
     assert found.sentence == f"{spot}; queue forms at C=5; cliff at C=5: +2 % tok/s for ×9 mean TTFT"
 
 
-def test_slots_past_the_cliff_are_no_sweet_spot() -> None:
-    """A server on few cores has slots, but two concurrent requests are already slower than one."""
-    levels = [level(1, tps=130, ttft=0.08), level(4, tps=111, ttft=0.25), level(8, tps=146, ttft=0.37)]
+def test_level_within_the_slots_is_no_cliff_however_long_its_ttft() -> None:
+    """A server on few cores has slots, but four concurrent requests are already slower than one."""
+    levels = [level(1, tps=130, ttft=0.08), level(4, tps=111, ttft=0.25), level(8, tps=126, ttft=0.37)]
     found = scaling(levels, Slots(per_replica=4))
-    assert found.sweet_spot == 1
-    assert found.sentence.startswith("sweet spot C=1; ") and "cliff at C=4" in found.sentence
-    assert found.sentence.endswith("×3.1 mean TTFT, although the server has 4 slots")
+    assert (found.sweet_spot, found.queue_forms) == (1, 8)
+    assert found.sentence == "sweet spot C=1; queue forms at C=8; cliff at C=8: +14 % tok/s for ×2.2 mean TTFT"
+
+
+def test_queue_forms_at_the_lowest_level_whose_own_queue_says_so() -> None:
+    """Four slots of llama.cpp: requests deferred on average, and a TTFT that three cores make long anyway."""
+    queues = {1: 0.0, 2: 0.0, 4: 0.0, 5: 0.46, 8: 3.43}
+    ttfts = {1: 0.1, 2: 0.2, 4: 0.9, 5: 1.2, 8: 3.0}
+    levels = [level(c, tps=100.0 + c, ttft=ttfts[c], queued=queue) for c, queue in queues.items()]
+    for slots in (None, Slots(per_replica=4)):
+        found = scaling(levels, slots)
+        assert found.queue_forms == 5 and found.cliff is not None
+        assert (found.cliff.c_before, found.cliff.c) == (4, 5)
+
+
+def test_sweet_spot_is_a_measured_level_and_the_best_one() -> None:
+    """Four slots whose four streams are the slowest of six levels, as seen on a server with few cores."""
+    rates = {1: 120.0, 2: 115.0, 3: 112.0, 4: 90.0, 5: 119.0, 6: 121.0}
+    for queued in (None, 0.0):
+        levels = [level(c, tps=tps, ttft=0.1, queued=queued) for c, tps in rates.items()]
+        for slots in (None, Slots(per_replica=4)):
+            found, best = scaling(levels, slots), best_level(levels, slots)
+            assert best is not None and found.sweet_spot == best.c == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 64), st.floats(1.0, 1e4), st.floats(0.01, 100.0)), min_size=2, max_size=8),
+    st.none() | st.integers(1, 32),
+)
+def test_best_level_is_at_the_sweet_spot_and_before_the_cliff(
+    measured: list[tuple[int, float, float]], slots: int | None
+) -> None:
+    levels = [level(c, tps=tps, ttft=ttft) for c, tps, ttft in {one[0]: one for one in measured}.values()]
+    known = None if slots is None else Slots(per_replica=slots)
+    found, best = scaling(levels, known), best_level(levels, known)
+    if len(levels) > 1:
+        assert best is not None and found.sweet_spot in (None, best.c)
+        assert found.cliff is None or best.c < found.cliff.c
+    if found.cliff is not None and slots is not None:
+        assert found.cliff.c > slots
 
 
 def test_sentence_names_the_best_level_above_the_sweet_spot() -> None:
@@ -73,11 +111,21 @@ def test_sentence_names_the_best_level_above_the_sweet_spot() -> None:
 
 
 def test_slots_are_inferred_from_the_cliff_with_a_reason() -> None:
-    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8], slots=4))
+    found = scaling(swarm(0.005, 0.001, [1, 2, 4, 8, 16], slots=4))
     assert found.slots is not None and found.slots.inferred
     assert found.slots.total == 4
-    assert "TTFT is ×19 at C=8" in found.slots.reason and "4 to 7 slots" in found.slots.reason
+    assert "requests wait at C=8" in found.slots.reason and "4 to 7 slots" in found.slots.reason
     assert "(4 to 7 slots, inferred)" in found.sentence
+
+
+def test_slots_are_seen_from_the_client_at_twice_as_many_streams() -> None:
+    plain = swarm(0.005, 0.001, [1, 2, 4, 6, 10], slots=5)
+    levels = [msgspec.structs.replace(one, streaming=min(one.c, 5)) for one in plain]
+    found = scaling(levels)
+    assert found.slots is not None and (found.slots.total, found.slots.inferred) == (5, True)
+    assert "never more than 5 streams received tokens at the same time, up to C=10" in found.slots.reason
+    assert found.cliff is not None and (found.cliff.c_before, found.cliff.c) == (4, 6)
+    assert slots_seen(levels[:-1]) is None, "6 streams may be 5 slots, or one in prefill"
 
 
 def test_no_slots_and_no_sweet_spot_without_a_queue() -> None:
@@ -122,8 +170,8 @@ def test_agents_of_a_trace_are_not_compared_with_slots() -> None:
     assert (found.slots, found.anomalies, found.refused["fit"].code) == (None, (), "agents")
     assert found.sentence == "no sweet spot: tok/s still grew up to C=16"
     # A cliff does not show how many slots there are either.
-    queued = [msgspec.structs.replace(one, load="sessions") for one in swarm(0.005, 0.001, [1, 2, 4, 8], slots=4)]
-    assert scaling(queued).sentence == "sweet spot C=4; cliff at C=8: +0 % tok/s for ×19 mean TTFT"
+    queued = [msgspec.structs.replace(one, load="sessions") for one in swarm(0.005, 0.001, [1, 2, 4, 8, 16], slots=4)]
+    assert scaling(queued).sentence == "sweet spot C=4; queue forms at C=8; cliff at C=8: +0 % tok/s for ×19 mean TTFT"
 
 
 def test_poor_fit_is_refused() -> None:
@@ -180,11 +228,11 @@ def test_slots_from_flags(flags: str, replicas: int, total: int | None) -> None:
 
 
 def test_best_level_is_the_lowest_near_the_maximum_before_the_cliff() -> None:
-    """401 of 402 tok/s with half the streams is better: the difference is noise."""
-    near = [level(1, tps=158.0), level(4, tps=401.0), level(8, tps=402.0)]
+    """401 of 415 tok/s with half the streams is better: more streams bring little."""
+    near = [level(1, tps=158.0), level(4, tps=401.0), level(8, tps=415.0)]
     clear = [level(1, tps=158.0), level(4, tps=401.0), level(8, tps=450.0)]
-    past = [level(1, tps=158.0, ttft=0.1), level(4, tps=401.0, ttft=0.1), level(8, tps=409.0, ttft=2.0)]
-    best = [best_level(levels) for levels in (near, clear, past)]
+    past = [level(1, tps=158.0, ttft=0.1), level(4, tps=401.0, ttft=0.1), level(8, tps=430.0, ttft=2.0)]
+    best = [best_level(levels, Slots(per_replica=slots)) for levels, slots in ((near, 64), (clear, 64), (past, 4))]
     assert [found.c for found in best if found] == [4, 8, 4]
     assert best_level(near[:1]) is None and best_level([]) is None
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.answers import check_answer
-from swarmtui.analysis.capacity.cliff import next_level
+from swarmtui.analysis.capacity.cliff import confirming_level, next_level
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
@@ -79,13 +79,46 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: A
     )
 
 
-def simulate_cliff_search(simulator: str, workload: str, *, seed: int = 1, max_c: int = 512) -> tuple[Level, ...]:
+class Freeze(NamedTuple):
+    """The server stops for some `seconds` in the `number`-th stage, after a share of its time."""
+
+    number: int
+    share: float
+    seconds: float
+
+
+def simulate_cliff_search(
+    simulator: str, workload: str, *, seed: int = 1, max_c: int = 512, freeze: Freeze | None = None
+) -> tuple[Level, ...]:
     """Simulate `swarmtui run --find-cliff` without known slots, and return the levels that it tried."""
+    return _simulate_levels(simulator, workload, lambda levels: next_level(levels, max_c), seed, freeze)
+
+
+def simulate_sweep(
+    simulator: str, workload: str, planned: Sequence[int], *, seed: int = 1, freeze: Freeze | None = None
+) -> tuple[Level, ...]:
+    """Simulate the levels of a sweep without known slots, with one more if a cliff has to be confirmed."""
+
+    def choose(levels: tuple[Level, ...]) -> int | None:
+        return planned[len(levels)] if len(levels) < len(planned) else confirming_level(levels, 512)
+
+    return _simulate_levels(simulator, workload, choose, seed, freeze)
+
+
+def _simulate_levels(
+    simulator: str,
+    workload: str,
+    choose: Callable[[tuple[Level, ...]], int | None],
+    seed: int,
+    freeze: Freeze | None,
+) -> tuple[Level, ...]:
     plan, factory = _plan(find_workload(workload), seed, levels=(1,))
     planned, client = PlannedLoad(plan, factory), _VirtualClient(parse_spec(simulator)[0])
     levels: tuple[Level, ...] = ()
-    while (c := next_level(levels, max_c)) is not None:
+    while (c := choose(levels)) is not None:
         client.run_stage(c, 1, "level", planned.task_source((c, None), 1))
+        if freeze is not None and freeze.number == len(client.starts):
+            client.freeze(freeze)
         levels = level_figures(client.records, client.starts, client.ends)
     return levels
 
@@ -185,6 +218,25 @@ class _VirtualClient:
                     idle.clear()
         self.now += _THINK_S
         self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
+
+    def freeze(self, freeze: Freeze) -> None:
+        """Delay everything after a moment of the last stage: a closed loop sends nothing while it waits."""
+        start_ns, end = self.starts[-1].t_ns, self.ends[-1]
+        at_ns, length_ns = start_ns + int(freeze.share * (end.t_ns - start_ns)), _ns(freeze.seconds)
+
+        def later(t_ns: int | None) -> int | None:
+            return None if t_ns is None else t_ns + length_ns * (t_ns > at_ns)
+
+        def frozen(record: Record) -> Record:
+            times = [later(t_ns) or 0 for t_ns in record.chunk_times_ns()]
+            moved = {name: later(getattr(record, name)) for name in record.__struct_fields__ if name.endswith("_ns")}
+            gaps = tuple(round((b - a) / 1e3) for a, b in zip([*times[:1], *times], times, strict=False))
+            return msgspec.structs.replace(record, **moved, chunk_us=gaps)
+
+        number = self.starts[-1].number
+        self.records = [frozen(record) if record.stage == number else record for record in self.records]
+        self.ends[-1] = msgspec.structs.replace(end, t_ns=end.t_ns + length_ns)
+        self.now += freeze.seconds
 
     def _cancel(self, flights: Iterable[_RequestInFlight], stage: int, c: int, run: int) -> None:
         for flight in flights:

@@ -44,10 +44,10 @@ def read(records: LevelRecords) -> tuple[Level, ...]:
 
 
 def test_levels_from_the_journal_equal_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = level_records(JournalQueue(tmp_path / "kept")).levels_in_memory(())
+    kept = level_records(JournalQueue(tmp_path / "kept")).levels_in_memory((), ())
     monkeypatch.setattr(live_levels, "_MAX_GAPS", 500)
     records = level_records(JournalQueue(tmp_path / "read"))
-    assert records.levels_in_memory(()) is None and records.answered
+    assert records.levels_in_memory((), ()) is None and records.answered
     assert kept is not None and [level.ok for level in kept] == [5, 10]
     assert read(records) == kept
 

@@ -33,6 +33,7 @@ KEYS = [action for action in Keymap().actions("live") if action.available(ended=
 
 def test_result_has_the_sentence_the_verdict_the_levels_and_the_keys() -> None:
     levels = tuple(level(c, tps=tps, ttft=ttft) for c, tps, ttft in ((1, 80, 0.1), (2, 150, 0.1), (4, 152, 0.9)))
+    levels = tuple(msgspec.structs.replace(one, queued=max(0.0, one.c - 2.0)) for one in levels)
     seen = msgspec.structs.replace(frame(4), status="ended", levels=levels)
     ended = Ended("done", "", "/saved")
     view = result_view(seen, ended, levels_view(levels), "C=4: +25.6 %, faster", "", KEYS)
@@ -47,8 +48,8 @@ def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
     levels = tuple(level(c, tps=tps, ttft=ttft) for c, tps, ttft in ((1, 80, 0.1), (2, 150, 0.1), (4, 152, 0.9)))
     seen = msgspec.structs.replace(frame(4), status="ended", levels=levels, slots=Slots(per_replica=3))
     (sentence,) = result_view(seen, None, levels_view(levels), "", "", KEYS).found
-    assert sentence.startswith("sweet spot C=3 (3 slots);")
-    assert "sweet spot 3" in curve_view(levels, (), "", slots=seen.slots).summary[0]
+    assert sentence.startswith("sweet spot C=2; queue forms at C=4;")
+    assert curve_view(levels, (), "", slots=seen.slots).summary[0] == "▸ best 2 · ▼ cliff 4"
 
 
 def test_result_of_a_failed_run_says_why_it_ended() -> None:

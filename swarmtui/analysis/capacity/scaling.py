@@ -12,7 +12,7 @@ from math import fsum
 
 import msgspec
 
-from swarmtui.analysis.capacity.cliff import find_cliff, throughput_gain
+from swarmtui.analysis.capacity.cliff import Queues, find_cliff, find_queues, slots_seen, throughput_gain
 from swarmtui.engines.base import Engine
 from swarmtui.engines.registry import ENGINES
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
@@ -23,17 +23,13 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import percent, short, signed_percent
 from swarmtui.text import count_noun
 
-# A queue forms at the first level whose TTFT is this multiple of that at full slots.
-QUEUE_TTFT_FACTOR = 1.5
 # A larger drop of throughput while all slots are full is an anomaly.
 MAX_DROP = 0.05
-# The share of the highest throughput that is enough for the sweet spot.
+# The share of the highest throughput before the cliff that is enough for the best level, the sweet spot.
 PLATEAU = 0.95
 LEVELS_FOR_FIT = 3
 LEVELS_FOR_KNEE = 5
 MAX_FIT_ERROR = 0.10
-# Throughputs that differ by less are equally good.
-SAME = 0.01
 
 # Completions / arrivals: from the first share on the server keeps up, below the second requests pile up. In between,
 # the answers that are still in flight at the end may explain the difference. With fewer arrivals than `MANY_ARRIVALS`
@@ -56,11 +52,16 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
         why = "an open loop does not hold C"
         found = _refuse(Scaling(), "open_loop", why, "fit", "ceiling", "knee", "sweet spot")
         return msgspec.structs.replace(found, sentence=open_loop_sentence(known))
-    cliff = find_cliff(known)
     agents = any(traits(level.load).replayed for level in known)
-    slots = None if agents else slots or _inferred_slots(cliff)
+    reported = None if agents else slots
+    queues, cliff = find_queues(known, reported), find_cliff(known, reported)
+    slots = None if agents else slots or _inferred_slots(known, cliff)
     found = Scaling(
-        slots=slots, cliff=cliff, queueing_delay=_queueing_delay(known, slots), anomalies=_anomalies(known, slots)
+        slots=slots,
+        cliff=cliff,
+        queue_forms=queues.forms.c if queues.forms else None,
+        queueing_delay=_queueing_delay(known, slots),
+        anomalies=(*_unconfirmed(queues), *_anomalies(known, slots)),
     )
     if agents:
         why = "C counts agents, which pause and have sub-agents, not requests"
@@ -68,40 +69,67 @@ def scaling(levels: Sequence[Level], slots: Slots | None = None) -> Scaling:
     else:
         found = _with_fit(found, known, slots)
     found = _with_sweet_spot(found, known, slots)
-    return _with_sentence(found, best_level(known))
+    return _with_sentence(found, max(_before(known, cliff), key=lambda level: level.headline_tps or 0.0))
 
 
-def best_level(levels: Sequence[Level]) -> Level | None:
-    """Return the lowest load with the highest throughput, within 1 %; None for a single level or an open loop.
+def best_level(levels: Sequence[Level], slots: Slots | None = None) -> Level | None:
+    """Return the lowest load with 95 % of the highest throughput; None for a single level or an open loop.
 
     Levels without a complete run do not count. A level past the cliff is never the best, even if its throughput is
     slightly higher: its requests queue. The rates of an open loop are chosen by the user, so none of them is the best.
+    If there is a sweet spot, this is the level at it.
     """
     rated = [
         level for level in levels if level.has_complete_run and level.headline_tps is not None and level.rate is None
     ]
-    cliff = find_cliff(rated)
-    before = [level for level in rated if cliff is None or level.c < cliff.c]
-    most = max((level.headline_tps or 0.0 for level in before), default=0.0)
-    near = [level for level in before if (level.headline_tps or 0.0) >= (1.0 - SAME) * most]
-    return min(near, key=lambda level: level.offered_load) if len(rated) > 1 else None
+    if len(rated) < 2:
+        return None
+    before = _before(sorted(rated, key=lambda level: level.c), find_cliff(rated, slots))
+    most = max(level.headline_tps or 0.0 for level in before)
+    return next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
 
 
-def headline_level(levels: Sequence[Level]) -> Level | None:
-    """Return the best level; of a single level or an open loop, the one with the highest throughput."""
+def _before(levels: Sequence[Level], cliff: Cliff | None) -> list[Level]:
+    return [level for level in levels if cliff is None or level.c < cliff.c]
+
+
+def headline_level(levels: Sequence[Level], slots: Slots | None = None) -> Level | None:
+    """Return the level with the highest throughput before the cliff, of an open loop that of all rates."""
     rated = [level for level in levels if level.headline_tps is not None]
     measured = [level for level in rated if level.has_complete_run] or rated
-    return best_level(levels) or max(measured, key=lambda level: level.headline_tps or 0.0, default=None)
+    cliff = None if is_open_loop(measured) else find_cliff(measured, slots)
+    return max(_before(measured, cliff), key=lambda level: level.headline_tps or 0.0, default=None)
 
 
-def _inferred_slots(cliff: Cliff | None) -> Slots | None:
-    """Infer the slots from the cliff: at the level before it, each stream had one."""
+def _inferred_slots(levels: Sequence[Level], cliff: Cliff | None) -> Slots | None:
+    """Return the slots that the client sees; else infer them from the cliff: before it, each stream had one."""
     if cliff is None:
         return None
+    seen = slots_seen(levels)
+    if seen is not None:
+        reason = f"never more than {count_noun(seen, 'stream', 'streams')} received tokens at the same time"
+        return Slots(per_replica=seen, inferred=True, reason=f"{reason}, up to C={max(level.c for level in levels)}")
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
-    waits = f"TTFT is ×{short(cliff.ttft_factor)} at C={cliff.c}"
-    return Slots(per_replica=cliff.c_before, inferred=True, reason=f"{waits}: there are {where} slots")
+    return Slots(
+        per_replica=cliff.c_before, inferred=True, reason=f"requests wait at C={cliff.c}: there are {where} slots"
+    )
+
+
+def _unconfirmed(queues: Queues) -> Findings:
+    """Name the levels that looked like a cliff, but are not known to be one."""
+    found = [
+        Finding(
+            code="disturbed_level",
+            text=f"C={level.c} had a long TTFT, which the next higher level does not have: it was disturbed, and is "
+            "not the cliff",
+        )
+        for level in queues.disturbed
+    ]
+    if queues.queued is not None and not queues.confirmed:
+        why = f"C={queues.queued.c} may be the cliff by its TTFT; a higher level has to confirm it"
+        found.append(Finding(code="unconfirmed_cliff", text=why))
+    return tuple(found)
 
 
 def _queueing_delay(levels: Sequence[Level], slots: Slots | None) -> tuple[QueueingDelay, ...]:
@@ -179,23 +207,18 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> Scaling:
-    """Add the sweet spot: the slots if they limit throughput, else where 95 % of the highest throughput is reached.
+    """Add the sweet spot: the best level. There is none if tok/s still grew up to the last level, short of the slots.
 
-    Levels from a cliff on do not count. There is no sweet spot if 95 % are only reached at the last level.
+    `slots` may have been inferred from the same levels, which changes nothing: the cliff is where they end.
     """
     if len(levels) == 1:
         return _refuse(found, "single_level", "only one level", "sweet spot")
-    cliff = found.cliff
-    before = [level for level in levels if cliff is None or level.c < cliff.c]
+    before = _before(levels, found.cliff)
     most = max(level.headline_tps or 0.0 for level in before)
-    enough = next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
-    bind = slots is not None and levels[-1].c >= slots.total and (cliff is None or slots.total < cliff.c)
-    within = [level.c for level in levels if slots and level.c <= slots.total]
-    if slots and bind and enough.c >= max(within, default=slots.total):
-        return msgspec.structs.replace(found, sweet_spot=slots.total)
-    if enough.c == levels[-1].c:
-        return _refuse(found, "still_growing", f"tok/s still grew up to C={enough.c}", "sweet spot")
-    return msgspec.structs.replace(found, sweet_spot=enough.c)
+    best = next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
+    if best.c == levels[-1].c and (slots is None or best.c < slots.total):
+        return _refuse(found, "still_growing", f"tok/s still grew up to C={best.c}", "sweet spot")
+    return msgspec.structs.replace(found, sweet_spot=best.c)
 
 
 def _refuse(found: Scaling, code: str, text: str, *figures: str) -> Scaling:
@@ -213,26 +236,22 @@ def _with_sentence(found: Scaling, best: Level | None) -> Scaling:
         parts.append(f"sweet spot C={spot}{by_slots or enough}")
     else:
         parts.append(f"no sweet spot: {found.refused.get('sweet spot') or found.refused.get('scaling', '')}")
-    queued = next((delay.c for delay in found.queueing_delay if delay.factor >= QUEUE_TTFT_FACTOR), None)
-    if queued is not None:
-        parts.append(f"queue forms at C={queued}")
+    if found.queue_forms is not None:
+        parts.append(f"queue forms at C={found.queue_forms}")
     if cliff is not None:
-        parts.append(_cliff_text(cliff, slots))
+        parts.append(_cliff_text(cliff))
     return msgspec.structs.replace(found, sentence="; ".join([*parts, *map(str, found.anomalies)]))
 
 
 def _slots_text(slots: Slots, cliff: Cliff | None) -> str:
-    if slots.inferred and cliff is not None and cliff.c - 1 > slots.total:
+    if slots.inferred and cliff is not None and cliff.c - 1 > slots.total == cliff.c_before:
         return f" ({slots.total} to {cliff.c - 1} slots, inferred)"
     return f" ({slots.replicas}×{slots.per_replica}) = {slots}" if slots.replicas > 1 else f" ({slots})"
 
 
-def _cliff_text(cliff: Cliff, slots: Slots | None) -> str:
-    """Describe the cliff, and what the server says about its slots if they do not explain it."""
-    change = signed_percent(cliff.gain, 0)
-    unexplained = slots is not None and cliff.c <= slots.total
-    reported = f", although the server has {slots}" if unexplained else ""
-    return f"cliff at C={cliff.c}: {change} tok/s for ×{short(cliff.ttft_factor, 2)} mean TTFT{reported}"
+def _cliff_text(cliff: Cliff) -> str:
+    wait = f" for ×{short(cliff.ttft_factor, 2)} mean TTFT" if cliff.ttft_factor is not None else ""
+    return f"cliff at C={cliff.c}: {signed_percent(cliff.gain, 0)} tok/s{wait}"
 
 
 def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -> str:
@@ -246,13 +265,13 @@ def cliff_search_sentence(levels: Sequence[Level], slots: Slots | None = None) -
     parts = [] if spot is None else [f"sweet spot C={spot}{reported}"]
     unanswered = [level.c for level in levels if not level.ok]
     if cliff is not None:
-        parts.append(_cliff_text(cliff, known))
+        parts.append(_cliff_text(cliff))
     else:
         why = "throughput still grows or TTFT holds"
         if unanswered:
             why = f"at C={min(unanswered)} no request was answered"
         parts.append(f"no cliff up to C={max(level.c for level in levels if level.ok)}: {why}")
-    return "; ".join(parts)
+    return "; ".join([*parts, *map(str, found.anomalies)])
 
 
 def keeps_up(level: Level) -> bool | None:

@@ -412,7 +412,7 @@ def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
 
 
 def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    level = headline_level(summary.levels)
+    level = headline_level(summary.levels, summary.scaling.reported_slots if summary.scaling else None)
     return (level.headline_tps, level) if level else (None, None)
 
 

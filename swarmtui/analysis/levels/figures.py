@@ -12,7 +12,15 @@ import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
-from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, mean_in_flight, runs_by_level, steady
+from swarmtui.analysis.levels.runs import (
+    LevelRun,
+    Span,
+    SteadyPart,
+    mean_in_flight,
+    most_at_once,
+    runs_by_level,
+    steady,
+)
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import (
     Tally,
@@ -34,10 +42,15 @@ from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
-from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
 # More types than this are not worth a table.
 _MAX_TYPES = 64
+# Fewer readings do not show the queue of a server.
+_MIN_READINGS = 3
+
+# When the queue of the servers was read, and how long it was.
+QueueReading = tuple[int, float]
 
 
 def level_figures(
@@ -46,19 +59,20 @@ def level_figures(
     ends: Sequence[StageEnd],
     single_stream: SerialRates | None = None,
     servers: Sequence[DiscoveredServer] = (),
+    queue: Sequence[QueueReading] = (),
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
     user steered through on the way to another C if that level was measured completely at another time, and those
     repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
-    baseline. `servers` report the block size of their prefix cache.
+    baseline. `servers` report the block size of their prefix cache, and the `queue` over time.
     """
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
     levels = [
-        _with_serial(_level(key[0], runs, block_size), runs, serial_by_key.get(key, []), single_stream)
+        _with_serial(_level(key[0], runs, block_size, queue), runs, serial_by_key.get(key, []), single_stream)
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
     levels = with_silences(levels, runs_by_key)
@@ -86,7 +100,7 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
+def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence[QueueReading]) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
@@ -123,6 +137,8 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None) -> Level:
         steady_s=steady_s,
         c_achieved=ratio(sum_known(run.busy_s for run in counted), wall_s),
         c_held=_c_held(counted),
+        streaming=_streaming(counted),
+        queued=_mean_queue(counted, queue),
         token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
@@ -276,6 +292,31 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
     ]
     known = [(mean, last - first) for mean, (first, last) in held if mean is not None]
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
+
+
+def _streaming(runs: Sequence[LevelRun]) -> int | None:
+    """Return the most streams that received tokens at the same time, of loads that hold C."""
+    return max((most_at_once(_token_spans(run)) for run in runs if traits(run.load).holds_c), default=0) or None
+
+
+def _token_spans(run: LevelRun) -> Iterable[Span]:
+    """Yield the times from the first to the last token, of answers with more than one."""
+    for record in run.records:
+        first, last = record.t_first_ns, record.t_last_ns
+        if first is not None and last is not None and first < last:
+            yield first, last
+
+
+def queue_readings(samples: Iterable[Telemetry]) -> list[QueueReading]:
+    """Return the queue that the servers reported over time."""
+    return sorted({s.servers_read_ns: s.waiting for s in samples if s.waiting is not None}.items())
+
+
+def _mean_queue(runs: Sequence[LevelRun], queue: Sequence[QueueReading]) -> float | None:
+    """Return the mean of the readings while C were in flight; None if there are too few."""
+    windows = [window for run in runs if (window := run.steady_window or run.window) is not None]
+    found = [length for t_ns, length in queue if any(first <= t_ns <= last for first, last in windows)]
+    return mean(found) if len(found) >= _MIN_READINGS else None
 
 
 def _has_cycles(run: LevelRun) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import fsum
 from typing import NamedTuple
 
@@ -70,6 +70,12 @@ def mean_in_flight(spans: Iterable[Span], window: Span) -> float | None:
     if last <= first:
         return None
     return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / (last - first)
+
+
+def most_at_once(spans: Iterable[Span]) -> int:
+    """Return the largest number of spans that overlap; one that ends as another begins does not overlap it."""
+    changes = sorted(change for start, end in spans for change in ((start, 1), (end, -1)))
+    return max(accumulate((change for _, change in changes), initial=0))
 
 
 def tokens_per_chunk(records: Iterable[Record]) -> float:

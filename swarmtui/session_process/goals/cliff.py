@@ -17,7 +17,7 @@ async def search(stages: Stages, max_c: int) -> None:
         """Levels that were only passed under manual control are measured again."""
         return [level for level in state.levels if level.has_complete_run or level.c in searched]
 
-    while (c := next_level(measured(), max_c)) is not None:
+    while (c := next_level(measured(), max_c, state.slots)) is not None:
         searched.add(c)
         await stages.run_level((c, None), 1, 1)
         await stages.levels_computed()

@@ -48,7 +48,7 @@ def curve_view(
     """`empty` says how to get the two levels that a curve needs."""
     tps = level_points(levels, lambda level: level.headline_tps)
     found = scaling(levels, slots)
-    best = best_load(levels)
+    best = best_load(levels, slots)
     hollow = tuple((level.offered_load, level.out_tps) for level in provisional if level.out_tps is not None)
     return CurveView(
         tps=tps,
@@ -66,11 +66,9 @@ def curve_view(
 
 def _summary(best: float | None, found: Scaling) -> tuple[str, ...]:
     cliff = found.cliff.c if found.cliff else None
-    spot = None if found.sweet_spot == best else found.sweet_spot
-    versions = (("▸ best", "sweet spot", "▼ cliff"), ("▸ best", "sweet", "▼ cliff"), ("▸", "sweet", "▼"))
     return tuple(
-        " · ".join(f"{name} {at:g}" for name, at in zip(names, (best, spot, cliff), strict=True) if at is not None)
-        for names in versions
+        " · ".join(f"{name} {at:g}" for name, at in zip(names, (best, cliff), strict=True) if at is not None)
+        for names in (("▸ best", "▼ cliff"), ("▸", "▼"))
     )
 
 

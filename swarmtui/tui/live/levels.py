@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.findings import ALARMS
+from swarmtui.model.findings import ALARMS, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table
 from swarmtui.report.table import Sentence, Table
@@ -43,9 +43,10 @@ def levels_view(
     tasks: Sequence[TaskFigures] = (),
     empty: str = "",
     provisional: Sequence[ProvisionalLevel] = (),
+    slots: Slots | None = None,
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
-    table = level_table(levels, tasks, baseline, provisional)
+    table = level_table(levels, tasks, baseline, provisional, slots)
     marks = MARKS if levels or provisional else ""
     if provisional:
         marks = PROVISIONAL_MARKS
@@ -63,9 +64,9 @@ def levels_view(
     )
 
 
-def best_load(levels: Sequence[Level]) -> float | None:
+def best_load(levels: Sequence[Level], slots: Slots | None = None) -> float | None:
     """The C, or the request rate, of the best level."""
-    found = best_level(levels)
+    found = best_level(levels, slots)
     return found.offered_load if found else None
 
 
@@ -75,8 +76,8 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
 
     def update_from(self, data: LiveData) -> None:
         live = data.shown
-        levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
-        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional)
+        levels, tasks, slots = (f.levels, f.tasks, f.slots) if (f := live.frame) else ((), (), None)
+        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, slots)
 
     @property
     def empty(self) -> str:

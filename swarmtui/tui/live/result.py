@@ -69,7 +69,8 @@ class ResultPanel(LivePanel, Page):
     def update_from(self, data: LiveData) -> None:
         frame = data.shown.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        table = levels_view(levels, data.pair, tasks, provisional=data.shown.provisional)
+        slots = frame.slots if frame else None
+        table = levels_view(levels, data.pair, tasks, provisional=data.shown.provisional, slots=slots)
         comparison = data.comparison or (f"compared with {sanitize(data.baseline.name)}" if data.pair else "")
         view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
         self.note = view.levels.marks
