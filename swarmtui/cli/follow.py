@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -75,6 +76,9 @@ def follow_run(
     code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
     if code != DONE or not ended.directory:
         return code
+    if unmeasured := _describe_unmeasured(ended.directory, request.plan):
+        progress.write(f"swarmtui: {unmeasured}")
+        return UNUSABLE
     return MISSED if _limits_missed(ended.directory, request.plan, limits, progress) else code
 
 
@@ -241,6 +245,25 @@ def _explain_no_level(directory: str, summary: Summary) -> Sentence:
         return Sentence("nothing was measured")
     requests = count_noun(finished, "request", "requests")
     return Sentence(f"no level: {requests} finished, but none while C stayed the same")
+
+
+def _describe_unmeasured(directory: str, plan: Plan) -> str:
+    """Name the levels of a sweep in which nothing was measured; a search may try levels that the server refuses."""
+    from swarmtui.sessions.documents import read_saved_summary
+
+    summary = read_saved_summary(directory)
+    if summary is None:
+        return ""
+    empty = [level for level in summary.levels if not level.ok and level.out_tps_steady is None]
+    if summary.levels and (plan.goal != "sweep" or not empty):
+        return ""
+    errors = Counter[str]()
+    for level in empty:
+        errors.update(level.error_counts)
+    failed = ", ".join(f"{name} {count}" for name, count in errors.most_common())
+    why = f"every request failed: {failed}" if failed else "no request ended in time; give it a longer --duration"
+    where = f" at {', '.join(level.name for level in empty)}" if empty else ""
+    return f"nothing was measured{where}: {why}"
 
 
 def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], progress: Progress) -> bool:

@@ -97,6 +97,12 @@ missed: to show 95 % takes at least 59 requests.
     help="Traces: divide the recorded pauses, or multiply the recorded rate, by X.  "
     "[default: that of the workload, else 1]",
 )
+@click.option(
+    "--too-long",
+    type=click.Choice(["skip", "truncate"]),
+    help="Traces: leave out requests that do not fit into the server's context, or cut off the ends of their prompts.  "
+    "[default: refuse such a trace]",
+)
 @click.option("--rules", type=click.Choice(["agentx"]), help="Traces: play by the rules of this benchmark.")
 @click.option(
     "--serial-rates", metavar="P,D", help="Prompt and output tok/s of a single stream, to extrapolate the serial time."

@@ -36,6 +36,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     max_gap: str | None = None
     time_scale: float | None = None
     rules: Rules | None = None
+    too_long: str | None = None
     agent_header: AgentHeader | None = None
     max_tokens: int | None = None
     temperature: float | None = None

@@ -12,8 +12,8 @@ from swarmtui.client.choices import RunChoices
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.plan import Plan, PlanGoal, Timeouts
-from swarmtui.model.workload import Workload, effective_load
+from swarmtui.model.plan import Plan, PlanGoal, Timeouts, TooLong
+from swarmtui.model.workload import Trace, Workload, effective_load
 
 _MAX_RUNS = 1000
 _GAMMA_BURST = 4.0
@@ -38,6 +38,7 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
         workers=choices.workers,
         slo=validate_slo(choices.slo),
         agent_header=choices.agent_header,
+        too_long=_parse_too_long(choices.too_long, workload),
         max_c=choices.max_c or Plan().max_c,
         price_per_hour=choices.price_per_hour,
     )
@@ -175,6 +176,16 @@ def parse_timeouts(total: str, idle: str) -> Timeouts:
         idle=parse_seconds(idle, "idle-timeout"),
         total=total_s,
     )
+
+
+def _parse_too_long(text: str | None, workload: Workload) -> TooLong | None:
+    if text is None:
+        return None
+    if not isinstance(workload, Trace):
+        raise BadInput("only for traces", key="too_long")
+    if text not in ("skip", "truncate"):
+        raise BadInput(f"{text!r} is neither skip nor truncate", key="too_long")
+    return "skip" if text == "skip" else "truncate"
 
 
 def _number_of_runs(text: str) -> int:

@@ -148,11 +148,13 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[EarlierRequest, ...] = ()
 
 
-WarningCode = Literal["directory_removed", "not_on_disk", "not_synced", "save_refused", "host_silent", "host_orphaned"]
+WarningCode = Literal[
+    "directory_removed", "not_on_disk", "not_synced", "save_refused", "host_silent", "host_orphaned", "too_long"
+]  # fmt: skip
 
 
 class SessionWarning(msgspec.Struct, frozen=True):
-    """A problem with saving the session or with a host, which is shown until it is solved."""
+    """A problem with saving the session, a host or the trace, which is shown until it is solved."""
 
     code: WarningCode
     text: str

@@ -23,6 +23,7 @@ class Timeouts(Stored, frozen=True, kw_only=True):
 
 PlanGoal = Literal["sweep", "manual", "cliff", "capacity"]
 AgentHeader = Literal["billing", "date", "both"]
+TooLong = Literal["skip", "truncate"]
 
 
 class Plan(Stored, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     That is manual control from the first level on, or a search up to `max_c`: for the cliff, or for the capacity, the
     most agents that keep the SLO. `slo` is written as on the command line. `price_per_hour` is that of the server, for
     the cost of tokens. `agent_header`: lines in front of the system prompt that change with every request.
+    `too_long`: what happens to the requests of a trace that do not fit into the server's context; null refuses it.
     """
 
     goal: PlanGoal = "sweep"
@@ -42,6 +44,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     workers: int | None = None
     slo: str = ""
     agent_header: AgentHeader | None = None
+    too_long: TooLong | None = None
     max_c: int = 1024
     price_per_hour: float | None = None
 

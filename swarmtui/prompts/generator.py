@@ -34,6 +34,7 @@ from swarmtui.prompts.traces.arrival_replay import ArrivingRequests
 from swarmtui.prompts.traces.play import ComposedRequest, Plays
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.recordings import Recordings
+from swarmtui.prompts.traces.window import Window
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_CAP = 64
@@ -71,12 +72,13 @@ class TaskGenerator:
         salt: str = "",
         cold_extra: Mapping[str, Any] | None = None,
         agent_header: AgentHeader | None = None,
+        window: Window | None = None,
     ) -> None:
         """Read the data file, if any; `max_tokens` and `temperature` override those of the workload.
 
         `cold_extra` are fields for requests that must not use the prefix cache. `salt` changes only the nonces: with
         the id of the session in it, a repeated plan finds nothing of the first run in the prefix cache. Without a
-        calibration prompt lengths are estimates.
+        calibration prompt lengths are estimates. `window` limits the requests of a trace.
         """
         workload = found.workload
         exact = workload.output_tokens if isinstance(workload, RandomText | SharedPrefix) else None
@@ -87,7 +89,7 @@ class TaskGenerator:
         self._content: _GeneratedItems | _WrittenItems | _RecordedArrivals | _RecordedSessions
         if isinstance(workload, Trace):
             kind = _RecordedArrivals if isinstance(workload.load, Open) else _RecordedSessions
-            self._content = kind(trace_paths(found), seed, salt, calibration or _DEFAULT_CALIBRATION)
+            self._content = kind(trace_paths(found), seed, salt, calibration or _DEFAULT_CALIBRATION, window)
         elif isinstance(workload, RandomText | SharedPrefix):
             self._content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
         else:
@@ -218,8 +220,10 @@ class _PositionedItems(_WrittenItems):
 class _RecordedSessions:
     """The sessions of a trace are played, not drawn by number; only warm-up prompts are."""
 
-    def __init__(self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration) -> None:
-        self.plays = Plays(Recordings(paths), seed, salt, calibration)
+    def __init__(
+        self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration, window: Window | None
+    ) -> None:
+        self.plays = Plays(Recordings(paths, window), seed, salt, calibration)
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         raise NotImplementedError
@@ -231,8 +235,11 @@ class _RecordedSessions:
 class _RecordedArrivals(_RecordedSessions):
     """The requests of a trace in the order of their arrival; each run starts with the first."""
 
-    def __init__(self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration) -> None:
-        self.requests = ArrivingRequests(read_sessions(paths), seed, salt, calibration)
+    def __init__(
+        self, paths: Sequence[Path], seed: int, salt: str, calibration: Calibration, window: Window | None
+    ) -> None:
+        sessions = read_sessions(paths)
+        self.requests = ArrivingRequests(map(window.fit, sessions) if window else sessions, seed, salt, calibration)
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         return _replayed_item(self.requests.compose(position, group=index - position))

@@ -24,7 +24,7 @@ from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import ClockEntry, DescriptionEntry, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, ServerEntry, Session, TelemetryEntry
 from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
@@ -166,13 +166,15 @@ class SessionProcess:
         self._endpoints = endpoints
         if request.hosts and not await self._start_hosts(endpoints):
             return "stopped", "stopped before the first request"
-        generator = preflight.task_generator(request, workload, calibration, endpoints)
+        generator = preflight.task_generator(request, workload, calibration, endpoints, self._findings.window)
         self._events = events = ServerEvents(journal)
         hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
         self._session = session = describe_session(
             request, session_id, self._t0, workload, digested.result(), endpoints, calibration, hosts
         )
         journal.write(Head(session=session, pid=os.getpid()))
+        if self._findings.too_long:
+            journal.write(Event(t_ns=time.perf_counter_ns(), name="too_long", detail=self._findings.too_long))
         self._state.quality.cold_expected = generator.cold
         await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
@@ -340,7 +342,9 @@ class SessionProcess:
     def _update_warnings(self) -> None:
         warnings = (self._journal.warning if self._journal else None, self._save_refused)
         hosts = self._hosts.warnings if self._hosts is not None else ()
+        too_long = (SessionWarning("too_long", self._findings.too_long),) if self._findings.too_long else ()
         self._state.warnings = (
+            *too_long,
             *hosts,
             *(warning for warning in warnings if warning is not None),
         )

@@ -6,7 +6,7 @@ All functions that send requests block, and are called in a thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from swarmtui.analysis.compare.differences import describe_server_changes, serve
 from swarmtui.engines.registry import GENERIC, engine_from_models, engine_named
 from swarmtui.http_client import HttpClient, HttpReply, RequestFailed
 from swarmtui.loadgen.dialects import load_dialect, names_with_tools
+from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import (
     AUTO,
     PATHS,
@@ -28,11 +29,13 @@ from swarmtui.model.endpoint import (
 )
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.model.workload import Message, Task, Tool, Workload
+from swarmtui.model.workload import Message, Task, Tool, Trace, Workload
 from swarmtui.processes.spawn import ServerProcess, start_simulator
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
 from swarmtui.prompts.generator import TaskGenerator, tools_of
-from swarmtui.prompts.library import WorkloadFile
+from swarmtui.prompts.library import WorkloadFile, trace_paths
+from swarmtui.prompts.traces.reader import read_sessions
+from swarmtui.prompts.traces.window import Window, count_too_long
 from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
 from swarmtui.telemetry.discovery import identify, listeners_at
 from swarmtui.telemetry.fingerprint import fingerprint
@@ -255,11 +258,34 @@ def inspect_endpoints(
                 embedded=embedded,
             )
         )
+    if isinstance(workload.workload, Trace):
+        check_window(request, workload, [parse_address(endpoint.url).root for endpoint in endpoints], findings)
     findings.listeners = listeners_at(parse_address(endpoint.url).root for endpoint in endpoints)
     with http_client(request, [endpoint.url for endpoint in endpoints]) as client:
         named = [fetch_metrics(client, url) for url in request.metrics_urls]
     findings.metrics_pages += [page for page in named if page is not None]
     return tuple(_with_engine_of_process(endpoint, findings) for endpoint in endpoints), calibration
+
+
+def check_window(
+    request: RunRequest, workload: WorkloadFile, roots: Sequence[str], findings: PreflightFindings
+) -> None:
+    """Find the requests of a trace that are longer than a server's context; raise BadInput unless the plan allows it.
+
+    Servers that do not report their context are not judged.
+    """
+    with http_client(request, roots) as client:
+        servers = [fingerprint(root, client=client, timeout_s=_FINGERPRINT_TIMEOUT_S) for root in roots]
+    contexts = [server.context for server in servers if server is not None and server.context is not None]
+    if not contexts:
+        return
+    found = count_too_long(read_sessions(trace_paths(workload)), min(contexts))
+    if not found.too_long:
+        return
+    chosen, sentence = request.plan.too_long, found.sentence(request.plan.too_long)
+    if chosen is None:
+        raise BadInput(sentence, key="workload")
+    findings.window, findings.too_long = Window(found.window, chosen), sentence
 
 
 def _choose_dialect(request: RunRequest, url: str, *, with_tools: bool) -> Dialect:
@@ -320,7 +346,11 @@ def describe_changed_servers(
 
 
 def task_generator(
-    request: RunRequest, workload: WorkloadFile, calibration: Calibration | None, endpoints: tuple[Endpoint, ...]
+    request: RunRequest,
+    workload: WorkloadFile,
+    calibration: Calibration | None,
+    endpoints: tuple[Endpoint, ...],
+    window: Window | None = None,
 ) -> TaskGenerator:
     plan = request.plan
     # Keep engines from answering out of their prompt cache if the workload promises a cold one.
@@ -336,4 +366,5 @@ def task_generator(
         salt=request.salt,
         cold_extra=uncached or None,
         agent_header=plan.agent_header,
+        window=window,
     )

@@ -22,6 +22,7 @@ from swarmtui.model.telemetry import DiscoveredServer, Gpu, HostLoad, ServerStat
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostPool
     from swarmtui.http_client import HttpClient
+    from swarmtui.prompts.traces.window import Window
     from swarmtui.telemetry.discovery import Listener
     from swarmtui.telemetry.metrics import MetricsReader
 
@@ -38,11 +39,16 @@ _STALE_NS = 10_000_000_000
 
 
 class PreflightFindings:
-    """What preflight found out before the load, when requests disturb nothing."""
+    """What preflight found out before the load, when requests disturb nothing.
+
+    `window` is set if requests of a trace do not fit into it, and `too_long` says how many.
+    """
 
     def __init__(self) -> None:
         self.metrics_pages: list[MetricsPage] = []
         self.listeners: dict[str, Listener] = {}
+        self.window: Window | None = None
+        self.too_long = ""
 
 
 class Sampler:

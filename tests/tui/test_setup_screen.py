@@ -77,6 +77,15 @@ def test_typed_fields_override_the_workload_like_options() -> None:
     assert setup_plan("coding", "probe").load == one_request
 
 
+def test_requests_of_a_trace_that_are_too_long_have_a_field() -> None:
+    kinds: tuple[PlanKind, ...] = ("sweep", "manual")
+    for kind in kinds:
+        assert setup_plan("agents", kind, too_long="skip").too_long == "skip"
+        assert setup_plan("coding", kind, too_long="skip").too_long is None
+    errors = build(RunChoices(endpoints=(SIM,), workload="agents", plan="sweep", too_long="cut"))
+    assert isinstance(errors, list) and [error.field for error in errors] == ["too_long"]
+
+
 def test_fields_of_another_plan_are_ignored() -> None:
     assert setup_plan("coding", "manual", levels="nonsense", rate="9", runs="x") == setup_plan("coding", "manual")
     assert setup_plan("s4-mixed-fastapi", "sweep", requests="7") == command_line_plan("s4-mixed-fastapi")

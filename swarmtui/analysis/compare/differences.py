@@ -106,6 +106,7 @@ def _described(session: Session) -> dict[tuple[str, str], str]:
         ("token_cap", "token cap"): _text(plan.max_tokens),
         ("temperature", "temperature"): _text(plan.temperature),
         ("agent_header", "agent header"): plan.agent_header or "",
+        ("too_long", "too long requests"): plan.too_long or "",
         ("requests", "requests per run"): str(plan.load.per_run),
         ("simulated", "simulated"): "yes" if session.simulated else "no",
         # Imported sessions name their tool.

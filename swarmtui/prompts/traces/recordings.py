@@ -16,6 +16,7 @@ from swarmtui.model.workload import Message, Tool
 from swarmtui.prompts.traces.agentperf import TextRequest, read_agentperf
 from swarmtui.prompts.traces.reader import reader_of, trace_files
 from swarmtui.prompts.traces.weka import read_weka
+from swarmtui.prompts.traces.window import Window
 
 # Longer prompts than any model reads would fill the memory.
 MAX_PROMPT_TOKENS = 2_000_000
@@ -189,14 +190,18 @@ class Recordings:
     are kept, which is why their blocks are stored as differences.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], window: Window | None = None) -> None:
         self._sessions: list[Path | Recording] = []
+        self._window = window
         for path in trace_files(paths):
             reader = reader_of(path)
-            if reader in (read_weka, read_agentperf):
+            if reader not in (read_weka, read_agentperf):
+                self._sessions += [made for session in reader(path) if (made := self._record(session)).parents]
+            elif window is None or window.fit(next(reader(path))).requests:
                 self._sessions.append(path)
-            else:
-                self._sessions += [made for session in reader(path) if (made := make_recording(session)).parents]
+
+    def _record(self, session: TraceSession) -> Recording:
+        return make_recording(session if self._window is None else self._window.fit(session))
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -226,4 +231,4 @@ class Recordings:
             return found
         session = next(reader_of(found)(found))
         check_replayable(session, str(found))
-        return make_recording(session)
+        return self._record(session)

@@ -16,7 +16,7 @@ from swarmtui.model.config import Config
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.load import Closed, Load
 
-PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries"]
+PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries", "too_long"]
 PLAN_FIELDS: tuple[PlanField, ...] = get_args(PlanField)
 
 _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
@@ -26,7 +26,7 @@ _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
     "probe": (),
 }
 _REMEMBERED = ("endpoints", "model", "workload", "plan", "api", "hosts", *PLAN_FIELDS)
-_LABELS = {"endpoints": "endpoint", "api": "API", "warmup": "warm-up"}
+_LABELS = {"endpoints": "endpoint", "api": "API", "warmup": "warm-up", "too_long": "too long"}
 _FILE = "setup.json"
 _RECENT = 8
 
@@ -51,14 +51,16 @@ class _SavedSetup(Stored, frozen=True, kw_only=True):
 
 def plan_fields(plan: PlanKind, load: Load) -> tuple[PlanField, ...]:
     """Return the fields that apply to a plan; `load` is that of the workload."""
+    trace = load.replayed or load.follows_trace
     if plan != "sweep":
-        return _FIELDS_OF_PLAN[plan]
+        return (*_FIELDS_OF_PLAN[plan], "too_long") if trace else _FIELDS_OF_PLAN[plan]
     has: dict[PlanField, bool] = {
         "levels": load.levels_key is not None,
         "runs": not load.continuous,
         "requests": load.has("requests"),
         "warmup": True,
         "canaries": load.has("canaries"),
+        "too_long": trace,
     }
     return tuple(name for name in PLAN_FIELDS if has.get(name))
 
