@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.host import host_use
-from swarmtui.analysis.quality.judge import host_grade
+from swarmtui.analysis.quality.doubts import find_doubts, judge_host
 from swarmtui.client.catalogue import inspect_server
 from swarmtui.engines.registry import engine_named
 from swarmtui.http_client import HttpClient, RequestFailed
@@ -164,14 +164,15 @@ def check_host() -> DoctorFinding:
     """Check for a second how long tasks wait for a CPU, before anything of ours is busy."""
     before = read_host()
     time.sleep(_HOST_S)
-    use = host_use(before, read_host())
-    grade = host_grade(use) if use is not None else None
-    if grade is None:
+    lines = judge_host(host_use(before, read_host()))
+    if not lines:
         return DoctorFinding("ok", "not known", "this system does not report how long tasks wait for a CPU")
-    value = f"{grade.value}, load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core', 'cores')}"
-    if grade.state == "doubtful":
-        return DoctorFinding("doubtful", value, "the host is busy: stop other programs, or measure when it is idle")
-    return DoctorFinding("ok", value, grade.good_sentence)
+    load = f"load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core', 'cores')}"
+    value = ", ".join([*(line.value for line in lines), load])
+    if doubts := find_doubts(lines):
+        advice = "stop other programs, or measure when it is idle"
+        return DoctorFinding("doubtful", value, f"{' and '.join(doubts)}: {advice}")
+    return DoctorFinding("ok", value, lines[0].sentence)
 
 
 def check_client_speed(streams: int) -> DoctorFinding:

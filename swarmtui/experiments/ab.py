@@ -10,6 +10,7 @@ import msgspec
 
 from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.experiments.grid import launch_command
 from swarmtui.experiments.header_effect import HeaderEffect, cache_use, header_effect
 from swarmtui.experiments.managed_server import free_port
@@ -100,6 +101,7 @@ class AbRunner(Runner[AbTest]):
         if test.agent_header:
             used = cache_use(Path(self.request.session_root), start.session, summary.levels[-1])
             start = msgspec.structs.replace(start, cache=used)
+        start = msgspec.structs.replace(start, doubts=find_doubts(summary.quality))
         if self._first is None:
             self._first = summary
         elif index == 1:  # the first two runs are of both sides
@@ -121,6 +123,8 @@ def ab_result(experiment: Experiment[AbTest]) -> AbResult:
         values = [[getattr(start, test.figure) for start in side[:n]] for side in (a, b)]
         better = AB_FIGURES[test.figure][1]
         decision = evaluate(*values, detect=test.detect, max_runs=test.max_runs, better=better)
+        doubts = tuple(dict.fromkeys(doubt for start in (*a[:n], *b[:n]) for doubt in start.doubts))
+        decision = msgspec.structs.replace(decision, sentence=temper(decision.sentence, doubts))
         if test.agent_header:
             header = header_effect(test.agent_header, *([start.cache for start in side[:n]] for side in (a, b)))
     return AbResult(

@@ -121,7 +121,7 @@ class Start(Stored, frozen=True, kw_only=True):
 
     The configuration is `flags`, in a round of a tune, or `side`, in an A/B test. The figures are those of its highest
     level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason` says why, and `log` has the last
-    lines of the server's output. `simulated`: power and memory are simulated.
+    lines of the server's output. `simulated`: power and memory are simulated. `doubts` are why it is uncertain.
     """
 
     flags: Flags = {}
@@ -143,6 +143,7 @@ class Start(Stored, frozen=True, kw_only=True):
     start_s: float | None = None
     simulated: bool = False
     cache: CacheUse | None = None
+    doubts: tuple[str, ...] = ()
 
 
 class ExperimentStatus(Stored, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput, Scaling, Slots
 from swarmtui.model.plan import is_open_loop, load_title
@@ -310,7 +311,10 @@ def result_tables(summary: Summary) -> list[Table]:
 
 
 def finding_sentences(summary: Summary) -> list[Sentence]:
-    """Return the capacity, the sweet spot and the cliff, the cost, and a summary of the publication checklist."""
+    """Return the capacity, the sweet spot and the cliff, the cost, and a summary of the publication checklist.
+
+    The first one says so if the measurement is in doubt.
+    """
     enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
     sentences = capacity_sentences(summary.capacity) if summary.capacity else []
     sentences += [summary.scaling.sentence] if summary.scaling and enough else []
@@ -319,6 +323,10 @@ def finding_sentences(summary: Summary) -> list[Sentence]:
     )
     if cost is not None and not summary.capacity:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
+    doubts = find_doubts(summary.quality)
+    if doubts and not sentences:
+        sentences = ["these figures may differ in another run"]
+    sentences[:1] = [temper(sentence, doubts) for sentence in sentences[:1]]
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []
     return [Sentence(text, "lead") for text in sentences]
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import QueueReading, task_figures
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cold_expected
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import Slots
@@ -342,7 +343,7 @@ class SessionState:
             telemetry=self.telemetry,
             quality=quality,
             ttft_split=self._split.split(now, self.c, self.levels),
-            search_result=self.search_result,
+            search_result=temper(self.search_result, find_doubts(quality)),
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
             load=self.load,

@@ -72,10 +72,11 @@ def test_all_checks_pass_for_a_good_session() -> None:
     assert {line.state for line in lines.values()} == {"ok"}
     assert list(lines) == [
         "warm_up", "complete", "errors", "cap_hits", "samples", "spread", "server_flags", "client_lag", "client_cpu",
-        "host", "in_flight", "other_clients", "token_source", "decode_rate", "cold_cache", "preemptions", "throttling",
+        "host_pressure", "host_steal", "in_flight", "other_clients", "token_source",
+        "decode_rate", "cold_cache", "preemptions", "throttling",
         "gpu_clocks", "journal",
     ]  # fmt: skip
-    assert checklist_sentence(list(lines.values())) == "publication checklist: all 19 checks pass"
+    assert checklist_sentence(list(lines.values())) == "publication checklist: all 20 checks pass"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_all_checks_pass_for_a_good_session() -> None:
         ("send_delay", {"facts": {"send_delay": 0.1}}),
         ("server_stall", {"facts": {"frozen": 1, "silence_s": 6.0}}),
         ("gpu_clocks", {"facts": {"clock_spread": 0.2}}),
-        ("host", {"facts": {"host": HostUse(pressure=0.9)}}),
+        ("host_pressure", {"facts": {"host": HostUse(pressure=0.9, steal=0.0)}}),
         ("client_lag", {"facts": {"lag_p99_s": 0.002}}),
         ("client_cpu", {"facts": {"worker_cpu": 0.99}}),
         ("other_clients", {"facts": {"idle_before": False}}),
@@ -140,7 +141,6 @@ def test_unmeasured_check_is_unknown_and_does_not_pass(code: str, fact: str) -> 
         ("decode_rate", "engine_ratio"),
         ("throttling", "throttled"),
         ("gpu_clocks", "clock_spread"),
-        ("host", "host"),
     ],
 )
 def test_what_server_or_machine_cannot_report_is_no_obstacle(code: str, fact: str) -> None:
@@ -148,7 +148,7 @@ def test_what_server_or_machine_cannot_report_is_no_obstacle(code: str, fact: st
     assert (lines[code].state, lines[code].value) == ("not applicable", "not reported")
     assert lines[code].sentence
     sentence = checklist_sentence(list(lines.values()))
-    assert sentence == "publication checklist: all 18 checks pass, 1 not applicable"
+    assert sentence == "publication checklist: all 19 checks pass, 1 not applicable"
 
 
 def test_notes_pass() -> None:

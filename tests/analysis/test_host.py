@@ -39,7 +39,7 @@ def test_a_level_is_flagged_if_the_host_was_busy_during_it() -> None:
         [level(1), level(2)], stages, [end(1, at=2000), end(2, at=4000)], samples, records
     )
     assert [flag.code for flag in quiet.flags] == []
-    assert [flag.code for flag in busy.flags] == ["host_busy"]
+    assert [flag.code for flag in busy.flags] == ["host_pressure"]
     assert busy.host is not None and busy.host.pressure == pytest.approx(1.0)
-    (line,) = [line for line in judge(level_facts([quiet, busy])) if line.code == "host"]
+    (line,) = [line for line in judge(level_facts([quiet, busy])) if line.code == "host_pressure"]
     assert line.state == "doubtful" and line.value.startswith("tasks waited for a CPU in 100 % of the time")

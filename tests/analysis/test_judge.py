@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.judge import RULES, judge
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 
@@ -52,7 +53,7 @@ def line(code: str, **facts: Any) -> QualityLine:
 
 def test_good_facts_give_one_ok_line_per_rule() -> None:
     lines = judge(GOOD)
-    assert [line.state for line in lines] == ["ok"] * 18
+    assert [line.state for line in lines] == ["ok"] * 19
     assert all(line.value and line.sentence and line.name for line in lines)
     events = {"server_restart", "server_stall", "several_servers", "connections"}
     assert {line.code for line in lines} == {rule.code for rule in RULES} - events
@@ -114,11 +115,12 @@ def test_unknown_facts_give_no_line() -> None:
         ("token_counts", {"client_tokens": 1000, "server_tokens": 1000, "miscounted": 0.03}, "doubtful"),
         ("first_reads", {"first_coalesced": 0.05, "first_error": 0.01}, "ok"),
         ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "doubtful"),
-        ("host", {"host": HostUse(pressure=0.15, waited=0.9)}, "ok"),
-        ("host", {"host": HostUse(pressure=0.30)}, "note"),
-        ("host", {"host": HostUse(pressure=0.31)}, "doubtful"),
-        ("host", {"host": HostUse(waited=0.31)}, "doubtful"),
-        ("host", {"host": HostUse(pressure=0.0, steal=0.04)}, "doubtful"),
+        ("host_pressure", {"host": HostUse(pressure=0.15, waited=0.9)}, "ok"),
+        ("host_pressure", {"host": HostUse(pressure=0.30)}, "note"),
+        ("host_pressure", {"host": HostUse(pressure=0.31)}, "doubtful"),
+        ("host_pressure", {"host": HostUse(waited=0.31)}, "doubtful"),
+        ("host_steal", {"host": HostUse(pressure=0.0, steal=0.04)}, "doubtful"),
+        ("host_steal", {"host": HostUse(steal=0.01)}, "ok"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
         ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
         ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),
@@ -150,6 +152,30 @@ def test_wrong_usage_is_not_taken_for_another_client() -> None:
     assert line("other_clients", **counts, other_requests=0.0, own_requests=9).state == "ok"
     assert line("other_clients", **counts, miscounted=1.0).state == "ok"
     assert "contradicts" in line("token_counts", **counts, miscounted=1.0).sentence
+
+
+def test_doubtful_lines_temper_a_result_in_words() -> None:
+    lines = judge(QualityFacts(host=HostUse(pressure=0.9), frozen=1, coalesced_chunks=0.1))
+    assert find_doubts(lines) == ("the server froze", "the host was busy")
+    assert temper("sweet spot C=4", find_doubts(lines)) == (
+        "not sure: the server froze and the host was busy; sweet spot C=4"
+    )
+    assert temper("sweet spot C=4", ("one", "two", "three")) == "not sure: one, two and 1 other doubt; sweet spot C=4"
+    assert temper("sweet spot C=4", find_doubts(judge(GOOD))) == "sweet spot C=4"
+    assert temper("", find_doubts(lines)) == ""
+
+
+def test_every_rule_that_can_be_doubtful_says_why() -> None:
+    doubtful = QualityFacts(
+        lag_p99_s=1.0, tpot_s=0.01, turnaround=1.0, send_delay=1.0, worker_cpu=1.0, c=8, c_held=1.0, in_flight=8,
+        other_clients=8.0, token_sources=("chunks",), miscounted=1.0, engine_ratio=2.0, cold_expected=True,
+        cached_share=1.0, preemptions=1.0, throttled=1.0, throttle=("thermal",), clock_spread=1.0, clock_steps=1,
+        clock_bound_s=1.0, coalesced_chunks=1.0, first_coalesced=1.0, restarted=True, frozen=1,
+        host=HostUse(pressure=1.0, steal=1.0),
+    )  # fmt: skip
+    lines = judge(doubtful)
+    assert {rule.code for rule in RULES} - {line.code for line in lines} == {"several_servers", "connections"}
+    assert len(find_doubts(lines)) == len(lines) == len(RULES) - 2
 
 
 def test_idle_server_alone_does_not_rule_out_other_clients() -> None:

@@ -31,6 +31,7 @@ from swarmtui.analysis.compare.verdicts import (
     holm_alphas,
     with_session_spread,
 )
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, level_name
@@ -171,7 +172,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_a_names=tuple(level.name for level in only_a),
         only_b_names=tuple(level.name for level in only_b),
         headline=headline.key if headline else None,
-        sentence=_sentence(rows, refused, headline, is_pooled(a)),
+        sentence=temper(
+            _sentence(rows, refused, headline, is_pooled(a)),
+            () if refused else find_doubts((*a.quality, *b.quality)),
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
-from swarmtui.analysis.quality.judge import host_flags
+from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
-from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
@@ -264,32 +263,23 @@ def _throttling(facts: QualityFacts) -> Grade | None:
     return Grade(state, value, "the GPUs were not throttled", bad_sentence)
 
 
-def _host(facts: QualityFacts) -> Grade | None:
-    return host_grade(facts.host) if facts.host is not None else None
-
-
-def host_grade(use: HostUse) -> Grade | None:
-    """Judge whether other work on the host, or on its hypervisor, delayed the client or a local server."""
+def _host_pressure(facts: QualityFacts) -> Grade | None:
+    use = facts.host or HostUse()
     waited = use.waited if use.pressure is None else use.pressure
-    states: list[QualityState] = []
-    parts: list[str] = []
-    if waited is not None:
-        states.append(CPU_PRESSURE.grade(waited))
-        parts.append(f"tasks waited for a CPU in {short_percent(waited, 2)} of the time")
-    if use.steal is not None:
-        states.append(STEAL.grade(use.steal))
-        parts.append(f"steal {short_percent(use.steal, 2)}")
-    if not states:
+    if waited is None:
         return None
+    value = f"tasks waited for a CPU in {short_percent(waited, 2)} of the time"
     bad_sentence = "the host was busy: the client, and a server on the same host, may have been delayed"
-    return Grade(worst(states), ", ".join(parts), "the host had CPU time to spare", bad_sentence)
+    return Grade(CPU_PRESSURE.grade(waited), value, "the host had CPU time to spare", bad_sentence)
 
 
-def host_flags(use: HostUse | None) -> Findings:
-    grade = host_grade(use) if use is not None else None
-    if grade is None or grade.state != "doubtful":
-        return ()
-    return (Finding(code="host_busy", text=f"the host was busy: {grade.value}"),)
+def _host_steal(facts: QualityFacts) -> Grade | None:
+    steal = facts.host.steal if facts.host is not None else None
+    if steal is None:
+        return None
+    bad_sentence = "this is a virtual machine, and its host was busy: all processes here were held back"
+    good_sentence = "no other machine took CPU time from this one"
+    return Grade(STEAL.grade(steal), f"{short_percent(steal, 2)} of CPU time", good_sentence, bad_sentence)
 
 
 def _single(
@@ -344,8 +334,12 @@ RULES = (
         ),
     ),
     Rule(
-        "host", "host CPU", f"waiting ≤ {short_percent(CPU_PRESSURE.note)}, steal ≤ {short_percent(STEAL.note)}",
-        "how busy the host was is not known", _host, external=True,
+        "host_pressure", "host CPU", f"waiting ≤ {short_percent(CPU_PRESSURE.note)} of the time",
+        "the host does not report how long tasks wait for a CPU", _host_pressure, external=True,
+    ),
+    Rule(
+        "host_steal", "host steal", f"≤ {short_percent(STEAL.note)}",
+        "the host does not report what its hypervisor takes", _host_steal, external=True,
     ),
     Rule(
         "in_flight", "held C", f"{_within(IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.table import Block, Sentence
@@ -59,7 +60,8 @@ def _finding(frame: Frame | None) -> str:
     if frame.search_result:
         return sanitize(frame.search_result)
     enough = len(frame.levels) > 1 or is_open_loop(frame.levels)
-    return sanitize(scaling(frame.levels, frame.slots).sentence) if enough else ""
+    sentence = scaling(frame.levels, frame.slots).sentence if enough else ""
+    return sanitize(temper(sentence, find_doubts(frame.quality)))
 
 
 class ResultPanel(LivePanel, Page):

@@ -1,0 +1,66 @@
+"""Say in words why a result is uncertain, from the doubtful lines of measurement quality."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from swarmtui.analysis.quality.judge import judge
+from swarmtui.model.findings import Finding, Findings
+from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
+from swarmtui.text import count_noun
+
+# Why a doubtful line makes a result uncertain.
+_DOUBTS = {
+    "server_restart": "the server restarted",
+    "server_stall": "the server froze",
+    "client_lag": "the client read late",
+    "turnaround": "the client was slow to send",
+    "send_delay": "requests were sent late",
+    "client_cpu": "the client had no CPU time to spare",
+    "host_pressure": "the host was busy",
+    "host_steal": "the hypervisor was busy",
+    "in_flight": "C was not held",
+    "other_clients": "another client used the server",
+    "token_source": "tokens were estimated",
+    "token_counts": "token counts contradict each other",
+    "decode_rate": "client and engine disagree on the decode rate",
+    "cold_cache": "prompts were in the prefix cache",
+    "preemptions": "requests were preempted",
+    "throttling": "the GPUs were throttled",
+    "gpu_clocks": "the GPU clocks changed",
+    "client_clock": "the clock was set",
+    "host_clocks": "the clocks of the hosts are not known",
+    "first_reads": "first tokens were read late",
+    "coalesced_chunks": "chunks arrived together",
+}
+_MAX_DOUBTS = 2
+
+
+def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
+    """Return why figures may be wrong: a clause for each doubtful line, once."""
+    return tuple(
+        dict.fromkeys(_DOUBTS[line.code] for line in lines if line.state == "doubtful" and line.code in _DOUBTS)
+    )
+
+
+def temper(sentence: str, doubts: Sequence[str]) -> str:
+    """Say in a result why it is uncertain: `not sure: the host was busy; sweet spot C=4 …`"""
+    if not doubts or not sentence:
+        return sentence
+    named, more = doubts[:_MAX_DOUBTS], len(doubts) - _MAX_DOUBTS
+    reasons = (
+        ", ".join(named) + f" and {count_noun(more, 'other doubt', 'other doubts')}"
+        if more > 0
+        else " and ".join(named)
+    )
+    return f"not sure: {reasons}; {sentence}"
+
+
+def judge_host(use: HostUse | None) -> tuple[QualityLine, ...]:
+    """Judge only whether other work on the host, or on its hypervisor, delayed the client or a local server."""
+    return judge(QualityFacts(host=use))
+
+
+def host_flags(use: HostUse | None) -> Findings:
+    busy = (line for line in judge_host(use) if line.state == "doubtful")
+    return tuple(Finding(code=line.code, text=f"{_DOUBTS[line.code]}: {line.value}") for line in busy)
