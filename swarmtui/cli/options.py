@@ -179,7 +179,8 @@ agent_header = click.option(
 requests = click.option(
     "--requests",
     metavar="N|4C",
-    help="Requests per run: a number or a multiple of C.  [default: that of the workload, else 4C, at least 5]",
+    help="Requests per run: a number or a multiple of C.  [default: that of the workload, else 2C, at least 5, and 3C "
+    "from C=16]",
 )
 duration = click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 max_tokens = click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request.")

@@ -122,6 +122,11 @@ missed: to show 95 % takes at least 59 requests.
 @shared.requests
 @shared.duration
 @click.option(
+    "--complete",
+    is_flag=True,
+    help="Wait for all answers of a level, instead of cancelling those still in flight when its steady window is over.",
+)
+@click.option(
     "--warmup",
     metavar="N|none",
     help="Warm-up requests before the first level; they are discarded.  "

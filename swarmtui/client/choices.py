@@ -33,6 +33,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     burst: float | None = None
     serial_rates: str | None = None
     canaries: str | None = None
+    complete: bool = False
     max_gap: str | None = None
     time_scale: float | None = None
     rules: Rules | None = None

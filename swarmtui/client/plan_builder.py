@@ -57,8 +57,11 @@ def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     load = _choose_load(effective_load(workload), workload.name, choices, goal, runs)
     if choices.canaries not in (None, "none") and (goal == "manual" or not load.has("canaries")):
         raise BadInput("only for the levels of a closed loop", key="canaries")
+    if choices.complete and (goal == "manual" or not load.has("complete")):
+        raise BadInput("only for the levels of a closed loop; others are complete", key="complete")
     changes: dict[str, Any] = {"runs": runs, "warmup": _parse_warmup(choices.warmup)}
     changes |= {"canaries": choices.canaries, "preroll": False if probe else None} if load.has("canaries") else {}
+    changes |= {"complete": True} if choices.complete else {}
     changes |= {load.levels_key: levels} if load.levels_key else {}
     changes |= {"serial_rates": _parse_serial_rates(choices.serial_rates)} if load.batch else {}
     changes = {key: value for key, value in changes.items() if value is not None}

@@ -105,7 +105,7 @@ def halving_rounds(tune: TuneFile) -> tuple[HalvingRound, ...]:
 
 def scale_load(load: Load, share: float) -> Load:
     """The share of the requests or of the time of a run that a round has; at least one request."""
-    if not isinstance(load, LimitedLoad):
+    if not isinstance(load, LimitedLoad) or share == 1.0:
         return load
     if load.duration_s is not None:
         return msgspec.structs.replace(load, duration=f"{load.duration_s * share:g}s")

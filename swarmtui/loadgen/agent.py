@@ -60,7 +60,7 @@ class Agent:
         self._chunks_reported = 0
         self._watched_up_to = (0, 0, 0)
         self._tail_chunks: int | None = None
-        self._state_reported = ""
+        self._state_reported: tuple[str, int | None] = ("", None)
 
     @property
     def busy(self) -> bool:
@@ -183,7 +183,8 @@ class Agent:
     def row_if_changed(self) -> StreamRow | None:
         """Return the agent's row for a frame, or None if nothing changed since the last one."""
         exchange, task = self._exchange, self._task
-        state = self._state()
+        # A request that was sent since the last frame is reported, although the one before was waiting, too.
+        state = (self._state(), exchange.t_sent if exchange else None)
         # A read that turns out to have no output was counted too early: the count never falls.
         total = max(exchange.chunks, self._chunks_reported) if exchange else 0
         if state == self._state_reported and total == self._chunks_reported:
@@ -195,7 +196,7 @@ class Agent:
             start = exchange.t_sent if task is None or task.at_ns is None else self._t_sched
             ttft = (exchange.response.times[0] - start) / 1e9
         return StreamRow(
-            self.number, state, task.id if task else -1, task.type if task else "",
+            self.number, state[0], task.id if task else -1, task.type if task else "",
             (exchange.t_sent or 0) if exchange else 0, chunks, total, ttft, exchange.span_s if exchange else 0.0,
         )  # fmt: skip
 

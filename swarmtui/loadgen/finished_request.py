@@ -8,7 +8,7 @@ from swarmtui.loadgen.connection import CLIENT_FAULT, fault_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.loadgen.response import Response
-from swarmtui.model.record import Phase, Record
+from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.worker_protocol import StartStage
 from swarmtui.model.workload import Task
 
@@ -58,7 +58,7 @@ class FinishedRequest(NamedTuple):
             stage=stage.number,
             c=stage.c,
             run=stage.run,
-            phase=self.phase,
+            phase="unfinished" if response.error == CANCELLED and self.phase == "level" else self.phase,
             agent=self.agent,
             endpoint=self.pool.index,
             t_sched_ns=self.t_sched,

@@ -38,6 +38,7 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
     seed: int | None = None
     slo: str | None = None
     canaries: str | None = None
+    complete: bool | None = None
     timeout: str | None = None
     idle_timeout: str | None = None
     on_restart: str | None = None

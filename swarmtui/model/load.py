@@ -23,22 +23,50 @@ PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
+# A closed loop has this many requests per stream if their number was not chosen, more with many streams: their longest
+# answers last for several cycles of the others (`python -m tests.bench.load_shape`). A median needs five.
+_FEW_CYCLES, _MANY_CYCLES, _MANY_STREAMS = 2, 3, 16
 _LEAST_REQUESTS = 5
 _MIN_CANARIES, _MAX_CANARIES = 1, 20
 
 
 class Requests(Stored, frozen=True, kw_only=True):
-    """The number of requests of a run: a fixed number, or a multiple of C (`4C`), with a minimum."""
+    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
 
     count: int = 4
     per_stream: bool = True
-    least: int = 0
 
     def at(self, c: int) -> int:
-        return max(self.least, self.count * c if self.per_stream else self.count)
+        return self.count * c if self.per_stream else self.count
 
     def __str__(self) -> str:
         return f"{self.count}C" if self.per_stream else str(self.count)
+
+    @property
+    def text(self) -> str:
+        """`1 request`, `4C requests`"""
+        return "1 request" if str(self) == "1" else f"{self} requests"
+
+
+class DefaultRequests(Requests, frozen=True, kw_only=True):
+    """As many requests as a steady rate needs, by level: whole cycles, and enough for a median."""
+
+    count: int = _FEW_CYCLES
+
+    def at(self, c: int) -> int:
+        cycles = _MANY_CYCLES if c >= _MANY_STREAMS else self.count
+        return c * max(cycles, -(-_LEAST_REQUESTS // c))
+
+    def __str__(self) -> str:
+        return f"{self.count}C ({self._exceptions})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.count}C requests ({self._exceptions})"
+
+    @property
+    def _exceptions(self) -> str:
+        return f"at least {_LEAST_REQUESTS}, {_MANY_CYCLES}C from C={_MANY_STREAMS}"
 
 
 def parse_requests(text: str) -> Requests:
@@ -141,7 +169,7 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
         """How long a run lasts, as text: 30 s, 4C requests, 2C sessions."""
         if self.duration_s is not None:
             return f"{self.duration_s:g} s"
-        return "1 request" if str(self.per_run) == "1" else f"{self.per_run} requests"
+        return self.per_run.text
 
     def describe(self, template: str) -> str:
         """Fill in a `title` or `sentence`."""
@@ -194,7 +222,8 @@ class LimitedLoad(LoadBase, frozen=True, kw_only=True):
 class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
     """C agents, each of which sends its next request when the previous one ends.
 
-    `preroll`: unmeasured requests keep C in flight before and after the measured ones. `canaries` is the share of
+    `preroll`: unmeasured requests keep C in flight before and after the measured ones; a run then ends with its steady
+    window, and what is still in flight is cancelled, unless it is to be `complete`. `canaries` is the share of
     additional questions with known answers, such as "2%".
     """
 
@@ -204,12 +233,12 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
 
     levels: Levels = (1, 2, 4, 8)
     preroll: bool = True
+    complete: bool = False
     canaries: str = "none"
 
     @property
     def per_run(self) -> Requests:
-        """The number chosen, else four per stream, and at least as many as a median needs."""
-        return super().per_run if self.requests else Requests(least=_LEAST_REQUESTS)
+        return super().per_run if self.requests else DefaultRequests()
 
     @property
     def canary_share(self) -> float:

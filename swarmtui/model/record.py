@@ -15,10 +15,11 @@ TokenSource = Literal["usage_chunks", "usage", "engine", "tokenize", "chunks"]
 # preroll and filler: unmeasured requests of a closed loop, before and after the measured ones, that keep C in flight.
 # serial: the tasks of a level in sequence, as the baseline of its speed-up.
 # canary: a question with a checkable answer, in a stage of its own or between the measured requests of a level.
-Phase = Literal["warmup", "preroll", "level", "filler", "serial", "canary"]
+# unfinished: a request of a level that was cancelled, when the window of the level was over or by the user.
+Phase = Literal["warmup", "preroll", "level", "unfinished", "filler", "serial", "canary"]
 
 # The phases of requests that a stage of a level sends.
-LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "filler", "canary")
+LEVEL_PHASES: tuple[Phase, ...] = ("preroll", "level", "unfinished", "filler", "canary")
 
 CANCELLED = "cancelled"
 
@@ -169,6 +170,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     def left_ns(self) -> int:
         """When the request was no longer in flight."""
         return self.t_done_ns or self.t_last_ns or self.t_sent_ns or 0
+
+    @property
+    def age_s(self) -> float:
+        """How long the request was in flight."""
+        return (self.left_ns - (self.t_sent_ns or self.left_ns)) / 1e9
 
     @property
     def decoded(self) -> tuple[int, float] | None:

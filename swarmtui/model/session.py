@@ -447,6 +447,12 @@ class Level(PerLevel, frozen=True, kw_only=True):
         return self.complete or any(run.complete for run in self.by_run)
 
     @property
+    def half_width(self) -> float | None:
+        """The half-width of the steady rate as a share of it."""
+        known = self.out_tps_steady_hw is not None and self.out_tps_steady
+        return (self.out_tps_steady_hw or 0.0) / self.out_tps_steady if known and self.out_tps_steady else None
+
+    @property
     def slowdown(self) -> float | None:
         """The contention as it is shown; null if streams were faster than a single one, which a flag explains."""
         return None if self.contention is None or self.contention < -FASTER_TOLERANCE else max(0.0, self.contention)

@@ -112,6 +112,12 @@ class TaskGenerator:
         return self._cold and self.task(0, 1, 0).cold
 
     @property
+    def checks_answers(self) -> bool:
+        """Whether a prompt of the workload has a check."""
+        items = self._content.items if isinstance(self._content, _WrittenItems) else ()
+        return self.workload.check is not None or any(item.check is not None for item in items)
+
+    @property
     def plays(self) -> Plays:
         """The recorded sessions of a trace."""
         assert isinstance(self._content, _RecordedSessions)
@@ -190,17 +196,17 @@ class _WrittenItems:
     """Written prompts, each once before any is repeated, in a new order each time."""
 
     def __init__(self, items: tuple[PromptItem, ...], workload: WrittenWorkload, seed: int) -> None:
-        self._items, self._workload, self._seed = items, workload, seed
+        self.items, self._workload, self._seed = items, workload, seed
         self._warmups = _warmups(workload)
         self._types = [item.type for item in items]
         self._cycle, self._order = -1, [0]
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
-        cycle, offset = divmod(index, len(self._items))
+        cycle, offset = divmod(index, len(self.items))
         if cycle != self._cycle:
             self._order = shuffle_balanced(self._types, random_stream(self._seed, "order", cycle))
             self._cycle = cycle
-        return self._items[self._order[offset]]
+        return self.items[self._order[offset]]
 
     def warmup(self, index: int) -> PromptItem:
         return self._warmups[index % len(self._warmups)]
@@ -210,10 +216,10 @@ class _PositionedItems(_WrittenItems):
     """Each position of a batch has its own task: the primary and the side tasks, or the tasks of a graph."""
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
-        if position < len(self._items):
-            return self._items[position]
+        if position < len(self.items):
+            return self.items[position]
         repeat_from = 1 if isinstance(self._workload, MixedWorkload) else 0
-        repeated = self._items[repeat_from:]
+        repeated = self.items[repeat_from:]
         return repeated[(position - repeat_from) % len(repeated)]
 
 

@@ -31,7 +31,8 @@ def make_source(load: Load, factory: TaskFactory, key: LevelKey, run: int, seed:
     total = None if load.duration_s is not None else load.per_run.at(c)
     match load:
         case Closed(preroll=True):
-            return ClosedLoopTasks(factory, c, total, load.canary_share)
+            waits = load.complete or load.canary_share > 0
+            return ClosedLoopTasks(factory, c, total, load.canary_share, complete=waits)
         case Closed():
             return NewTasks(factory, c, total)
         case Barrier() | Swarm():
@@ -71,11 +72,12 @@ def _recorded_tasks(load: Sessions, factory: TaskFactory, c: int, run: int, tota
 class PlannedLoad:
     """Applies the load of a plan: which runs, in which order, with which tasks.
 
-    `mode` is the plan's own load, until the user takes manual control.
+    `mode` is the plan's own load, until the user takes manual control. `complete`: the answers of closed loops are
+    needed, so that no level ends before them.
     """
 
-    def __init__(self, plan: Plan, factory: TaskFactory) -> None:
-        self._seed, self._factory = plan.seed, factory
+    def __init__(self, plan: Plan, factory: TaskFactory, *, complete: bool = False) -> None:
+        self._seed, self._factory, self.complete = plan.seed, factory, complete
         self.mode: Load = plan.load
         self._current: TaskSource | None = None
 
@@ -101,6 +103,8 @@ class PlannedLoad:
         by_sessions = isinstance(load, Sessions) and load.session_limit is not None
         if isinstance(load, Closed | Sessions) and not by_sessions and least > load.per_run.at(key[0]):
             load = msgspec.structs.replace(load, requests=least)
+        if isinstance(load, Closed) and self.complete:
+            load = msgspec.structs.replace(load, complete=True)
         self._current = make_source(load, self._factory, key, run, self._seed)
         return self._current
 
@@ -127,6 +131,7 @@ class PlannedLoad:
 
     def requests_in_sequence(self, c: int) -> float:
         """How many requests a stream sends one after another in a run of this level, with pre-roll and a filler."""
-        if self.mode.holds_c:
-            return self.mode.per_run.at(c) / c + 2
+        if isinstance(self.mode, Closed):
+            unmeasured = (c > 1) + (self.complete or self.mode.complete)
+            return self.mode.per_run.at(c) / c + (unmeasured if self.mode.preroll else 0)
         return 1.0 + len(self.serial_contents(c, range(c)))

@@ -216,6 +216,7 @@ class SessionProcess:
         sampler = Sampler(
             endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts, pids=pids
         )
+        scheduler.read_servers = sampler.read_now
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         sampling = asyncio.create_task(self._sample(sampler, journal, events))
         # The modules stay in memory: without them collections are short, and free the garbage of a long run early.

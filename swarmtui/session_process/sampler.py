@@ -80,6 +80,8 @@ class Sampler:
         self.servers: SimpleQueue[tuple[int, DiscoveredServer]] = SimpleQueue()
         self.baseline: SimpleQueue[Telemetry] = SimpleQueue()
         self._ending = threading.Event()
+        # Wakes the thread that reads the servers.
+        self._wake = threading.Event()
         self._load_ended = False
         self._last_sample_due: set[str] = set()
         self._threads: list[threading.Thread] = []
@@ -106,22 +108,29 @@ class Sampler:
         """
         self._load_ended = load_ended
         self._ending.set()
+        self._wake.set()
         deadline = time.monotonic() + _LAST_SAMPLE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _has_ended(self, pause: float) -> bool:
+    def _has_ended(self, pause: float, wake: threading.Event) -> bool:
         """Wait for the next sample; after `finish` each thread takes one more, without waiting."""
         name = threading.current_thread().name
         if name in self._last_sample_due:
             return True
-        if self._ending.wait(pause):
+        wake.wait(pause)
+        if self._ending.is_set():
             self._last_sample_due.add(name)
         return False
 
     def latest(self) -> Telemetry:
         """Return the newest values, for the screen."""
         return self._telemetry(time.perf_counter_ns(), self._gpus)
+
+    def read_now(self) -> Telemetry:
+        """Return the newest values, and read the servers again."""
+        self._wake.set()
+        return self.latest()
 
     def sample(self) -> Telemetry:
         """Return the last sample with energy counters and its time, for the journal.
@@ -172,7 +181,7 @@ class Sampler:
         # Exporters get no secrets, but their text may repeat them.
         client = HttpClient((), self._request.secrets)
         reader, cadence, pause = open_gpus(urls, client), ReadCadence(EXPORTER_S if urls else SAMPLE_S), 0.0
-        while not self._has_ended(pause):
+        while not self._has_ended(pause, self._ending):
             depth = Depth.FULL if self._ending.is_set() else cadence.next_depth(time.monotonic())
             started_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
             self._gpus, self._gpu_problem = reader.read(depth), reader.problem
@@ -228,7 +237,8 @@ class Sampler:
         self._parse_baseline()
         self._identify(client)
         pause = 0.0
-        while not self._has_ended(pause):
+        while not self._has_ended(pause, self._wake):
+            self._wake.clear()
             self._read_metrics(reader)
             pause = _METRICS_S
         deadline = time.monotonic() + (_IDLE_S if self._load_ended else 0.0)

@@ -13,9 +13,11 @@ from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import RequestEntry, StageEnd, StageStart
+from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.session_process.answer_checks import AnswerChecker, UncountedAnswers
+from swarmtui.session_process.cancellation import CancelledRequests
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.load_modes import PlannedLoad
@@ -25,6 +27,7 @@ from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 from swarmtui.state.session_state import SessionState
 
 _POLL_S = 0.1
+_CANCEL_IGNORED = "the server went on with requests that were cancelled: from now on levels wait for their answers"
 
 
 class Stages:
@@ -44,13 +47,15 @@ class Stages:
         self.plan, self._workers, self.state, self.journal = plan, workers, state, journal
         self._factory = TaskFactory(generator)
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
-        self.load = PlannedLoad(plan, self._factory)
+        self.load = PlannedLoad(plan, self._factory, complete=keep_text or generator.checks_answers)
         self._stage: ActiveStage | None = None
         self._stages = 0
         self.records = LevelRecords(plan, journal)
         self._levels = LiveLevels(self.records, state)
         self.steering = Steering(plan)
         self._times = RequestTimes()
+        # Reads the metrics of the servers and returns the latest, if there are any.
+        self.read_servers: Callable[[], Telemetry] | None = None
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
         # Each gets every finished request, as it is in the journal.
@@ -76,7 +81,7 @@ class Stages:
             if record.phase == stage.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
-            self.state.total = stage.source.total
+            self.state.total = stage.source.to_finish
         if stage is not None and (record.stage == stage.number or stage.source.continues):
             stage.source.task_finished(task, record)
             if not stage.source.preparing:
@@ -117,8 +122,10 @@ class Stages:
         self._workers.acknowledge(self.journal.saved())
         self.state.left_s, self.state.left_at_least = self._time_left()
         stage = self._stage
-        if stage is not None and stage.source.preparing:
+        if stage is not None and stage.source.fills and (stage.source.preparing or not stage.source.has_more):
             for row in frame.rows:
+                if row.t_sent_ns:
+                    stage.source.request_sent(row.task)
                 if row.ttft_s is not None:
                     stage.source.first_token(row.task)
             self._supply()
@@ -142,10 +149,10 @@ class Stages:
         if load.duration_s is not None:
             here = load.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
             return here + load.duration_s * len(next_runs), False
-        if load.mode.scheduled or load.mode.continuous or stage.source.total is None:
+        if load.mode.scheduled or load.mode.continuous or stage.source.to_finish is None:
             return None, False
         slots = self.state.slots
-        ahead = [(stage.c, max(0, stage.source.total - stage.done) / stage.streams)]
+        ahead = [(stage.c, max(0, stage.source.to_finish - stage.done) / stage.streams)]
         ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
         left, at_least = 0.0, False
         for c, in_sequence in ahead:
@@ -225,7 +232,7 @@ class Stages:
         )  # fmt: skip
         self._stage = stage
         start = StageStart(
-            number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.total,
+            number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.to_finish,
             steered=steered, load=load.name, rate=rate, runs=runs, abandoned=tuple(source.abandoned),
         )  # fmt: skip
         self.records.starts.append(start)
@@ -251,14 +258,31 @@ class Stages:
         self.records.ends.append(end)
         self.journal.write(end)
         self._stage = None
+        if ended and source.fills and self.steering.current_state() == "run":
+            await self._wait_for_server(stage, start.t_ns)
         return stage
 
+    async def _wait_for_server(self, stage: ActiveStage, since_ns: int) -> None:
+        """Wait until the server has noticed that requests were cancelled; without that, levels wait for answers."""
+        if self.read_servers is None:
+            return
+        cancelled = CancelledRequests(self.read_servers, stage.streams, since_ns)
+        if not await cancelled.wait(lambda: self.steering.state != "run"):
+            self.load.complete = True
+            self.journal.log_event("cancel_ignored", _CANCEL_IGNORED)
+
     def _has_ended(self, stage: ActiveStage) -> bool:
-        """Whether all measured requests have ended; when the time of a closed loop is up, fillers replace the rest."""
-        if not stage.complete or not stage.source.fills or stage.until is None:
+        """Whether a stage has what it measures.
+
+        A closed loop whose time is up ends with a whole cycle; if it waits for its answers, fillers replace the rest.
+        """
+        source = stage.source
+        if source.may_end is not None:
+            return source.over or (stage.timed_out and source.may_end)
+        if not stage.complete or not source.fills or stage.until is None:
             return stage.complete
-        if stage.source.has_more:
-            stage.source.start_fillers()
+        if source.has_more:
+            source.start_fillers()
             self._workers.drop(cancel=False)
             self._supply()
         return self._workers.measured_ended
@@ -277,7 +301,7 @@ class Stages:
                 if not cancelled and time.monotonic() - started >= self.steering.grace_s:
                     cancelled = True
                     self._workers.drop(cancel=True)
-            elif self._stage is not None and self._stage.done < self._stage.issued:
+            elif self._stage is not None and self._stage.done < self._stage.issued and not cancelled:
                 self.state.status = "draining"
             await self._wait_for_change()
         self._workers.dispatcher.forget_tasks()

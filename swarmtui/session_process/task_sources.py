@@ -83,7 +83,8 @@ class TaskFactory:
 class TaskSource:
     """The tasks of one stage. This base class issues `total` tasks, or tasks without end if it is None.
 
-    `fills`: unmeasured tasks follow until the source is closed.
+    `fills`: unmeasured tasks follow until the source is closed. `over`: the stage has what it measures, and does not
+    wait for the tasks in flight.
     `skipped` counts tasks that can never be issued because a task they depend on failed.
     `contents` are the numbers of what was issued, which are consecutive, for batches that are repeated serially.
     `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
@@ -91,6 +92,7 @@ class TaskSource:
     """
 
     fills = False
+    over = False
     continues = False
     streams: int | None = None
     abandoned: Collection[int] = ()
@@ -109,6 +111,16 @@ class TaskSource:
         return False
 
     @property
+    def to_finish(self) -> int | None:
+        """How many tasks that count will end, if that is known."""
+        return self.total
+
+    @property
+    def may_end(self) -> bool | None:
+        """Whether the time of the stage may end it now; None: tasks that count are waited for."""
+        return None
+
+    @property
     def has_more(self) -> bool:
         """Whether another task that counts may follow, now or later."""
         return not self._closed and (self.total is None or self._issued < self.total)
@@ -123,6 +135,9 @@ class TaskSource:
 
     def _create(self, position: int) -> Task:
         raise NotImplementedError
+
+    def request_sent(self, task: int) -> None:
+        """Called when a request of a task is in flight, but not for each of them: it may end before."""
 
     def first_token(self, task: int) -> None:
         """Called when the first token of a task has arrived, but not for each of them: answers may be shorter."""
@@ -163,14 +178,21 @@ class NewTasks(TaskSource):
 class ClosedLoopTasks(NewTasks):
     """Pre-roll until C requests have shown a first token or ended well, `total` measured tasks, then fillers.
 
-    The measured requests then begin while all streams write, and C stay in flight. Without a `total`, tasks are
-    measured until `start_fillers`. `canaries` is the number of canaries per measured task, rounded up.
+    The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
+    The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
+    it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
+    ended. `canaries` is the number of canaries per measured task, rounded up.
     """
 
     fills = True
 
-    def __init__(self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0) -> None:
+    def __init__(
+        self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0, *, complete: bool = False
+    ) -> None:
         super().__init__(factory, c, total)
+        self._complete = complete
+        self._first_filler: int | None = None
+        self._ended = 0
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
         self._prerolls = self._begun = self._fillers = 0
@@ -178,7 +200,17 @@ class ClosedLoopTasks(NewTasks):
 
     @property
     def preparing(self) -> bool:
-        return self._begun < self._c and self._prerolls < _MAX_PREROLLS * self._c + self._begun
+        return self._begun < self._c > 1 and self._prerolls < _MAX_PREROLLS * self._c + self._begun
+
+    @property
+    def to_finish(self) -> int | None:
+        """Of C requests in flight at the end of the window, one is a filler; the others may all be measured."""
+        return self.total if self._complete or self.total is None else max(1, self.total - self._c + 1)
+
+    @property
+    def may_end(self) -> bool | None:
+        """Whether each stream has sent twice, so that the window has a whole cycle."""
+        return None if self._complete else self._ended >= self._c
 
     def next_task(self) -> Task | None:
         if self._closed:
@@ -194,7 +226,13 @@ class ClosedLoopTasks(NewTasks):
                 return self._factory.canary()
             return super().next_task()
         self._fillers += 1
-        return self._factory.create_unmeasured(self._c, self._prerolls + self._fillers, "filler")
+        filler = self._factory.create_unmeasured(self._c, self._prerolls + self._fillers, "filler")
+        self._first_filler = filler.id if self._first_filler is None else self._first_filler
+        return filler
+
+    def request_sent(self, task: int) -> None:
+        if self._first_filler is not None and task >= self._first_filler and not self._complete:
+            self.over = True
 
     def first_token(self, task: int) -> None:
         if task in self._awaited:
@@ -202,6 +240,9 @@ class ClosedLoopTasks(NewTasks):
             self._begun += 1
 
     def task_finished(self, task: Task, record: Record) -> None:
+        # A stream that ends a task sends the next one: after the first measured task was issued, it is in the window.
+        self._ended += self._issued > 0
+        self.request_sent(task.id)
         if record.ok:
             self.first_token(task.id)
 

@@ -130,7 +130,7 @@ class ActiveStage:
         self.together = load.batch and self.streams > 1
         self._duration_s = duration_s
         self.until: float | None = None
-        if not source.fills:
+        if not source.preparing:
             self.start_clock()
         self.issued = self.done = self.succeeded = 0
 

@@ -16,7 +16,7 @@ from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, queue_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
-from swarmtui.analysis.levels.runs import finished_by_level, runs_by_level
+from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
 from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use
 from swarmtui.analysis.machine.energy import gpu_names
@@ -115,7 +115,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     levels = flag_outages(figures, journal.stages, journal.events)
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
     slots = journal_slots(journal)
-    finished = finished_by_level(journal.records, journal.stages, journal.ends)
+    measured = requests_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     return Summary(
@@ -135,13 +135,13 @@ def summarise(loaded: LoadedSession) -> Summary:
             servers=journal.servers,
         ),
         scaling=scaling(levels, slots),
-        goodput=goodput(levels, finished, slo) if slo is not None else (),
+        goodput=goodput(levels, measured, slo) if slo is not None else (),
         capacity=_capacity(journal, levels, slo) if slo is not None else None,
         bandwidth=bandwidth_use(levels, session.model_facts, slots),
         servers=journal.servers,
         gpus=gpu_names(journal.telemetry, journal.servers),
         quality=quality,
-        tasks=task_figures(finished),
+        tasks=task_figures(measured),
     )
 
 
@@ -172,7 +172,7 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     records = [record for record in journal.records if record.stage in numbers]
     runs = runs_by_level(records, stages, journal.ends)
     tallies = {
-        c: AgentTally(c, slo, [record for run in found for record in run.finished], runs=len(found))
+        c: AgentTally(c, slo, [r for run in found for r in (*run.finished, *run.unfinished)], runs=len(found))
         for (c, _), found in runs.items()
     }
     gpus = len(gpu_names(journal.telemetry, journal.servers))

@@ -175,7 +175,7 @@ class SessionState:
         self._trace.add(record)
         self.quality.add_record(record)
         self._split.add_record(record)
-        if traits(self.load).primary and record.phase == "level" and record.error != CANCELLED:
+        if traits(self.load).primary and record.phase == "level":
             # The newest ones; the report at the end covers all.
             records = self._mixed_records[record.c, None]
             records.append(record.without_chunks())
@@ -240,16 +240,17 @@ class SessionState:
         """Keep the figures of the level that is being measured, with each request that finishes."""
         known = self._provisional.get(self.key)
         of = self.total or (MIN_STEERED_COMPLETIONS * self.c if stage.steered else None)
-        if not self._done or (known is not None and (known.done, known.of) == (self._done, of)):
+        done = self._shown_done
+        if not done or (known is not None and (known.done, known.of) == (done, of)):
             return
-        if known is not None and known.done > self._done and stage.steered:
+        if known is not None and known.done > done and stage.steered:
             # The same C again, with fewer requests than the first time.
             return
         tokens, seconds = self._stage_output
         self._provisional[self.key] = ProvisionalLevel(
             c=self.c,
             rate=stage.rate,
-            done=self._done,
+            done=done,
             of=of,
             out_tps=tokens / seconds if seconds else point.out_tps,
             per_stream_tps=self._stream_tps(),
@@ -273,6 +274,11 @@ class SessionState:
     @property
     def in_flight(self) -> int:
         return sum(frame.in_flight for frame in self._workers.values())
+
+    @property
+    def _shown_done(self) -> int:
+        """More requests may end than a stage waits for."""
+        return self._done if self.total is None else min(self._done, self.total)
 
     @property
     def _tokens_per_chunk(self) -> float:
@@ -316,7 +322,7 @@ class SessionState:
             elapsed_s=(now - self._t0) / 1e9,
             left_s=self.left_s,
             left_at_least=self.left_at_least,
-            done=self._done,
+            done=self._shown_done,
             of=self.total,
             c=self.c,
             run=stage.run if stage is not None else 0,

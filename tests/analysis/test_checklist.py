@@ -86,6 +86,7 @@ def test_all_checks_pass_for_a_good_session() -> None:
         ("complete", {"levels": [good_level(complete=False), good_level()]}),
         ("errors", {"levels": [good_level(errors=1)]}),
         ("samples", {"levels": [level(2, tps=100, tpot=0.01, runs=[100, 101, 99])]}),
+        ("samples", {"levels": [good_level(out_tps_steady_hw=1.0), good_level(out_tps_steady_hw=4.0)]}),
         ("spread", {"levels": [level(2, tps=100, tpot=0.01, runs=[90, 110, 95, 105])]}),
         ("server_flags", {"server_flags": ""}),
         ("journal", {"damaged": 2}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarmtui.analysis.levels.figures import level_figures, task_figures
-from swarmtui.analysis.levels.runs import finished_by_level
+from swarmtui.analysis.levels.runs import requests_by_level
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
@@ -98,7 +98,7 @@ def test_verdicts_by_level_and_task_type() -> None:
     (level,) = level_figures(records, [stage(1, 4)], [end(1)])
     assert level.pass_rate == 0.5
     assert level.verdicts == {"fail": 1, "pass": 1, "pass in reasoning": 1, "truncated": 1}
-    even, odd = task_figures(finished_by_level(records, [stage(1, 4)], [end(1)]))
+    even, odd = task_figures(requests_by_level(records, [stage(1, 4)], [end(1)]))
     assert (even.type, even.verdicts) == ("t0", {"fail": 1, "pass": 1})
     assert (odd.type, odd.verdicts) == ("t1", {"pass in reasoning": 1, "truncated": 1})
 

@@ -17,7 +17,6 @@ from swarmtui.sessions.store import LoadedSession, summarise
 from tests.seeds.virtual_session import simulate_journal
 
 LEVELS = (1, 2, 4, 8, 16, 64)
-DEFAULT = "4C"
 FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")
 
 
@@ -45,7 +44,9 @@ def figures(level: Level) -> tuple[float, ...]:
     return tuple(value or 0.0 for value in found)
 
 
-def simulate(c: int, seed: int, requests: str | int = DEFAULT, shape: Shape = SHAPES["cv0.5"]) -> tuple[Level, float]:
+def simulate(
+    c: int, seed: int, requests: str | int | None = None, shape: Shape = SHAPES["cv0.5"]
+) -> tuple[Level, float]:
     """Return a level, and the seconds that its stage took."""
     journal = simulate_journal(
         shape.simulator, shape.workload, seed=seed, levels=(c,), requests=requests, warmup=1, **shape.given
@@ -57,7 +58,7 @@ def simulate(c: int, seed: int, requests: str | int = DEFAULT, shape: Shape = SH
 
 
 def simulate_level(
-    c: int, seed: int, requests: str | int = DEFAULT, shape: Shape = SHAPES["cv0.5"]
+    c: int, seed: int, requests: str | int | None = None, shape: Shape = SHAPES["cv0.5"]
 ) -> tuple[float, ...]:
     return figures(simulate(c, seed, requests, shape)[0])
 

@@ -50,7 +50,7 @@ def test_sessions_are_filtered_sorted_and_limited(saved: Sandbox) -> None:
 
 def test_shown_session_lists_failed_checks(saved: Sandbox) -> None:
     text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
-    assert "✗ samples: 1C per run, 1 run; required n ≥ 4C per run, ≥ 4 runs" in text
+    assert "✗ samples: 1 run; required half-width ≤ 3 %, ≥ 4 runs" in text
 
 
 def test_session_is_found_by_id_prefix_or_last(saved: Sandbox) -> None:

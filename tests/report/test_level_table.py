@@ -228,7 +228,7 @@ def test_session_text() -> None:
         "date         2026-11-15T01:44:55Z\n"
         "endpoint     http://127.0.0.1:8000 · evilname · SIMULATED\n"
         "workload     coding (0123456789ab)\n"
-        "plan         sweep over C = 1, 4; 1 × 4C requests per level; warm-up 2\n"
+        "plan         sweep over C = 1, 4; 1 × 2C requests (at least 5, 3C from C=16) per level; warm-up 2\n"
         "client       swarmtui 0.1.0, Python 3.11.7, 2 cores\n"
         "schema       1\n"
         "state        stopped: Ctrl-C\n"

@@ -7,6 +7,7 @@ figures are derived from the records by the same code as those of any saved sess
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -32,11 +33,14 @@ from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, summarise
 from swarmtui.sim.apis.openai import parse_chat
 from swarmtui.sim.batching import BatchingEngine, Job
-from swarmtui.sim.presets import Preset, parse_spec
+from swarmtui.sim.presets import Preset, fault_for, parse_spec
 from swarmtui.sim.requests import ParsedRequest
 from swarmtui.sim.tokens import chat_pieces
 
 _THINK_S = 0.001
+# A client waits this long after an error.
+_BACKOFF_S = 0.05
+_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Summary:
@@ -45,11 +49,12 @@ def simulate_session(simulator: str, workload: str, *, seed: int = 1, **given: A
     return summarise(LoadedSession(directory=Path("virtual"), journal=journal))
 
 
-def simulate_journal(simulator: str, workload: str, *, seed: int = 1, **given: Any) -> Journal:
+def simulate_journal(simulator: str, workload: str, *, seed: int = 1, eos: float = 0.0, **given: Any) -> Journal:
+    """`eos` is the share of answers whose last token no chunk carries."""
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
     plan, factory = _plan(found, seed, **given)
-    planned, client = PlannedLoad(plan, factory), _VirtualClient(preset)
+    planned, client = PlannedLoad(plan, factory), _VirtualClient(preset, eos, seed)
     load = plan.load
     client.run_stage(max(load.levels), 0, "warmup", WarmupTasks(factory, max(load.levels), load.warmup_requests))
     for (c, rate), run in planned.run_order(load.levels, load.runs):
@@ -154,8 +159,9 @@ class _RequestInFlight(msgspec.Struct, kw_only=True):
 
 
 class _VirtualClient:
-    def __init__(self, preset: Preset) -> None:
-        self._preset, self._engine = preset, BatchingEngine(preset)
+    def __init__(self, preset: Preset, eos: float = 0.0, seed: int = 0) -> None:
+        self._preset, self._engine, self._eos = preset, BatchingEngine(preset), eos
+        self._seed = seed
         self._jobs = 0
         self.now = 0.0
         self.starts: list[StageStart] = []
@@ -174,7 +180,7 @@ class _VirtualClient:
     ) -> None:
         number = len(self.starts) + 1
         self.starts.append(
-            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=source.total, load=load)
+            StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=source.to_finish, load=load)
         )
         flights: dict[int, _RequestInFlight] = {}
         free = deque((self.now, agent) for agent in range(streams or c))
@@ -182,7 +188,8 @@ class _VirtualClient:
         idle: list[int] = []
         measured = 0
         while free or turns or flights:
-            if source.fills and not source.has_more and not measured:
+            waits = source.fills and source.may_end is None
+            if source.over or (waits and not source.has_more and not measured):
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -193,12 +200,21 @@ class _VirtualClient:
                 continue
             if free and free[0][0] < end:
                 at, agent = free.popleft()
+                self.now = max(self.now, at)
                 if (task := source.next_task()) is None:
                     idle.append(agent)
+                    continue
+                if fault_for(self._jobs, self._preset.failures, self._seed) is not None:
+                    self._jobs += 1
+                    failed = self._failed(task, agent, number, c, run, task.phase if phase == "level" else phase, at)
+                    self.records.append(failed)
+                    source.task_finished(task, failed)
+                    insort(free, (at + _BACKOFF_S, agent))
                     continue
                 flight = self._send(task, 0, agent, task.messages, at)
                 flights[flight.job.number] = flight
                 measured += task.phase == "level"
+                source.request_sent(task.id)
                 continue
             for step in self._engine.advance(end):
                 for job, count in step.tokens:
@@ -214,7 +230,8 @@ class _VirtualClient:
                         continue
                     measured -= flight.task.phase == "level"
                     source.task_finished(flight.task, record)
-                    free.extend((step.end + _THINK_S, agent) for agent in (flight.agent, *idle))
+                    for agent in (flight.agent, *idle):
+                        insort(free, (step.end + _THINK_S, agent))
                     idle.clear()
         self.now += _THINK_S
         self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
@@ -242,8 +259,9 @@ class _VirtualClient:
         for flight in flights:
             self._engine.cancel(flight.job)
             times = flight.times
+            phase: Phase = "unfinished" if flight.task.phase == "level" else flight.task.phase
             cut = msgspec.structs.replace(
-                self._record(flight, stage, c, run, flight.task.phase), error=CANCELLED, tokens_out=len(times) or None
+                self._record(flight, stage, c, run, phase), error=CANCELLED, tokens_out=len(times) or None
             )
             self.records.append(msgspec.structs.replace(cut, t_done_ns=_ns(self.now), finish_reason=None))
 
@@ -257,8 +275,18 @@ class _VirtualClient:
         self._engine.submit(job, at)
         return _RequestInFlight(task=task, turn=turn, agent=agent, messages=messages, request=ask, job=job, sent=at)
 
+    def _failed(self, task: Task, agent: int, stage: int, c: int, run: int, phase: Phase, at: float) -> Record:
+        return Record(
+            task=task.id, stage=stage, c=c, run=run, phase=phase, agent=agent, t_sched_ns=_ns(at), t_sent_ns=_ns(at),
+            t_done_ns=_ns(at + _THINK_S), error="http_500",
+        )  # fmt: skip
+
     def _record(self, flight: _RequestInFlight, stage: int, c: int, run: int, phase: Phase) -> Record:
         task, ask, times = flight.task, flight.request, flight.times
+        ended = len(times) == ask.output_tokens
+        # The last token of these answers is not shown: it arrives with the finish reason.
+        hidden = ended and len(times) > 1 and (flight.job.number + self._seed) * _GOLDEN % 1.0 < self._eos
+        finish_ns, times = (_ns(times[-1]), times[:-1]) if hidden else (None, times)
         last = flight.turn == len(task.followups)
         cut = ask.finish_reason == "length"
         judged = None
@@ -278,7 +306,8 @@ class _VirtualClient:
             t_headers_ns=_ns(flight.sent),
             t_first_ns=_ns(times[0]) if times else None,
             t_last_ns=_ns(times[-1]) if times else None,
-            t_done_ns=_ns(times[-1]) if times else None,
+            t_finish_ns=finish_ns,
+            t_done_ns=finish_ns or (_ns(times[-1]) if times else None),
             stamp="kernel",
             chunks=len(times),
             chunk_us=tuple(round(1e6 * (b - a)) for a, b in zip([*times[:1], *times], times, strict=False)),

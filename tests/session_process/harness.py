@@ -20,8 +20,8 @@ OFTEN = client_protocol.Subscribe(hz=20.0)
 
 
 def plan(*levels: int, workers: int | None = None, **load: Any) -> Plan:
-    """A closed loop without warm-up, with a fixed number of requests per level."""
-    return Plan(load=Closed(levels=levels, warmup=0, **({"requests": 12} | load)), workers=workers)
+    """A closed loop without warm-up, with a fixed number of requests per level, all of which are answered."""
+    return Plan(load=Closed(levels=levels, warmup=0, **({"requests": 12, "complete": True} | load)), workers=workers)
 
 
 def ramp(c: int, **given: Any) -> Plan:

@@ -8,7 +8,7 @@ from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CapacitySearch
 from swarmtui.session_process.goals.capacity import RunTally
 from swarmtui.session_process.steering import Goal, goal_of
@@ -34,7 +34,9 @@ def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
     assert slo is not None
     run = RunTally(2, slo)
     for stage, error in ((3, None), (3, None), (4, None), (4, "reset"), (4, CANCELLED)):
-        run.add(Record(task=0, stage=stage, error=error, t_sent_ns=0, t_first_ns=10**8, t_last_ns=2 * 10**8))
+        phase: Phase = "level" if error != CANCELLED else "unfinished"
+        times = {"t_sent_ns": 0, "t_first_ns": 10**8, "t_last_ns": 2 * 10**8}
+        run.add(Record(task=0, stage=stage, phase=phase, error=error, **times))
     run.add(Record(task=0, stage=4, phase="filler", t_sent_ns=0, t_first_ns=10**8))
     assert (run.tally.c, run.tally.runs, run.tally.slo.n) == (2, 1, 2)
 

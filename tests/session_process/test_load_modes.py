@@ -152,12 +152,51 @@ def test_no_reserve_is_handed_out_before_the_measurement_can_begin() -> None:
 
 def test_time_that_is_up_turns_the_next_tasks_into_fillers() -> None:
     source = closed_loop(1, None)
-    issued = [task.phase for task in issue(source, 4)]
-    assert issued == ["preroll", "level", "level", "level"] and source.has_more
+    issued = [task.phase for task in issue(source, 3)]
+    assert issued == ["level", "level", "level"] and source.has_more, "a single stream needs no pre-roll"
     source.start_fillers()
     task = source.next_task()
     assert task is not None and task.phase == "filler"
     assert (source.has_more, source.total) == (False, 3)
+
+
+def test_stage_is_over_when_a_request_after_the_measured_ones_is_in_flight() -> None:
+    source = closed_loop(2, 4)
+    tasks = issue(source, 7)
+    for task in tasks[:6]:
+        source.request_sent(task.id)
+    assert (source.over, source.to_finish) == (False, 3), "of two in flight at the end one may be measured"
+    source.request_sent(tasks[6].id)
+    assert source.over and tasks[6].phase == "filler"
+
+
+def test_stage_is_over_when_a_filler_ended_before_it_was_seen_in_flight() -> None:
+    source = closed_loop(1, 1)
+    _, filler = issue(source, 2)
+    source.task_finished(filler, finished(filler, error="http_500"))
+    assert source.over
+
+
+def test_stage_that_is_to_be_complete_waits_for_its_answers() -> None:
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
+    for load in (Closed(complete=True), Closed(canaries="5%")):
+        source = PlannedLoad(Plan(load=load), factory).task_source((2, None), 1)
+        for task in issue(source, 20):
+            source.request_sent(task.id)
+            source.task_finished(task, finished(task))
+        assert (source.over, source.may_end, source.to_finish) == (False, None, 6)
+    planned = PlannedLoad(Plan(), factory, complete=True)
+    assert planned.task_source((2, None), 1).may_end is None
+
+
+def test_time_ends_a_stage_after_a_whole_cycle() -> None:
+    source = closed_loop(2, None)
+    tasks = issue(source, 5)
+    assert source.may_end is False
+    for task in tasks[:2]:
+        assert source.may_end is False
+        source.task_finished(task, finished(task))
+    assert source.may_end is True
 
 
 def test_number_of_fillers_changes_neither_measured_prompts_nor_their_nonces() -> None:
@@ -266,9 +305,15 @@ def test_rotated_levels_form_a_latin_square() -> None:
 
 def test_run_has_at_least_the_requests_that_a_search_needs() -> None:
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
-    for load in (Closed(), Closed(requests=8)):
+    for load, own in ((Closed(), 6), (Closed(requests=8), 8)):
         planned = PlannedLoad(Plan(load=load), factory)
-        assert [planned.task_source((2, None), 1, least).total for least in (0, 7, 50)] == [8, 8, 50]
+        assert [planned.task_source((2, None), 1, least).total for least in (0, 6, 50)] == [own, own, 50]
+
+
+def test_default_number_of_requests_is_whole_cycles_and_enough_for_a_median() -> None:
+    default = Closed().per_run
+    assert [default.at(c) for c in (1, 2, 3, 4, 8, 15, 16, 64)] == [5, 6, 6, 8, 16, 30, 48, 192]
+    assert Closed().run_length == "2C requests (at least 5, 3C from C=16)"
 
 
 def test_each_rate_of_an_open_loop_is_a_level() -> None:

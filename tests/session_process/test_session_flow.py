@@ -187,6 +187,29 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
         assert journal.ends[0].complete
 
 
+@pytest.mark.parametrize("given", [{"requests": 9}, {"duration": "1s"}], ids=["requests", "duration"])
+def test_level_ends_with_its_window_and_cancels_the_rest(harness: SessionHarness, given: dict[str, Any]) -> None:
+    with scripted_server(respond_with_words(10, gap_s=0.02)) as server:
+        chosen = {"requests": None, "complete": False} | given
+        session_client = harness.start(server.url, plan(1, 3, workers=2, **chosen))
+        assert session_client.wait_for_end().ending == "done"
+    records = [record for record in harness.journal(session_client).records if record.c == 3]
+    finished, unfinished = ([r for r in records if r.phase == phase] for phase in ("level", "unfinished"))
+    assert all(r.ok for r in finished) and {r.error for r in unfinished} == {CANCELLED}
+    alone, level = session_client.frames[-1].levels
+    assert (level.n, level.unfinished, level.errors) == (len(finished), len(unfinished), 0)
+    assert alone.complete and level.complete and level.half_width is not None
+    sends = sorted(r.t_sent_ns or 0 for r in (*finished, *unfinished))
+    if "requests" in given:
+        assert len(sends) == 9 and len(finished) >= 7, "of three in flight at the end one is a filler"
+        assert (alone.n, alone.unfinished) == (9, 0)
+        sends.append(min(r.t_sent_ns or 0 for r in records if r.phase == "filler"))
+    else:
+        sends = sends[: (len(sends) - 1) // 3 * 3 + 1]
+    assert level.steady_s == pytest.approx((sends[-1] - sends[0]) / 1e9), "whole cycles"
+    assert all(frame.of is None or frame.done <= frame.of for frame in session_client.frames)
+
+
 def test_last_frame_is_that_of_the_level_and_not_of_its_serial_baseline(harness: SessionHarness) -> None:
     """The tiles show the last level at the end."""
     with scripted_server(respond_with_words(2, gap_s=0.0)) as server:

@@ -281,7 +281,7 @@ def keeps_up(level: Level) -> bool | None:
     share = level.served_per_s / level.arrived_per_s
     if share < (PILES_UP_SHARE if level.n >= MANY_ARRIVALS else SURELY_PILES_UP):
         return False
-    mean = level.e2e_s.mean
+    mean = level.e2e_s.mean or level.e2e_s.p50
     long_enough = bool(mean) and level.n / level.arrived_per_s >= MIN_DURATION_E2E * (mean or 0.0)
     return True if share >= KEEPS_UP_SHARE and long_enough else None
 

@@ -112,7 +112,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
     tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
-    in_window = [run for run in counted if _has_cycles(run)]
+    in_window = [run for run in counted if run.has_cycles]
     per_stream, first_tokens = rate_summary(ok), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
@@ -154,9 +154,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
         ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
-        e2e_s=survival_spread(
-            _known(r.e2e_s for r in ok), [_age_s(record) for run in runs for record in run.unfinished]
-        ),
+        e2e_s=survival_spread(_known(r.e2e_s for r in ok), [record.age_s for run in runs for record in run.unfinished]),
         longest_stall_s=_longest_gap_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
@@ -272,7 +270,7 @@ def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:
 
 def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
-    if not run.has_preroll and not run.steered:
+    if not run.filled and not run.steered:
         return _count(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
     if not any(record.ok and record.tokens_out is not None for record in run.finished):
         return None
@@ -319,15 +317,10 @@ def _mean_queue(runs: Sequence[LevelRun], queue: Sequence[QueueReading]) -> floa
     return mean(found) if len(found) >= _MIN_READINGS else None
 
 
-def _has_cycles(run: LevelRun) -> bool:
-    """Whether stream rate and TTFT are those of the steady window, not of the finished requests."""
-    return traits(run.load).holds_c and run.has_preroll
-
-
 def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
-    windowed = _has_cycles(run)
+    windowed = run.has_cycles
     tokens = _count(r.tokens_out for r in ok)
     wall_s = run.wall_s
     return RunFigures(
@@ -366,11 +359,6 @@ def _single_or_mixed(values: set[str]) -> Any:
     return "mixed" if len(values) > 1 else next(iter(values), None)
 
 
-def _age_s(record: Record) -> float:
-    """Return how long a cancelled request was in flight."""
-    return (record.left_ns - (record.t_sent_ns or record.left_ns)) / 1e9
-
-
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
@@ -380,10 +368,11 @@ def _count(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def task_figures(finished: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
+def task_figures(measured: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:
     """Return figures by level, type and turn, in order; empty if no task has a type or a check."""
     found: list[TaskFigures] = []
-    for (c, rate), records in sorted(finished.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
+    for (c, rate), requests in sorted(measured.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
+        records = [record for record in requests if record.phase != "unfinished"]
         parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
         for record in sorted(records, key=lambda record: (record.task, record.turn)):
             parts[record.type, record.turn].append(record)

@@ -159,8 +159,15 @@ class LevelRun(NamedTuple):
         return [*(r for r in own if r.error not in (None, CANCELLED)), *self.earlier_errors]
 
     @property
-    def has_preroll(self) -> bool:
-        return any(record.phase == "preroll" for record in self.unmeasured)
+    def filled(self) -> bool:
+        """Whether requests before or after the measured ones kept C in flight; a single stream may have no others."""
+        others = any(record.phase in ("preroll", "filler") for record in self.unmeasured)
+        return not self.steered and (others or (self.c == 1 and bool(self.unfinished)))
+
+    @property
+    def has_cycles(self) -> bool:
+        """Whether throughput, stream rate and TTFT are those of whole cycles, not of the finished requests."""
+        return self.filled and traits(self.load).holds_c
 
     @property
     def window(self) -> Span | None:
@@ -189,7 +196,7 @@ class LevelRun(NamedTuple):
         """
         if traits(self.load).replayed:
             return (self._sent_ns[0], self._sent_ns[-1]) if self._sent_ns else None
-        if self.has_preroll:
+        if self.filled:
             return (self.window_sends[0], self.window_sends[-1]) if self.window_sends else None
         return window_at(self.c, in_flight_spans(self.records), self.start_ns if self.steered else None, self.end_ns)
 
@@ -210,7 +217,7 @@ class LevelRun(NamedTuple):
         sent = self._sent_ns
         if not traits(self.load).holds_c or len(sent) <= self.c:
             return None
-        return self.steady_window if self.has_preroll or self.steered else (sent[self.c - 1], sent[-1])
+        return self.steady_window if self.filled or self.steered else (sent[self.c - 1], sent[-1])
 
     @property
     def _sent_ns(self) -> list[int]:
@@ -218,12 +225,12 @@ class LevelRun(NamedTuple):
         return sorted(r.t_sent_ns for r in (*self.sent, *self.unfinished) if r.t_sent_ns is not None)
 
 
-def finished_by_level(
+def requests_by_level(
     records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd]
 ) -> dict[LevelKey, list[Record]]:
-    """Return the requests that the figures of each level are based on."""
+    """Return the measured requests of each level, with the unfinished ones."""
     runs = runs_by_level(records, stages, ends)
-    return {key: [record for run in found for record in run.finished] for key, found in runs.items()}
+    return {key: [r for run in found for r in (*run.finished, *run.unfinished)] for key, found in runs.items()}
 
 
 def group_by_stage(records: Sequence[Record]) -> defaultdict[int, list[Record]]:
@@ -254,11 +261,11 @@ def runs_by_level(
         end, attempt = ended.get(stage.number), (stage.c, stage.rate, stage.run)
         complete = end is not None and end.complete
         superseded = not stage.steered and latest.get(attempt) != stage.number
-        found = [r for r in by_stage[stage.number] if r.phase == phase]
+        found = [r for r in by_stage[stage.number] if r.phase in (phase, "unfinished")]
         if superseded and not complete:
             errors[attempt] += [r for r in by_stage[stage.number] if r.error not in (None, CANCELLED)]
             continue
-        unmeasured = [r for r in by_stage[stage.number] if r.phase != phase]
+        unmeasured = [r for r in by_stage[stage.number] if r.phase not in (phase, "unfinished")]
         if stage.steered:
             inside = [r for r in found if _ends_inside(r, end)]
             unmeasured = _overlapping(records, stage, end, inside)

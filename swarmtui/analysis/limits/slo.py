@@ -56,6 +56,13 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
         return record.ok and all(self._meets(record, name) for name in self.limits)
 
+    def exceeded_by(self, record: Record) -> bool:
+        """Whether an unfinished request was past a limit when it was cancelled; its rates were not known yet."""
+        waited = {"ttft": record.ttft_s, "ttfo": record.ttfo_s, "e2e": None}
+        known = {name: record.age_s if value is None else value for name, value in waited.items()}
+        known["stall"] = _stall(record) or 0.0
+        return any(known.get(name, 0.0) > limit for name, limit in self.limits.items() if name != _RATE)
+
     def _meets(self, record: Record, name: str) -> bool:
         value = _FIGURES[name](record)
         if value is None:
@@ -144,7 +151,10 @@ def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
 
 
 class SloTally:
-    """Counts the requests that meet an SLO, and each of its conditions, by run; `n` are all that finished."""
+    """Counts the requests that meet an SLO, and each of its conditions, by run.
+
+    `n` are all that finished, and the unfinished ones that had already missed it.
+    """
 
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.slo = slo
@@ -155,6 +165,10 @@ class SloTally:
 
     def add(self, record: Record) -> None:
         met = [condition.met_by(record) for condition in self.slo.conditions]
+        if record.phase == "unfinished":
+            met = [not condition.exceeded_by(record) for condition in self.slo.conditions]
+            if all(met):
+                return
         self.n += 1
         self.good += all(met)
         self._count((record.c, record.run), [1, _prompt_tokens(record), *met])
@@ -224,7 +238,7 @@ def all_kept(conditions: Sequence[KeptShare]) -> bool | None:
 
 
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
-    """Count good requests by level; `finished` ended by themselves, with or without an error."""
+    """Count good requests by level; `finished` ended by themselves, with or without an error, or are unfinished."""
     found = []
     for level in levels:
         records = finished.get(level.key, ())

@@ -10,12 +10,12 @@ from swarmtui.analysis.quality.judge import RULES
 from swarmtui.model.findings import Check
 from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
-from swarmtui.numbers import short, short_percent
+from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun
 
 CheckState = Literal["ok", "not ok", "unknown", "not applicable"]
 
-REQUESTS_PER_STREAM = 4
+HALF_WIDTH = 0.03
 SPREAD = 0.03
 
 
@@ -110,20 +110,21 @@ def _cap_hits(levels: Sequence[Level]) -> Check:
 
 
 def _samples(levels: Sequence[Level]) -> Check:
-    limit = f"n ≥ {REQUESTS_PER_STREAM}C per run, ≥ {MIN_RUNS} runs"
+    """Only closed loops have a half-width; the others are judged by their runs."""
+    limit = f"half-width ≤ {short_percent(HALF_WIDTH)}, ≥ {MIN_RUNS} runs"
     if not levels:
         return _check("samples", "samples", None, "none", limit, "nothing was measured")
     runs = min(level.runs for level in levels)
-    least = min((run.ok / _streams(level) for level in levels for run in level.by_run), default=0.0)
-    ok = runs >= MIN_RUNS and least >= REQUESTS_PER_STREAM
-    sentence = "enough requests and runs" if ok else "too few to know the spread between runs"
-    value = f"{short(least)}C per run, {count_noun(runs, 'run', 'runs')}"
-    return _check("samples", "samples", ok, value, limit, sentence)
-
-
-def _streams(level: Level) -> float:
-    """C, or the mean in flight of an open loop."""
-    return level.c if level.rate is None else max(1.0, level.c_achieved or 1.0)
+    widths = [(width, level.name) for level in levels if (width := level.half_width) is not None]
+    widest, at = max(widths, default=(0.0, ""))
+    sentence = "enough requests and runs"
+    if runs < MIN_RUNS:
+        sentence = "too few runs to know the spread between them"
+    elif widest > HALF_WIDTH:
+        sentence = f"the steady rate of {at} is not known well enough; more requests narrow it"
+    ok = runs >= MIN_RUNS and widest <= HALF_WIDTH
+    value = f"± {short_percent(widest)} at {at}, " if at else ""
+    return _check("samples", "samples", ok, f"{value}{count_noun(runs, 'run', 'runs')}", limit, sentence)
 
 
 def _spread(levels: Sequence[Level]) -> Check:

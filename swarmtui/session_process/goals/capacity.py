@@ -9,7 +9,7 @@ import msgspec
 
 from swarmtui.analysis.capacity import agents
 from swarmtui.analysis.limits.slo import Slo, parse_slo
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import CapacitySearch
 from swarmtui.session_process.stages import Stages
 
@@ -67,7 +67,7 @@ class RunTally:
         self.tally = agents.AgentTally(c, slo, runs=1)
 
     def add(self, record: Record) -> None:
-        if record.phase != "level" or record.error == CANCELLED:
+        if record.phase not in ("level", "unfinished"):
             return
         if record.stage != self._stage:
             self._stage, self.tally = record.stage, agents.AgentTally(self._c, self._slo, runs=1)
