@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
-from swarmtui.analysis.limits.slo import goodput, parse_slo, slo_sentence
+from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo, slo_sentence
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -261,3 +261,25 @@ def test_slo_sentence() -> None:
 def test_invalid_slo_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--slo"):
         parse_slo(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "first_ms", "counted"),
+    [
+        ("ttft=50ms", None, True),
+        ("ttft=50ms", 60, True),
+        ("ttft=50ms", 40, False),
+        ("e2e=150ms", 40, True),
+        ("e2e=1s", 40, False),
+        ("tpot=1ms", 40, False),
+        ("ttft_p95=50ms,stream_p5=1000", 60, True),
+    ],
+)
+def test_unfinished_request_is_a_miss_only_if_it_was_past_a_limit(
+    text: str, first_ms: int | None, counted: bool
+) -> None:
+    """It was cancelled 200 ms after it was sent."""
+    cut = request(0, [] if first_ms is None else [first_ms, first_ms + 10], phase="unfinished", error="cancelled")
+    cut = msgspec.structs.replace(cut, t_done_ns=BOOT_NS + 200 * MS)
+    tally = SloTally(parse_slo(text), [cut])
+    assert (tally.n, tally.good) == (int(counted), 0)

@@ -40,7 +40,8 @@ def test_command_line_overrides_defaults(sandbox: Sandbox) -> None:
     with scripted_server(respond_with_words()) as server:
         configure(
             sandbox,
-            f'[defaults]\nendpoint = "box"\nlevels = [1, 2]\nrequests = 3\nwarmup = "none"\nno_gpu = true\n'
+            f'[defaults]\nendpoint = "box"\nlevels = [1, 2]\nrequests = 3\ncomplete = true\nwarmup = "none"\n'
+            "no_gpu = true\n"
             f'[endpoints.box]\nurl = "{server.url}"\n',
         )
         common = ("--json", "--session-dir", str(sandbox.sessions))

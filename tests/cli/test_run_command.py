@@ -43,7 +43,7 @@ class Sweep:
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     with open_sandbox(tmp_path_factory.mktemp("sweep")) as sandbox:
         ran = sandbox.run_benchmark(
-            SIM, *SHORT, "--levels", "1,2", "--requests", "3", "--runs", "2", "--json", "--seed", "5",
+            SIM, *SHORT, "--levels", "1,2", "--requests", "3", "--complete", "--runs", "2", "--json", "--seed", "5",
             "--label", "two slots", "--note", "a note", "--tag", "gpu=none", "--tag", "who=me",
             "--server-flags", "--max-num-seqs 4",
         )  # fmt: skip
@@ -57,7 +57,7 @@ def test_table_goes_to_stdout_and_progress_to_stderr(sandbox: Sandbox) -> None:
     lines = ran.out.splitlines()
     assert lines[0].startswith("|") and " C" in lines[0].replace("|", " ")
     rows = [re.sub(r"[|▸ ]+", " ", line).split()[:3] for line in lines[2:4]]
-    assert rows == [["1", "5", "0"], ["2", "8", "0"]]
+    assert rows[0] == ["1", "5", "0"] and rows[1] in (["2", "5", "0"], ["2", "6", "0"]), "6 were sent, 5 or 6 ended"
     assert "C=1" in ran.err and "C=2" in ran.err
     assert f"saved: {sandbox.session}" in ran.err
     assert "|" not in ran.err and "saved" not in ran.out
@@ -87,7 +87,7 @@ def test_too_few_samples_are_null(sweep: Sweep) -> None:
 
 
 def test_median_needs_five_samples(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "2", "--requests", "3", "--json")
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "2", "--requests", "3", "--complete", "--json")
     (level,) = json.loads(ran.out)["levels"]
     assert (level["n"], level["ok"], level["e2e_s"]["n"]) == (3, 3, 3)
     assert level["e2e_s"]["p50"] is None and level["e2e_s"]["mean"] > 0
@@ -122,7 +122,7 @@ def test_every_request_is_saved_with_timestamps(sweep: Sweep) -> None:
     measured = [request for request in requests if request["phase"] == "level"]
     by_phase = Counter(request["phase"] for request in requests)
     assert by_phase["level"] == 12 and by_phase["warmup"] == sweep.summary["warmup_requests"]
-    assert by_phase["preroll"] >= 2 * (1 + 2), "at least one per stream and run"
+    assert by_phase["preroll"] >= 2 * 2, "at least one per stream and run, but none at C=1"
     for request in measured:
         assert request.keys() >= REQUEST_FIELDS
         assert request["t_sent_ns"] < request["t_first_ns"] <= request["t_last_ns"] <= request["t_done_ns"]
@@ -169,7 +169,8 @@ def test_without_seed_prompts_differ(sandbox: Sandbox) -> None:
 
 def test_without_warm_up_only_the_level_is_sent(sandbox: Sandbox) -> None:
     with scripted_server() as server:
-        ran = sandbox.run_benchmark(server.url, "--levels", "2", "--requests", "3", "--warmup", "none", "--json")
+        chosen = ("--levels", "2", "--requests", "3", "--complete", "--warmup", "none")
+        ran = sandbox.run_benchmark(server.url, *chosen, "--json")
     summary = json.loads(ran.out)
     assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (0, 3)
     assert {request["phase"] for request in sandbox.detail()["requests"]} <= {"preroll", "level", "filler"}
@@ -182,9 +183,10 @@ def test_warm_up_is_counted_separately(sandbox: Sandbox) -> None:
     assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (3, 2)
 
 
-def test_duration_stops_new_requests_and_finishes_the_rest(sandbox: Sandbox) -> None:
+def test_duration_stops_new_requests_and_with_complete_waits_for_the_rest(sandbox: Sandbox) -> None:
     with scripted_server(respond_with_words(5, gap_s=0.02)) as server:
-        ran = sandbox.run_benchmark(server.url, "--levels", "2", "--duration", "700ms", "--json", "--warmup", "none")
+        chosen = ("--levels", "2", "--duration", "700ms", "--complete", "--warmup", "none")
+        ran = sandbox.run_benchmark(server.url, *chosen, "--json")
         assert ran.code == 0, ran
     (level,) = json.loads(ran.out)["levels"]
     sent = [request["t_sent_ns"] for request in sandbox.detail()["requests"] if request["phase"] == "level"]
@@ -213,20 +215,22 @@ def test_conversation_includes_the_responses_of_the_model(sandbox: Sandbox) -> N
         )
         assert ran.code == 0, ran
     turns = [request.body["messages"] for request in server.received]
-    assert [len(messages) for messages in turns[:6]] == [1, 3, 1, 3, 1, 3]
+    assert [len(messages) for messages in turns[:5]] == [1, 3, 1, 3, 1]
     assert turns[1][0] == turns[0][0]
     assert turns[1][1:] == [
         {"role": "assistant", "content": "reply0 reply1 "}, {"role": "user", "content": "second question"},
     ]  # fmt: skip
     assert json.loads(ran.out)["levels"][0]["n"] == 4
     phases = [request["phase"] for request in sandbox.detail()["requests"]]
-    assert phases[:6] == ["preroll"] * 2 + ["level"] * 4, "each turn has the phase of its task"
+    assert phases[:5] == ["level"] * 4 + ["filler"], "each turn has the phase of its task"
 
 
 def test_random_prompts_have_the_requested_length(sandbox: Sandbox) -> None:
     workload = sandbox.home / "random.toml"
     workload.write_text('kind = "random"\nname = "mine"\ninput_tokens = 600\noutput_tokens = 5\n')
-    ran = sandbox.run_benchmark(SIM, "--workload", str(workload), "--levels", "2", "--json")
+    ran = sandbox.run_benchmark(
+        SIM, "--workload", str(workload), "--levels", "2", "--requests", "8", "--complete", "--json"
+    )
     assert ran.code == 0, ran
     requests = [request for request in sandbox.detail()["requests"] if request["phase"] == "level"]
     assert len(requests) == 8
@@ -241,7 +245,8 @@ def test_two_endpoints_share_the_load(sandbox: Sandbox) -> None:
         scripted_server(respond_with_words(3, gap_s=0.01)) as one,
         scripted_server(respond_with_words(3, gap_s=0.01)) as two,
     ):
-        ran = sandbox.run_benchmark(one.url, "--endpoint", two.url, "--levels", "4", "--warmup", "none", "--json")
+        chosen = ("--levels", "4", "--requests", "16", "--complete", "--warmup", "none")
+        ran = sandbox.run_benchmark(one.url, "--endpoint", two.url, *chosen, "--json")
         assert ran.code == 0, ran
         assert json.loads(ran.out)["levels"][0]["n"] == 16
         assert len(one.completed) > 4 and len(two.completed) > 4

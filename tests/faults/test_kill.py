@@ -73,7 +73,7 @@ def test_killed_session_process_loses_no_finished_request(sandbox: Sandbox, seed
 def test_killed_client_does_not_end_the_run(sandbox: Sandbox, seed: int) -> None:
     holding = HoldingResponder(20 + seed)
     with scripted_server(holding) as server:
-        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "70")
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "70", "--complete")
         wait_until(lambda: len(server.completed) >= 20 + seed, "some responses")
         command.process.kill()
         assert command.wait().code == -signal.SIGKILL
@@ -277,7 +277,7 @@ def test_hangup_does_not_end_the_run(sandbox: Sandbox) -> None:
     """When an SSH connection drops, the terminal's process group gets SIGHUP."""
     holding = HoldingResponder(20)
     with scripted_server(holding) as server:
-        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "60")
+        command = sandbox.start_benchmark(server.url, *LOAD, "--requests", "60", "--complete")
         wait_until(lambda: len(server.completed) >= 20, "some responses")
         command.signal_group(signal.SIGHUP)
         assert command.wait().code == -signal.SIGHUP

@@ -89,7 +89,9 @@ def test_run_waits_for_the_server_and_repeats_the_level(
     with running_server(responder=HoldingResponder(12)) as server:
         port = server.server_address[1]
         limit = ("--fail-if", "errors>0")
-        command = sandbox.start_benchmark(server.url, "--levels", f"{level},8", "--requests", "24", *limit, *LOAD)
+        command = sandbox.start_benchmark(
+            server.url, "--levels", f"{level},8", "--requests", "24", "--complete", *limit, *LOAD
+        )
         wait_until(lambda: len(server.completed) >= 12, "some responses")
     wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the run waits")
     first, second = countdown(sandbox, monkeypatch)

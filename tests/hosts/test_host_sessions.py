@@ -63,7 +63,7 @@ def start(sandbox: Sandbox, plan: Plan, endpoint: str = SIM, workload: str = "ch
 
 
 def test_times_of_all_hosts_are_in_the_clock_of_the_session(sandbox: Sandbox) -> None:
-    plan = Plan(load=Closed(levels=(4,), requests=16, warmup=0), max_tokens=8, seed=1)
+    plan = Plan(load=Closed(levels=(4,), requests=16, complete=True, warmup=0), max_tokens=8, seed=1)
     session = start(sandbox, plan)
     ended = session.wait_for_end()
     assert ended.ending == "done", ended
