@@ -166,7 +166,7 @@ class Sampler:
         from swarmtui.telemetry.host import read_host
 
         pause = 0.0
-        while not self._has_ended(pause):
+        while not self._has_ended(pause, self._ending):
             self._host, pause = read_host(self._pids), _HOST_S
 
     def _sample_gpus(self) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from swarmtui.analysis.limits.slo import parse_slo
@@ -35,8 +36,8 @@ def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
     run = RunTally(2, slo)
     for stage, error in ((3, None), (3, None), (4, None), (4, "reset"), (4, CANCELLED)):
         phase: Phase = "level" if error != CANCELLED else "unfinished"
-        times = {"t_sent_ns": 0, "t_first_ns": 10**8, "t_last_ns": 2 * 10**8}
-        run.add(Record(task=0, stage=stage, phase=phase, error=error, **times))
+        answered = Record(task=0, stage=stage, phase=phase, error=error, t_sent_ns=0)
+        run.add(msgspec.structs.replace(answered, t_first_ns=10**8, t_last_ns=2 * 10**8))
     run.add(Record(task=0, stage=4, phase="filler", t_sent_ns=0, t_first_ns=10**8))
     assert (run.tally.c, run.tally.runs, run.tally.slo.n) == (2, 1, 2)
 
