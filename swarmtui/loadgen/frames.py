@@ -13,8 +13,9 @@ from swarmtui.model.plan import Timeouts
 from swarmtui.model.worker_protocol import StreamRow
 
 _FRAME_NS = 100_000_000
-# Above this many agents a frame takes twice as long: half the frame rate halves the cost of their rows.
-_MANY_AGENTS = 256
+# With more agents than this, a frame takes as many times longer, up to a limit: the cost of their rows does not grow.
+_AGENTS_PER_FRAME = 256
+_MAX_FRAME_NS = 500_000_000
 # A frame is made of this many agents at a time, with reads in between.
 _AGENTS_AT_ONCE = 64
 
@@ -108,7 +109,7 @@ class FrameTimer:
 
     def _tick(self) -> None:
         now = monotonic_ns()
-        frame_ns = _FRAME_NS if len(self._agents) <= _MANY_AGENTS else 2 * _FRAME_NS
+        frame_ns = min(_MAX_FRAME_NS, _FRAME_NS * max(1, -(-len(self._agents) // _AGENTS_PER_FRAME)))
         self._loop.call_at(now + frame_ns, self._tick)
         self._clock.resync()
         if self._timeouts is None or self._rows is not None:
