@@ -35,9 +35,10 @@ def main() -> None:
     except UnicodeEncodeError as error:
         _exit_with(2, f"a name is not UTF-8 text: {error.object!r}")
     except Exception as error:  # noqa: BLE001 - our own fault must not look like one of the user or of a limit
-        from swarmtui.processes.exits import FAULT, write_crash_report
+        from swarmtui.processes.exits import FAULT, redact_given, write_crash_report
 
-        _exit_with(FAULT, f"internal error, {type(error).__name__}: {error}{write_crash_report(error)}")
+        problem = redact_given(f"{type(error).__name__}: {error}")
+        _exit_with(FAULT, f"internal error, {problem}{write_crash_report(error)}")
     finally:
         _flush_output()
 
@@ -63,9 +64,10 @@ def _check_arguments(arguments: list[str]) -> None:
 
     from swarmtui.model.base import BadInput
 
-    for argument in arguments:
+    for number, argument in enumerate(arguments, 1):
         if not argument.isascii() and re.search("[\udc80-\udcff]", argument):
-            raise BadInput(f"the argument {argument!r} is not UTF-8 text")
+            # It is not repeated: it may be a key.
+            raise BadInput(f"argument {number} is not UTF-8 text")
         if len(argument) > _MAX_DIGITS and re.search(rf"\d{{{_MAX_DIGITS}}}", argument):
             raise BadInput(f"the number {argument[:20]}… is too long")
 

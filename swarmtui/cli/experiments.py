@@ -253,12 +253,15 @@ def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
 
 
 def _confirm_commands(text: str, yes: bool) -> None:
-    """Show the commands before any of them is run, and ask for confirmation."""
+    """Show the commands before any of them is run, and ask for confirmation; if it was given, without secrets."""
+    from swarmtui.engines.command_line import redact_flags
     from swarmtui.model.base import BadInput
 
-    echo(text, err=True)
     if yes:
+        lines = [(line[: len(line) - len(line.lstrip())], line.lstrip()) for line in text.splitlines()]
+        echo("\n".join(f"{indent}{redact_flags(line)}" for indent, line in lines), err=True)
         return
+    echo(text, err=True)
     if not is_terminal():
         raise BadInput("add --yes to run these commands: there is no terminal to ask for confirmation")
     if not click.confirm("Run them?", default=False, err=True):

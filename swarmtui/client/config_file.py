@@ -130,4 +130,6 @@ def read_api_key(variable: str | None) -> str | None:
 def check_headers(headers: dict[str, str]) -> None:
     for name, text in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _HEADER_VALUE.fullmatch(text):
-            raise BadInput(f"{name!r} is not a header, or its value is not printable ASCII")
+            # What curl takes, "Authorization: Bearer KEY=", must not be repeated.
+            shown = name if re.fullmatch(r"[\w-]+", name) else MASK
+            raise BadInput(f"{shown!r} is not a header (write NAME=VALUE), or its value is not printable ASCII")

@@ -18,7 +18,7 @@ from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.redaction import Secrets
+from swarmtui.model.redaction import Secrets, mask_secrets
 from swarmtui.model.run_request import RESTART_TIMEOUT_S, RunRequest
 from swarmtui.model.session import Session
 from swarmtui.model.session_tags import Series
@@ -94,7 +94,7 @@ def build_request(
     api_key = catch(key_field, read_api_key, choices.api_key_env or endpoint.api_key_env)
     headers = catch("headers", _pairs, choices.headers) or {}
     catch("headers", check_headers, endpoint.headers | headers)
-    tags = catch("tags", _pairs, choices.tags)
+    tags = catch("tags", lambda texts: mask_secrets(_pairs(texts)), choices.tags)
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
     catch("hosts", check_hosts, choices.hosts)
@@ -179,7 +179,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise BadInput(f"expected K=V, got {name!r}")
+            raise BadInput("expected K=V")  # without what was given: it may be a key
         pairs[name.strip()] = value
     return pairs
 

@@ -17,6 +17,7 @@ import msgspec
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
 from swarmtui.client.session_client import StopControl
+from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
 from swarmtui.files import make_private_directory
 from swarmtui.http_client import HttpClient, RequestFailed
@@ -110,7 +111,7 @@ class ManagedServer:
         for line in self._guardian_output.splitlines():
             event, _, rest = line.partition(" ")
             if event == "failed":
-                return f"could not be started: {rest}"
+                return f"could not be started: {redact_flags(rest)}"
             if event == "exit" and not (self._launch.stop and rest == "0"):
                 return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"exited with code {rest}"
         if "guardian died" in self._guardian_output or (self._guardian and self._guardian.poll() is not None):

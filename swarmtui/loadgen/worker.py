@@ -23,8 +23,10 @@ from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
 from swarmtui.model import worker_protocol as protocol
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.redaction import Secrets
 from swarmtui.model.workload import Task
 from swarmtui.processes import finished_counts
+from swarmtui.processes.exits import redact_stderr
 
 # Texts are for people: they are sent less often than the frames.
 _TAILS_NS = 200_000_000
@@ -118,6 +120,8 @@ class Worker:
 
     def _set_up(self, setup: protocol.Setup) -> None:
         self._setup = setup
+        for target in setup.targets[:1]:
+            redact_stderr(Secrets(api_key=target.api_key, headers=target.headers, urls={target.url: target.url}))
         self._unacknowledged.spool_to(setup.spools, setup.clock_offset_ns)
         self._frames.start(setup.timeouts)
         self._copy_overdue()

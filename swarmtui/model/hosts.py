@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.redaction import cover_url
 
 MAX_LOCAL_NODES = 16
 
@@ -63,4 +64,4 @@ def parse_hosts(text: str) -> HostsSpec | None:
         return HostsSpec("local", nodes=nodes)
     if text == "auto" or re.fullmatch(r"(ray://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}", text):
         return HostsSpec("cluster", address=text)
-    raise BadInput(f"{text!r} is neither auto, ray://HOST:PORT, HOST:PORT nor local:N", key="--hosts")
+    raise BadInput(f"{cover_url(text)[0]!r} is neither auto, ray://HOST:PORT, HOST:PORT nor local:N", key="--hosts")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     import asyncio
+
+    from swarmtui.model.redaction import Secrets
 
 DONE, MISSED, BAD_INPUT, UNUSABLE, STOPPED = range(5)
 # An internal error of swarmtui, as in sysexits.h.
@@ -33,10 +38,42 @@ def write_crash_report(error: BaseException) -> str:
     path = Path(user_state_dir("swarmtui")) / "crash.txt"
     try:
         make_private_directory(path.parent)
-        write_file(path, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+        text = redact_given("".join(traceback.format_exception(error)))
+        write_file(path, text.encode(errors="backslashreplace"))
     except OSError:
         return ""
     return f"; details: {path}"
+
+
+def redact_given(text: str) -> str:
+    """Redact what this process was given and must not write: values of its environment, headers, parts of URLs."""
+    from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
+
+    words = sys.argv[1:]
+    named = {name: value for name, value in os.environ.items() if is_secret_name(name) or name in words}
+    headers = {f"{word} key": word.partition("=")[2] for option, word in pairwise(words) if option == "--header"}
+    urls = {word: word for word in words if "://" in word}
+    return Redactor(Secrets(headers=named | headers, urls=urls)).redact(text)
+
+
+def redact_stderr(secrets: Secrets) -> None:
+    """Redact whatever this process writes to its standard error from now on, such as tracebacks."""
+    sys.stderr = _RedactedStream(sys.stderr, secrets)
+
+
+class _RedactedStream(io.TextIOBase):
+    def __init__(self, stream: TextIO, secrets: Secrets) -> None:
+        from swarmtui.model.redaction import Redactor
+
+        self._stream, self._redact = stream, Redactor(secrets).redact
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._redact(text))
+        self._stream.flush()
+        return len(text)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
 
 def exit_if_stuck(outputs: tuple[int, ...] = (1, 2), after_s: float = 1.0) -> None:

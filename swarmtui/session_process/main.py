@@ -23,8 +23,10 @@ from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.record import Record
+from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.processes.exits import redact_stderr
 from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
@@ -99,7 +101,8 @@ class SessionProcess:
             ending, message = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - whatever our own error is, what was measured is saved
             traceback.print_exc()
-            ending, message = "failed", f"internal error, {type(error).__name__}: {error}; see {error_log()}"
+            problem = Redactor(self._request.secrets).redact(f"{type(error).__name__}: {error}")
+            ending, message = "failed", f"internal error, {problem}; see {error_log()}"
             fault = True
         saved = finish.SavedSession(ending, message)
         if self._journal is not None:
@@ -454,6 +457,7 @@ async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:
     size = int.from_bytes(await reader.readexactly(worker_protocol.HEADER_BYTES), "big")
     request = decode_run_request(await reader.readexactly(size))
     endpoints, secrets = hide_urls(request.endpoints, request.secrets)
+    redact_stderr(secrets)
     process = SessionProcess(msgspec.structs.replace(request, endpoints=endpoints, secrets=secrets), first_worker)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.stop)
     await process.run(reader, writer)

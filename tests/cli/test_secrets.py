@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -95,13 +96,82 @@ def test_query_and_path_of_the_url_are_sent_but_not_saved(sandbox: Sandbox) -> N
         ("--endpoint", "http://127.0.0.1:1", "--api-key-env", "SK0123456789ABCDEF0"),
         ("--endpoint", "http://127.0.0.1:1", "--api-key-env", "canary_lower_case"),
         ("--endpoint", f"sk-{KEY}"),
+        ("--endpoint", "http://127.0.0.1:1", "--header", f"Authorization: Bearer {KEY}"),
+        ("--endpoint", "http://127.0.0.1:1", "--header", f"Authorization: Bearer {KEY}="),
+        ("--endpoint", "http://127.0.0.1:1", "--header", f"X-Key={KEY}\udcff"),
+        ("--endpoint", "http://127.0.0.1:1", "--hosts", f"ray://me:{KEY}@127.0.0.1:1"),
+        ("--endpoint", "http://127.0.0.1:1", "--metrics-url", f"http://me:{KEY}@127.0.0.1:1/metrics"),
     ],
 )
 def test_keys_in_the_wrong_place_are_refused_and_not_repeated(sandbox: Sandbox, given: tuple[str, ...]) -> None:
     ran = sandbox.run("run", *given)
     said = ran.error_line(2)
     assert "canary" not in said and "0123456789" not in said
-    assert "environment variable" in said or "ftp" in said or "no endpoint named" in said
+    told = ("environment variable", "ftp", "no endpoint named", "K=V", "NAME=VALUE", "UTF-8", "HOST:PORT", "password")
+    assert any(words in said for words in told)
+
+
+def test_tag_named_like_a_key_is_masked(sandbox: Sandbox) -> None:
+    with scripted_server() as server:
+        ran = sandbox.run_benchmark(server.url, "--tag", f"api_key={KEY}", "--tag", "gpu=h200", *GIVEN[4:])
+    assert ran.code == 0, ran
+    assert leaks(sandbox) == []
+    assert sandbox.list_sessions()[0]["tags"] == {"api_key": "…", "gpu": "h200"}
+
+
+def test_key_in_the_command_of_a_server_is_not_repeated(sandbox: Sandbox) -> None:
+    """A variable is no command: the message about it, and the commands that need no confirmation, mask its value."""
+    command = f"HF_TOKEN={KEY} nowhere --token {KEY} --port {{port}}"
+    ran = sandbox.run("ab", "--a", command, "--aa", "--yes", "--json", "--session-dir", str(sandbox.sessions))
+    assert ran.code == 3 and "HF_TOKEN=…" in ran.err, ran
+    assert KEY not in ran.out + ran.err
+    files = [path for path in sandbox.sessions.rglob("*") if path.is_file()]
+    assert "ab.json" in {path.name for path in files}
+    assert [path for path in files if contains_secret(path)] == []
+
+
+# Imported by every Python process: one of them fails with an error that contains what it was given.
+FAULTY = """
+import sys
+at = {at!r}
+if at == "worker" and "swarmtui.loadgen.worker" in sys.orig_argv:
+    import swarmtui.loadgen.endpoint_pool as module
+    def fail(self, loop, clock, number, target):
+        raise ValueError(f"bad {{target}}")
+    module.EndpointPool.__init__ = fail
+elif at in ("session process", "thread") and "swarmtui.session_process" in sys.orig_argv:
+    import threading
+    import swarmtui.session_process.live_levels as module
+    def fail(self, record):
+        raise ValueError({text!r})
+    def fail_in_thread(self, record):
+        threading.Thread(target=fail, args=(self, record)).start()
+    module.LevelRecords.add = fail if at == "session process" else fail_in_thread
+elif at == "client" and "run" in sys.argv:
+    import swarmtui.cli.follow as module
+    def fail(*args, **options):
+        raise ValueError({text!r})
+    module.follow_run = fail
+"""
+
+
+@pytest.mark.parametrize("at", ["worker", "session process", "thread", "client"])
+def test_internal_errors_are_reported_without_secrets(sandbox: Sandbox, at: str) -> None:
+    hooks = sandbox.home / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(FAULTY.format(at=at, text=f"bad {KEY} {VALUE}"))
+    env = {"MY_KEY": KEY, "PYTHONPATH": f"{hooks}:{sandbox.environment['PYTHONPATH']}"}
+    with scripted_server() as server:
+        ran = sandbox.run_benchmark(f"{server.url}/token/{KEY}/v1?user={VALUE}", *GIVEN, env=env)
+    shutil.rmtree(hooks)
+    assert ran.code, ran
+    assert KEY not in ran.out + ran.err and VALUE not in ran.out + ran.err, ran
+    files = [path for top in (sandbox.home, sandbox.runtime) for path in top.rglob("*") if path.is_file()]
+    (log,) = [path for path in files if path.name == ("crash.txt" if at == "client" else "errors.log")]
+    assert "ValueError: bad" in log.read_text() and "…" in log.read_text()
+    assert [path for path in files if contains_secret(path)] == []
+    # A log that is left behind fails the test.
+    log.unlink()
 
 
 def test_key_in_an_error_response_is_not_printed(sandbox: Sandbox) -> None:
