@@ -307,10 +307,10 @@ class TraceFigures(Stored, frozen=True, kw_only=True):
     that sessions longer than the level count, too; it is also given per session slot (user) and per GPU.
     `recorded_tokens` are the prompt tokens as recorded, and `prompt_error` how far those that the server counted are
     from them. `reusable_tokens` of them were sent before in the same session, in whole blocks of the server if their
-    `block_size` is known: `max_hit_rate` is their share, which no prefix cache exceeds. `hit_rate` is as measured, by
-    the cached tokens of answers or by the counters of the server: these include unmeasured requests, and so do
-    `max_hit_rate`, `fresh_tokens` and `cached_tokens`, the prompt tokens as measured, then. `live_context` is the mean
-    number of tokens in the contexts of the live sessions.
+    `block_size` is known: `max_hit_rate` is their share, which no prefix cache exceeds. `hit_rate` is that of the
+    measured requests, by the cached tokens of their answers; or estimated by the counters of the server, which include
+    other requests, as `max_hit_rate` times the share of possible hits. `live_context` is the mean number of tokens in
+    the contexts of the live sessions.
     """
 
     jobs: int

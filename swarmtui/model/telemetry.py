@@ -222,6 +222,10 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     problem: str = ""
 
 
+# What a workload promises: prompts that are not in the prefix cache, prompts of which the first part is, or any.
+CachePromise = Literal["cold", "shared", "warm"]
+
+
 class QualityFacts(Stored, frozen=True, kw_only=True):
     """What is known about the conditions of a measurement; null is not known.
 
@@ -235,13 +239,13 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     chunks. `first_coalesced` is the share of answers whose first token has the timestamp of a later one, `first_error`
     by how much their TTFT may be too long, as a share of the mean TTFT.
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
-    `engine_ratio` is the engine's decode rate over the client's. `cold_expected`: the workload promises prompts that
-    are not in the prefix cache. `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest
-    clock of a busy GPU during a level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the
-    largest error of the clock offset between hosts. `frozen` and
-    `all_waiting` count the silences of levels, `silence_s` is the longest. `several_servers`: the metrics come
-    from different servers in turn, and their counters mean nothing. `host` is how busy the host was in the busiest
-    level.
+    `engine_ratio` is the engine's decode rate over the client's. `cached_share` is that of the prompt tokens,
+    `unique_cached` that of answers of whose prompts the part that no other prompt has was in the prefix cache.
+    `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest clock of a busy GPU during a
+    level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the largest error of the clock
+    offset between hosts. `frozen` and `all_waiting` count the silences of levels, `silence_s` is the longest.
+    `several_servers`: the metrics come from different servers in turn, and their counters mean nothing. `host` is how
+    busy the host was in the busiest level.
     """
 
     lag_p99_s: float | None = None
@@ -265,7 +269,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     uncounted_tokens: float | None = None
     miscounted: float | None = None
     engine_ratio: float | None = None
-    cold_expected: bool | None = None
+    cache: CachePromise | None = None
+    unique_cached: float | None = None
     cached_share: float | None = None
     preemptions: float | None = None
     throttled: float | None = None

@@ -107,11 +107,6 @@ class TaskGenerator:
         self._agent_header = agent_header
 
     @property
-    def cold(self) -> bool:
-        """Whether no prompt is expected to be in the prefix cache."""
-        return self._cold and self.task(0, 1, 0).cold
-
-    @property
     def checks_answers(self) -> bool:
         """Whether a prompt of the workload has a check."""
         items = self._content.items if isinstance(self._content, _WrittenItems) else ()

@@ -416,7 +416,8 @@ def _hits(levels: Sequence[Level]) -> Table:
     )
     if any(replay.hit_rate_by == "server" for replay in replays):
         note += (
-            "; hit rates, cached and fresh tokens are from the counters of the server, and include unmeasured requests"
+            "; hit rates, cached and fresh tokens are estimated from the counters of the server, which include "
+            "unmeasured requests"
         )
     shown = [level for level in levels if level.replay is not None]
     return _table("Prefix cache", shown, "load hit max_hit cached fresh recorded prompt_error", note)

@@ -178,7 +178,6 @@ class SessionProcess:
         journal.write(Head(session=session, pid=os.getpid()))
         if self._findings.too_long:
             journal.write(Event(t_ns=time.perf_counter_ns(), name="too_long", detail=self._findings.too_long))
-        self._state.quality.cold_expected = generator.cold
         await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
             return "failed", journal.final_problem

@@ -94,8 +94,6 @@ class Replay:
         self._summary: Summary | None = None
         state = SessionState(self._t0)
         state.apply(journal.head)
-        if journal.quality is not None and journal.quality.facts.cold_expected is not None:
-            state.quality.cold_expected = journal.quality.facts.cold_expected
         self._now = _Snapshot(0, 0, state)
         self._snapshots = [_Snapshot(0, 0, _clone(state))]
         self._take_snapshots()

@@ -18,12 +18,21 @@ from swarmtui.analysis.quality.facts import (
     merge_facts,
     other_clients,
     record_facts,
+    with_turns,
 )
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Event, Level, QualityEntry
-from swarmtui.model.telemetry import HostLoad, QualityFacts, QualityLine, ServerState, Telemetry, TtftSplit
+from swarmtui.model.telemetry import (
+    CachePromise,
+    HostLoad,
+    QualityFacts,
+    QualityLine,
+    ServerState,
+    Telemetry,
+    TtftSplit,
+)
 from swarmtui.model.worker_protocol import WorkerFrame
 
 # Frames of a minute, recent requests, and samples of the server that are kept.
@@ -48,8 +57,8 @@ class QualityMonitor:
     measure these.
     """
 
-    def __init__(self, *, cold_expected: bool, closed: bool = True) -> None:
-        self.cold_expected, self._closed = cold_expected, closed
+    def __init__(self, *, cache: CachePromise, closed: bool = True) -> None:
+        self._cache, self._closed = cache, closed
         self._restarted = self._several_servers = False
         self._lags: deque[float] = deque(maxlen=_FRAMES)
         self._cpu: defaultdict[int, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_CPU_FRAMES))
@@ -175,7 +184,7 @@ class QualityMonitor:
                 server_tokens=counted,
                 uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
                 uncounted_tokens=self._uncounted_tokens,
-                cold_expected=self.cold_expected,
+                cache=with_turns(self._cache, self._records),
                 clock_steps=self._clock_steps,
                 clock_bound_s=self.clock_bound_s,
                 restarted=self._restarted,

@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sente
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import QueueReading, task_figures
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.analysis.quality.facts import cold_expected
+from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import Slots
 from swarmtui.model.load import traits
@@ -75,7 +75,7 @@ class SessionState:
         self.finished = 0
         self.history: list[HistoryPoint] = []
         self.watched = WatchedStreams()
-        self.quality = QualityMonitor(cold_expected=True)
+        self.quality = QualityMonitor(cache="cold")
         self._final_quality: tuple[QualityLine, ...] | None = None
         self._several_servers = False
         self._outage_ns: int | None = None
@@ -110,7 +110,7 @@ class SessionState:
         match entry:
             case Head(session=session):
                 closed = session.plan.load.holds_c
-                self.quality = QualityMonitor(cold_expected=cold_expected(session), closed=closed)
+                self.quality = QualityMonitor(cache=cache_promise(session), closed=closed)
                 self._session = session
             case StageStart():
                 self._start_stage(entry)

@@ -26,16 +26,18 @@ from swarmtui.model.telemetry import (
     Gpu,
     HostUse,
     QualityFacts,
+    QualityLine,
     ServerHistogram,
     ServerState,
     Telemetry,
 )
+from swarmtui.model.trace import ReplayedRequest
 from tests.analysis.level_builders import level, session, spread
 from tests.analysis.record_builders import BOOT_NS, MS, request, stage
 
 GOOD = QualityFacts(
     lag_p99_s=0.0001, tpot_s=0.01, worker_cpu=0.2, other_requests=0.0, idle_before=True, engine_ratio=1.01,
-    cold_expected=True, cached_share=0.0, preemptions=0.0, throttled=0.0, clock_spread=0.01,
+    cache="cold", cached_share=0.0, preemptions=0.0, throttled=0.0, clock_spread=0.01,
     host=HostUse(pressure=0.02, steal=0.0),
 )  # fmt: skip
 
@@ -169,9 +171,47 @@ def test_discovered_flags_are_known() -> None:
     assert checks(server_flags="", servers=(DiscoveredServer(url="x"),))["server_flags"].state == "not ok"
 
 
+def cache_line(spec: dict[str, Any], *prompts: tuple[int, int], turn: int = 0, **fields: Any) -> QualityLine:
+    """Judge prompts of so many tokens, of which so many were in the cache."""
+    records = [request(0, [1, 2], task=n, tokens_in=i, cached_tokens=c, **fields) for n, (i, c) in enumerate(prompts)]
+    if turn:
+        records.append(request(0, [1, 2], task=99, turn=turn, tokens_in=500, cached_tokens=480))
+    facts = session_facts(session(workload_spec=spec), [good_level()], records, ())
+    (line,) = [line for line in judge(facts) if line.code == "cold_cache"]
+    return line
+
+
+def test_a_declared_prefix_may_be_cached_and_what_follows_it_may_not() -> None:
+    """A system prompt of 5,000 tokens before questions of 60 to 500."""
+    shared = {"cache": "shared"}
+    healthy = cache_line(shared, (5060, 4992), (5200, 4992), (5500, 4992))
+    assert (healthy.state, healthy.value) == ("ok", "declared shared, 94 % cached")
+    assert cache_line(shared, (5060, 4992), (5200, 5184), (5500, 5488)).state == "doubtful"
+    assert cache_line(shared, (5060, 5056), (5060, 5056)).state == "doubtful"
+    assert cache_line({"kind": "shared_prefix"}, (5060, 4992)).state == "ok"
+
+
+def test_prompts_that_should_be_new_may_share_the_start_of_the_chat_template() -> None:
+    cold = {"cache": "cold"}
+    assert cache_line(cold, (120, 16), (180, 16)).state == "ok"
+    assert cache_line(cold, (120, 112), (180, 176)).state == "doubtful"
+    assert cache_line(cold, (40, 39)).state == "doubtful"
+
+
+def test_later_turns_find_the_conversation_in_the_cache() -> None:
+    assert cache_line({"cache": "cold"}, (120, 0), (180, 0), turn=1).state == "ok"
+
+
+def test_a_trace_may_hit_what_its_play_has_sent_before() -> None:
+    sent = ReplayedRequest(play=1, session="s", turn=1, input_tokens=5000, reusable_tokens=4000)
+    trace = {"kind": "trace"}
+    assert cache_line(trace, (5100, 4064), replayed=sent).state == "ok"
+    assert cache_line(trace, (5100, 5088), replayed=sent).state == "doubtful"
+
+
 def test_declared_warm_cache_passes() -> None:
-    line = checks(facts={"cold_expected": False, "cached_share": 0.9})["cold_cache"]
-    assert (line.state, line.value) == ("ok", "declared warm")
+    line = checks(facts={"cache": "warm", "cached_share": 0.9})["cold_cache"]
+    assert (line.state, line.value) == ("ok", "declared warm, 90 % cached")
 
 
 def test_cap_hits_pass_because_raw_and_clean_are_shown() -> None:
@@ -194,7 +234,7 @@ def sample(at: float, **server: Any) -> Telemetry:
 
 
 def test_session_facts_from_records_and_telemetry() -> None:
-    records = [request(100, [150, 200, 250, 400], finish_reason="stop", engine_decode_tps=12.24, cached_tokens=1)]
+    records = [request(100, [150, 200, 250, 400], finish_reason="stop", engine_decode_tps=12.24, cached_tokens=6)]
     telemetry = [
         sample(0, finished=10.0, preemptions=1.0, cache_hits=5.0),
         sample(200, running=1.0, finished=10.0, preemptions=1.0, cache_hits=5.0),
@@ -210,7 +250,7 @@ def test_session_facts_from_records_and_telemetry() -> None:
     assert (facts.throttled, facts.throttle) == (0.0, ())
     assert facts.clock_spread == pytest.approx(100 / 1900)
     assert facts.engine_ratio == pytest.approx(12.24 / 12.0)
-    assert (facts.c, facts.c_held, facts.token_sources, facts.cold_expected) == (2, 2.0, ("usage",), True)
+    assert (facts.c, facts.c_held, facts.token_sources, facts.cache) == (2, 2.0, ("usage",), "cold")
     assert (facts.lag_p99_s, facts.worker_cpu) == (None, None)
 
 

@@ -31,7 +31,7 @@ GOOD = QualityFacts(
     client_tokens=4000,
     server_tokens=4000,
     engine_ratio=1.01,
-    cold_expected=True,
+    cache="cold",
     cached_share=0.0,
     preemptions=0,
     throttled=0.0,
@@ -123,9 +123,12 @@ def test_unknown_facts_give_no_line() -> None:
         ("host_steal", {"host": HostUse(steal=0.01)}, "ok"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
         ("decode_rate", {"engine_ratio": 0.96}, "doubtful"),
-        ("cold_cache", {"cold_expected": True, "cached_share": 0.02}, "ok"),
-        ("cold_cache", {"cold_expected": True, "cached_share": 0.5}, "doubtful"),
-        ("cold_cache", {"cold_expected": False, "cached_share": 0.5}, "ok"),
+        ("cold_cache", {"cache": "cold", "cached_share": 0.02}, "ok"),
+        ("cold_cache", {"cache": "cold", "cached_share": 0.5}, "doubtful"),
+        ("cold_cache", {"cache": "warm", "cached_share": 0.5}, "ok"),
+        ("cold_cache", {"cache": "shared", "cached_share": 0.98}, "ok"),
+        ("cold_cache", {"cache": "shared", "cached_share": 0.98, "unique_cached": 0.02}, "ok"),
+        ("cold_cache", {"cache": "shared", "cached_share": 0.98, "unique_cached": 0.03}, "doubtful"),
         ("preemptions", {"preemptions": 3}, "doubtful"),
         ("throttling", {"throttled": 1.0, "throttle": ("power cap",)}, "note"),
         ("throttling", {"throttled": 0.06, "throttle": ("thermal",)}, "doubtful"),
@@ -168,7 +171,7 @@ def test_doubtful_lines_temper_a_result_in_words() -> None:
 def test_every_rule_that_can_be_doubtful_says_why() -> None:
     doubtful = QualityFacts(
         lag_p99_s=1.0, tpot_s=0.01, turnaround=1.0, send_delay=1.0, worker_cpu=1.0, c=8, c_held=1.0, in_flight=8,
-        other_clients=8.0, token_sources=("chunks",), miscounted=1.0, engine_ratio=2.0, cold_expected=True,
+        other_clients=8.0, token_sources=("chunks",), miscounted=1.0, engine_ratio=2.0, cache="cold",
         cached_share=1.0, preemptions=1.0, throttled=1.0, throttle=("thermal",), clock_spread=1.0, clock_steps=1,
         clock_bound_s=1.0, coalesced_chunks=1.0, first_coalesced=1.0, restarted=True, frozen=1,
         host=HostUse(pressure=1.0, steal=1.0),
@@ -183,7 +186,7 @@ def test_idle_server_alone_does_not_rule_out_other_clients() -> None:
 
 
 def test_cold_cache_is_unknown_without_a_cached_share() -> None:
-    assert judge(QualityFacts(cold_expected=True)) == ()
+    assert judge(QualityFacts(cache="cold")) == ()
     assert judge(QualityFacts(cached_share=0.9)) == ()
 
 
@@ -208,7 +211,8 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
         client_tokens=st.none() | st.integers(0, 10**9),
         server_tokens=st.none() | st.integers(0, 10**9),
         engine_ratio=st.none() | st.floats(0, 1e5),
-        cold_expected=st.none() | st.booleans(),
+        cache=st.sampled_from([None, "cold", "shared", "warm"]),
+        unique_cached=st.none() | st.floats(0, 1),
         cached_share=st.none() | st.floats(0, 1),
         throttled=st.none() | st.floats(0, 1),
         clock_spread=st.none() | st.floats(0, 1),

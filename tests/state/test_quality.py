@@ -30,7 +30,7 @@ def line(lines: tuple[QualityLine, ...], code: str) -> QualityLine:
 
 
 def test_other_client_that_left_before_the_end_counts_at_the_end() -> None:
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     for at, total in enumerate([4, 4, 9, 9, 9, 9, 4, 4, 4, 4]):
         monitor.add_sample(sample(at, running=float(total), waiting=0.0), 4)
     now, final = monitor.facts(()), monitor.facts((), ended=True)
@@ -41,7 +41,7 @@ def test_other_client_that_left_before_the_end_counts_at_the_end() -> None:
 
 
 def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients() -> None:
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     for at in range(6):
         read = sample(at, running=16.0, waiting=0.0)
         monitor.add_sample(read, 16)
@@ -50,7 +50,7 @@ def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients()
 
 
 def test_cached_share_comes_from_the_server_if_answers_do_not_report_it() -> None:
-    monitor = QualityMonitor(cold_expected=True)
+    monitor = QualityMonitor(cache="cold")
     monitor.add_baseline(sample(0, cache_queries=1000.0, cache_hits=900.0))
     monitor.add_sample(sample(1, cache_queries=2000.0, cache_hits=900.0), 1)
     assert monitor.facts(()).cached_share == 0.0
@@ -61,7 +61,7 @@ def test_cached_share_comes_from_the_server_if_answers_do_not_report_it() -> Non
 
 
 def test_preemptions_before_the_run_do_not_count() -> None:
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     monitor.add_baseline(sample(0, preemptions=7.0))
     monitor.add_sample(sample(1, preemptions=7.0), 1)
     assert line(monitor.lines(()), "preemptions").state == "ok"
@@ -71,7 +71,7 @@ def test_preemptions_before_the_run_do_not_count() -> None:
 
 
 def test_clocks_set_by_the_user_are_not_throttling() -> None:
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     card: dict[str, Any] = {"uuid": "GPU-1", "index": 0, "name": "card"}
     for at, reasons in enumerate([("application clocks",)] * 8 + [("thermal",)] * 2):
         monitor.add_sample(Telemetry(t_ns=at, gpus=(Gpu(**card, throttle=reasons),)), 1)
@@ -83,7 +83,7 @@ def test_clocks_set_by_the_user_are_not_throttling() -> None:
 
 @pytest.mark.parametrize(
     "add_record",
-    [QualityMonitor(cold_expected=False).add_record, TtftSplitWindow().add_record, WatchedStreams().add_record],
+    [QualityMonitor(cache="warm").add_record, TtftSplitWindow().add_record, WatchedStreams().add_record],
     ids=["quality", "ttft split", "watched stream"],
 )
 def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[Record], None]) -> None:
@@ -99,7 +99,7 @@ def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[R
 def test_open_loop_has_no_planned_concurrency() -> None:
     closed = level(8, c_held=4.0)
     scheduled = msgspec.structs.replace(closed, rate=2.0, load="open")
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     assert monitor.facts((closed,)).c == 8 and monitor.facts((scheduled,)).c is None
 
 
@@ -109,7 +109,7 @@ def frame(t_s: float, cpu_s: float) -> WorkerFrame:
 
 def test_cpu_is_that_of_each_worker_by_itself() -> None:
     """Frames of 24 workers arrive in turn; each has used another CPU time so far."""
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     for tenth in range(40):
         for worker in range(24):
             monitor.add_frame(worker, frame(tenth / 10 + worker / 1000, worker + 0.2 * tenth / 10))
@@ -119,7 +119,7 @@ def test_cpu_is_that_of_each_worker_by_itself() -> None:
 
 
 def test_tokens_of_cancelled_requests_are_ours() -> None:
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     monitor.add_baseline(sample(0, output_tokens=1000.0))
     monitor.add_record(Record(task=0, chunks=50, tokens_out=100, t_sent_ns=1))
     monitor.add_record(Record(task=1, chunks=10, error="cancelled", phase="filler", t_sent_ns=1))
@@ -145,7 +145,7 @@ def test_tokens_of_a_request_are_compared_once_the_server_has_counted_them(
     engine: str, running: float, counted: float, state: str
 ) -> None:
     """200 tokens of answers, and 100 each of cancelled requests of two stages, of which the second may still run."""
-    monitor = QualityMonitor(cold_expected=False)
+    monitor = QualityMonitor(cache="warm")
     before, after = sample(0, output_tokens=1000.0), sample(1, output_tokens=counted, running=running)
     (server,) = after.servers
     monitor.add_baseline(before)

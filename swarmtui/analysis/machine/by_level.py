@@ -75,7 +75,10 @@ def _output_windows(level: Level, runs: Sequence[LevelRun]) -> tuple[list[Span],
 def _trace_figures(
     level: Level, gpus: int, stages: Sequence[tuple[list[Record], int, int]], samples: Sequence[Telemetry]
 ) -> TraceFigures | None:
-    """Add the jobs per GPU, and the hit rate by the counters of the server if answers do not report cached tokens."""
+    """Add the jobs per GPU, and the hit rate by the counters of the server if answers do not report cached tokens.
+
+    Counters include unmeasured requests. What share of the possible hits there were is taken for the measured ones.
+    """
     found = level.replay
     if found is None:
         return None
@@ -91,15 +94,16 @@ def _trace_figures(
         hits, queries = hits + change.state.cache_hits, queries + change.state.cache_queries
         part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns), found.block_size)
         reusable, sent = reusable + part[0], sent + part[1]
-    if not queries:
+    kept = ratio(ratio(hits, queries), ratio(reusable, sent))
+    if kept is None or found.max_hit_rate is None:
         return found
+    hit_rate, prompt = min(1.0, kept) * found.max_hit_rate, level.tokens_in or found.recorded_tokens
     return msgspec.structs.replace(
         found,
-        hit_rate=ratio(hits, queries),
+        hit_rate=hit_rate,
         hit_rate_by="server",
-        max_hit_rate=ratio(reusable, sent),
-        cached_tokens=int(hits),
-        fresh_tokens=int(queries - hits),
+        cached_tokens=round(hit_rate * prompt),
+        fresh_tokens=prompt - round(hit_rate * prompt),
     )
 
 

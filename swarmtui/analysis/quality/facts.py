@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,12 +16,16 @@ from swarmtui.analysis.machine.server_counters import counter_change, counters_r
 from swarmtui.model.load import traits
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
-from swarmtui.model.telemetry import QualityFacts, ServerState, Telemetry
+from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Telemetry
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.
 _BUSY = 0.5
 # The share of an engine's tokens that our answers must cover for a comparison of decode rates.
 _MIN_COVERED = 0.5
+# The chat template of a model may begin all prompts with this many tokens.
+_TEMPLATE_TOKENS = 32
+# A prompt with a unique number ends with more tokens than these: the number, the question, and the template's end.
+_UNIQUE_TOKENS = 16
 # A server may have generated this many tokens of a cancelled request that never arrived.
 UNCERTAIN_TOKENS = 16
 
@@ -53,13 +57,21 @@ def session_facts(
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
         level_facts(levels),
-        QualityFacts(cold_expected=cold_expected(session), turnaround=turnaround.share),
+        QualityFacts(cache=with_turns(cache_promise(session), records), turnaround=turnaround.share),
     )
 
 
-def cold_expected(session: Session) -> bool:
-    """Whether the workload promises prompts that are not in the prefix cache."""
-    return session.workload_spec.get("cache") != "warm" and session.workload_spec.get("kind") != "trace"
+def cache_promise(session: Session) -> CachePromise:
+    """Return what of the prompts may be in the prefix cache, by the workload."""
+    spec = session.workload_spec
+    if spec.get("cache") == "warm":
+        return "warm"
+    return "shared" if spec.get("cache") == "shared" or spec.get("kind") in ("trace", "shared_prefix") else "cold"
+
+
+def with_turns(promise: CachePromise, records: Iterable[Record]) -> CachePromise:
+    """The history of a conversation is in the cache when its next turn is sent."""
+    return "shared" if promise == "cold" and any(record.turn for record in records) else promise
 
 
 class Turnaround:
@@ -86,10 +98,10 @@ class Turnaround:
         return ratio(self._idle_ns, self._busy_ns)
 
 
-def record_facts(answered: Collection[Record]) -> QualityFacts:
+def record_facts(answered: Sequence[Record]) -> QualityFacts:
     """Return what the answered requests of levels show."""
     chunks = sum(record.chunks for record in answered)
-    cached = [record.cached_tokens for record in answered if record.cached_tokens is not None]
+    cached = [r for r in answered if r.cached_tokens is not None and r.tokens_in and not r.turn]
     return QualityFacts(
         tpot_s=median(record.tpot_s for record in answered if record.tpot_s is not None),
         kernel_stamps=all(record.stamp == "kernel" for record in answered) if answered else None,
@@ -98,7 +110,11 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
             for record in answered
             if (found := ratio(record.engine_decode_tps, _rate_since_first_token(record))) is not None
         ),
-        cached_share=ratio(sum(cached), sum(record.tokens_in or 0 for record in answered)) if cached else None,
+        cached_share=ratio(
+            sum(max(0, (r.cached_tokens or 0) - min(_TEMPLATE_TOKENS, (r.tokens_in or 0) // 2)) for r in cached),
+            sum(r.tokens_in or 0 for r in cached),
+        ),
+        unique_cached=_unique_cached(cached),
         miscounted=ratio(sum(record.miscounted for record in answered), len(answered)),
         coalesced_chunks=ratio(sum(record.coalesced_chunks for record in answered), chunks),
         first_coalesced=ratio(sum(record.first_coalesced > 0 for record in answered), len(answered)),
@@ -107,6 +123,23 @@ def record_facts(answered: Collection[Record]) -> QualityFacts:
         ),
         closed_connections=any(record.new_connection for record in answered) or None,
     )
+
+
+def _unique_cached(answered: Sequence[Record]) -> float | None:
+    """Return the share of first turns of whose prompts the cache had more than what other prompts begin with.
+
+    Of a trace that is what the same play has sent before; otherwise it is shorter than the shortest prompt.
+    """
+    shared = min((record.tokens_in or 0 for record in answered), default=0) - _UNIQUE_TOKENS
+    found = 0
+    for record in answered:
+        replayed, tokens, cached = record.replayed, record.tokens_in or 0, record.cached_tokens or 0
+        known = shared
+        if replayed is not None:
+            known = round(replayed.reusable_tokens * tokens / max(1, replayed.input_tokens)) + tokens // 50
+            known += _TEMPLATE_TOKENS
+        found += cached > max(0, known)
+    return ratio(found, len(answered))
 
 
 def _rate_since_first_token(record: Record) -> float | None:

@@ -36,7 +36,7 @@ TOKEN_COUNTS = Limit(0.01)  # difference between client and server
 MISCOUNTED = Limit(0.0, 0.02)  # answers with fewer tokens than chunks, of all
 FIRST_COALESCED = Limit(0.05)  # answers whose first token shares its timestamp with the next, of all
 DECODE_RATE = Limit(0.03)  # difference between client and engine
-CACHED = Limit(0.02)  # of the prompt tokens
+CACHED = Limit(0.02)  # of the prompt tokens, or of answers with more in the cache than the shared part
 PREEMPTIONS = Limit(0.0)
 THROTTLED = Limit(0.05)  # of a level's time
 GPU_CLOCKS = Limit(0.05)  # (highest − lowest) / highest during a level
@@ -242,9 +242,15 @@ def _decode_rate(facts: QualityFacts) -> Grade | None:
 
 
 def _cold_cache(facts: QualityFacts) -> Grade | None:
-    if facts.cold_expected is False:
-        return Grade("ok", "declared warm", "the workload uses the prefix cache by design", "")
-    if facts.cold_expected is None or facts.cached_share is None:
+    share = f", {short_percent(facts.cached_share, 2)} cached" if facts.cached_share is not None else ""
+    if facts.cache == "warm" or (facts.cache == "shared" and facts.unique_cached is None):
+        return Grade("ok", f"declared {facts.cache}{share}", "the workload uses the prefix cache by design", "")
+    if facts.cache == "shared":
+        unique = facts.unique_cached or 0.0
+        value = f"declared shared{share}" + (f", {short_percent(unique, 2)} of answers beyond that" if unique else "")
+        bad_sentence = "the part of prompts that should be new was in the prefix cache: TTFT is too short"
+        return Grade(CACHED.grade(unique), value, "only what prompts share was in the prefix cache", bad_sentence)
+    if facts.cache is None or facts.cached_share is None:
         return None
     bad_sentence = "prompts that should be new were in the prefix cache: TTFT is too short"
     value = f"{short_percent(facts.cached_share, 2)} cached"
@@ -355,7 +361,7 @@ RULES = (
         "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
     ),
     Rule(
-        "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared warm",
+        "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared",
         "the server does not report cached prompt tokens", _cold_cache, external=True,
     ),
     Rule(
