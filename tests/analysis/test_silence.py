@@ -130,3 +130,21 @@ def test_pauses_between_requests_are_no_silence() -> None:
     records = [request(n * 10000.0, [n * 10000.0 + 200 + 20 * k for k in range(60)], task=n) for n in range(5)]
     (level,) = level_figures(records, [stage(load="sessions")], [end(at=1e6)])
     assert kinds(level) == []
+
+
+@pytest.mark.parametrize(("for_ms", "found"), [(0.0, []), (3000.0, ["all_waiting"])])
+def test_a_stop_while_the_prompts_of_a_batch_are_read_is_named(for_ms: float, found: list[str]) -> None:
+    """The server reads the four prompts of a batch one after the other: the last waits for all of them."""
+    records, stages = [], []
+    for run in range(4):
+        start = 20000.0 * run
+        warp = stopped(start + 100.0, for_ms) if run == 2 else unchanged
+        stages.append(stage(number=run + 1, t_ns=BOOT_NS + round(start * MS), c=4, load="barrier", run=run + 1))
+        for agent in range(4):
+            first = start + TTFT * (agent + 1)
+            chunks = [warp(first + STEP * step) for step in range(8)]
+            place: dict[str, Any] = {"agent": agent, "c": 4, "run": run + 1, "stage": run + 1, "tokens_in": PROMPT}
+            records.append(request(start, chunks, task=4 * run + agent, **place))
+    ends = [end(number=run + 1, at=20000.0 * run + 15000.0) for run in range(4)]
+    (level,) = level_figures(records, stages, ends)
+    assert kinds(level) == found

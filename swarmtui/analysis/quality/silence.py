@@ -41,8 +41,10 @@ def with_silences(levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[Leve
     # The level with the shortest queue tells best how long a prompt takes.
     cost = min((cost for cost in by_level if cost is not None), default=0.0)
     found = []
-    for level in levels:
-        silences = tuple(silence for run in runs[level.key] for silence in find_silences(run, cost))
+    for level, shared_cost in zip(levels, by_level, strict=True):
+        silences = tuple(
+            silence for run in runs[level.key] for silence in find_silences(run, cost, shared_cost or cost)
+        )
         longest = {silence.kind: silence for silence in sorted(silences, key=lambda silence: silence.seconds)}
         flags = [Finding(code=kind, text=silence_sentence(silence)) for kind, silence in sorted(longest.items())]
         found.append(msgspec.structs.replace(level, silences=silences, flags=(*level.flags, *flags)))
@@ -53,10 +55,11 @@ def silence_sentence(silence: Silence) -> str:
     return _SENTENCES[silence.kind].format(short(silence.seconds))
 
 
-def find_silences(run: LevelRun, prefill_cost: float) -> list[Silence]:
+def find_silences(run: LevelRun, prefill_cost: float, shared_cost: float) -> list[Silence]:
     """Return the silences in the measured part of a run, without those that reading a prompt explains.
 
-    `prefill_cost` is the time to the first token, in seconds per prompt token that is not in the cache.
+    `prefill_cost` is the time to the first token, in seconds per prompt token that is not in the cache, and
+    `shared_cost` the same at this level, where prompts of other requests are read at the same time.
     """
     window, records = _measured_window(run), [r for r in run.records if r.t_sent_ns is not None]
     if window is None:
@@ -69,13 +72,16 @@ def find_silences(run: LevelRun, prefill_cost: float) -> list[Silence]:
             r for r in records if r.t_first_ns is not None and r.t_first_ns <= start and _overlaps(r, start, end)
         ]
         waiting = [r for r in records if (r.t_first_ns or end) >= end and _overlaps(r, start, end)]
-        explained_ns = 1e9 * _PREFILLS * prefill_cost * sum(_fresh_tokens(r, records) for r in waiting)
+        fresh = [_fresh_tokens(r, records) for r in waiting]
+        explained_ns = 1e9 * _PREFILLS * prefill_cost * sum(fresh)
         if decoding:
             least_ns = _GAPS * _usual_gap_ns(records, gaps, hole)
         else:
             start = max(start, min((r.t_sent_ns or 0 for r in waiting), default=end))
             others = (r.ttft_s for r in records if r.ttft_s is not None and not _overlaps(r, start, end))
             least_ns = 1e9 * _TTFTS * (median(others) or 0.0)
+            # The cost at this level already has the prompts of the others in it.
+            explained_ns = min(explained_ns, 1e9 * _PREFILLS * shared_cost * max(fresh, default=0))
         if end - start >= max(_MIN_NS, least_ns, explained_ns):
             silences.append(
                 Silence(kind="frozen" if decoding else "all_waiting", t_ns=start, seconds=(end - start) / 1e9)
