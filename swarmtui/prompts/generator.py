@@ -14,6 +14,7 @@ from swarmtui.model.load import Open
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.workload import (
     ByLevel,
+    Fixed,
     Graph,
     Length,
     Message,
@@ -111,6 +112,22 @@ class TaskGenerator:
         """Whether a prompt of the workload has a check."""
         items = self._content.items if isinstance(self._content, _WrittenItems) else ()
         return self.workload.check is not None or any(item.check is not None for item in items)
+
+    @property
+    def keeps_in_step(self) -> bool:
+        """Whether all answers have the same length, so that streams that start together stay together."""
+        lengths = getattr(self.workload, "output_tokens", None)
+        return self._exact and (self._max_tokens is not None or isinstance(lengths, int | Fixed))
+
+    def random_share(self, c: int) -> float:
+        """Return a number from 0 to 1, the same for each run of a level."""
+        return random_stream(self._seed, "share", c).random()
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """The length of the prompts, if all have the same."""
+        lengths = getattr(self.workload, "input_tokens", None)
+        return lengths.value if isinstance(lengths, Fixed) else lengths if isinstance(lengths, int) else None
 
     @property
     def plays(self) -> Plays:

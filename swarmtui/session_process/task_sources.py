@@ -22,6 +22,10 @@ _REPEATED_START = 1 << 41
 
 # Pre-roll requests per stream, at most, in which nothing begins.
 _MAX_PREROLLS = 4
+# Multiples of it are evenly spread over 0 to 1, however many there are.
+_GOLDEN = 0.6180339887498949
+# With so many streams and such prompts, prefill takes most of the time and separates the streams by itself.
+_MANY_STREAMS, _LONG_PROMPT = 16, 4096
 
 # Workers receive scheduled tasks this long before their send time.
 AHEAD_S = 1.0
@@ -45,10 +49,12 @@ class TaskFactory:
         content, self._contents = self._contents, self._contents + 1
         return self._task(self.generator.task(content, c, position)), content
 
-    def create_unmeasured(self, c: int, position: int, phase: Phase) -> Task:
+    def create_unmeasured(self, c: int, position: int, phase: Phase, share: float = 1.0) -> Task:
+        """Return a task whose answer has a share of its length."""
         content, self._unmeasured = self._unmeasured, self._unmeasured + 1
         task = self._task(self.generator.task(content, c, position))
-        return msgspec.structs.replace(task, phase=phase, check=None)
+        cap = None if task.max_tokens is None else max(1, round(share * task.max_tokens))
+        return msgspec.structs.replace(task, phase=phase, check=None, max_tokens=cap)
 
     def repeat(self, c: int, position: int, content: int) -> Task:
         return self._task(self.generator.task(content, c, position, _REPEATED_START + self._requests))
@@ -139,7 +145,7 @@ class TaskSource:
     def request_sent(self, task: int) -> None:
         """Called when a request of a task is in flight, but not for each of them: it may end before."""
 
-    def first_token(self, task: int) -> None:
+    def first_token(self, task: int, agent: int) -> None:
         """Called when the first token of a task has arrived, but not for each of them: answers may be shorter."""
 
     def task_finished(self, task: Task, record: Record) -> None:
@@ -179,6 +185,8 @@ class ClosedLoopTasks(NewTasks):
     """Pre-roll until C requests have shown a first token or ended well, `total` measured tasks, then fillers.
 
     The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
+    Answers of equal length would keep streams in step that start together: the pre-roll gets parts of that length, and
+    lasts until each stream has shown a first token.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
     ended. `canaries` is the number of canaries per measured task, rounded up.
@@ -195,6 +203,9 @@ class ClosedLoopTasks(NewTasks):
         self._ended = 0
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
+        self._streams: set[int] = set()
+        self._first_share, prompt = factory.generator.random_share(c), factory.generator.prompt_tokens or 0
+        self._cuts = factory.generator.keeps_in_step and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
         self._prerolls = self._begun = self._fillers = 0
         self._canary_share, self._canaries = canaries, 0
 
@@ -216,7 +227,8 @@ class ClosedLoopTasks(NewTasks):
         if self._closed:
             return None
         if self.preparing:
-            task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll")
+            share = (self._first_share + self._prerolls * _GOLDEN) % 1.0 if self._cuts else 1.0
+            task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll", share)
             self._prerolls += 1
             self._awaited.add(task.id)
             return task
@@ -234,17 +246,19 @@ class ClosedLoopTasks(NewTasks):
         if self._first_filler is not None and task >= self._first_filler and not self._complete:
             self.over = True
 
-    def first_token(self, task: int) -> None:
-        if task in self._awaited:
-            self._awaited.remove(task)
-            self._begun += 1
+    def first_token(self, task: int, agent: int) -> None:
+        if task not in self._awaited:
+            return
+        self._awaited.remove(task)
+        self._streams.add(agent)
+        self._begun = len(self._streams) if self._cuts else self._begun + 1
 
     def task_finished(self, task: Task, record: Record) -> None:
         # A stream that ends a task sends the next one: after the first measured task was issued, it is in the window.
         self._ended += self._issued > 0
         self.request_sent(task.id)
         if record.ok:
-            self.first_token(task.id)
+            self.first_token(task.id, record.agent)
 
 
 class RepeatedTasks(TaskSource):

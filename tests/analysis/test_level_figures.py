@@ -272,7 +272,7 @@ def test_figures_of_a_closed_loop_come_from_measured_requests() -> None:
         assert level.out_tps_wall == pytest.approx(4 * 10 / 0.140, rel=0.03), "fillers run to the end of the makespan"
         assert level.c_held == pytest.approx(4.0)
         assert level.c_achieved == pytest.approx(4.0)
-        assert level.flags == ()
+        assert [flag.code for flag in level.flags] == ["synchronised"], "answers of equal length start together"
 
 
 def test_failed_pre_roll_and_fillers_are_in_the_error_count() -> None:

@@ -134,3 +134,20 @@ def test_percentiles_of_cut_times_by_hand() -> None:
     assert survival_spread([1, 2, 3, 4, 5], [2.5, 4.5]).p50 == 4
     assert survival_spread([1, 2, 3, 4, 5], [0.5] * 9).p50 == 3
     assert survival_spread([1, 2, 3, 4, 5], [9.0] * 9).p50 is None, "most answers took longer than what was seen"
+
+
+def test_streams_that_keep_in_step_are_flagged() -> None:
+    """Four streams with answers of equal length start together, or a quarter of a cycle apart."""
+
+    def flagged(records: list[Record]) -> bool:
+        return "synchronised" in [flag.code for flag in level_of(records, 4).flags]
+
+    together = closed_loop(4, [40] * 13)
+    assert flagged(together)
+    assert not flagged(closed_loop(4, [10, 25, 40, 55, *[40] * 9]))
+    assert not flagged(closed_loop(4, lengths(Random(1), 13))), "answers of different length separate streams"
+
+
+def test_clean_rate_is_of_the_same_time_as_the_rate_of_all_answers() -> None:
+    records = closed_loop(4, lengths(Random(2), 21))
+    assert level_of(records, 4).per_stream_tps_clean.mean == level_of(records, 4).per_stream_tps.mean

@@ -93,9 +93,9 @@ def closed_loop(c: int, total: int | None) -> ClosedLoopTasks:
 
 def issue(source: TaskSource, count: int) -> list[Task]:
     """Issue tasks, each of which shows its first token before the next one is asked for."""
-    tasks = []
+    tasks: list[Task] = []
     for task in islice(iter(source.next_task, None), count):
-        source.first_token(task.id)
+        source.first_token(task.id, len(tasks))
         tasks.append(task)
     return tasks
 
@@ -128,10 +128,38 @@ def test_a_failed_preroll_request_is_replaced() -> None:
     third = source.next_task()
     assert third is not None and third.phase == "preroll" and source.preparing
     source.task_finished(third, Record(task=third.id))
-    source.first_token(first.id)
+    source.first_token(first.id, 0)
     assert not source.preparing, "a first token counts once"
     following = source.next_task()
     assert following is not None and following.phase == "level"
+
+
+def fixed_lengths(c: int, workload: str = "random-1k-1k") -> ClosedLoopTasks:
+    return ClosedLoopTasks(TaskFactory(TaskGenerator(find_workload(workload), seed=1, calibration=None)), c, 2 * c)
+
+
+def test_preroll_of_equal_lengths_is_cut_so_that_streams_do_not_start_in_step() -> None:
+    source = fixed_lengths(4)
+    shares = sorted((task.max_tokens or 0) / 1024 for task in islice(iter(source.next_task, None), 4))
+    assert len(set(shares)) == 4 and shares[-1] - shares[0] > 0.4
+    assert all(task.max_tokens is None for task in islice(iter(closed_loop(4, 8).next_task, None), 4))
+
+
+def test_preroll_of_equal_lengths_lasts_until_each_stream_has_a_first_token() -> None:
+    source = fixed_lengths(2)
+    for agent, preparing in ((0, True), (0, True), (1, False)):
+        task = source.next_task()
+        assert task is not None and task.phase == "preroll"
+        source.first_token(task.id, agent)
+        assert source.preparing is preparing
+    following = source.next_task()
+    assert following is not None and (following.phase, following.max_tokens) == ("level", 1024)
+
+
+def test_long_prompts_of_many_streams_are_separated_by_their_prefill() -> None:
+    full = {task.max_tokens for task in islice(iter(fixed_lengths(16, "long-prefill").next_task, None), 16)}
+    assert full == {128}
+    assert len({task.max_tokens for task in islice(iter(fixed_lengths(8, "long-prefill").next_task, None), 8)}) > 4
 
 
 def test_preroll_on_a_server_that_answers_nothing_ends() -> None:

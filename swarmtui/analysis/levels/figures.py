@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from math import fsum
 from typing import Any
@@ -35,7 +36,7 @@ from swarmtui.analysis.levels.stats import (
     tally_spread,
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
-from swarmtui.analysis.levels.window import first_tokens_in, steady_half_width, window_stream_rate
+from swarmtui.analysis.levels.window import are_synchronised, first_tokens_in, steady_half_width, window_stream_rate
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.load import SerialRates, traits
@@ -113,9 +114,11 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
     in_window = [run for run in counted if run.has_cycles]
-    per_stream, first_tokens = rate_summary(ok), ok
+    per_stream, per_stream_clean, first_tokens = rate_summary(ok), rate_summary([r for r in ok if not r.cap_hit]), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
+        clean_rate = window_stream_rate(in_window, lambda record: not record.cap_hit)
+        per_stream_clean = msgspec.structs.replace(per_stream_clean, mean=clean_rate)
         first_tokens = [record for run in in_window for record in first_tokens_in(run)]
     half_width = steady_half_width(c, in_window)
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
@@ -149,7 +152,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
         prompt_tps=None,
         total_tps=None,
         per_stream_tps=per_stream,
-        per_stream_tps_clean=rate_summary([r for r in ok if not r.cap_hit]),
+        per_stream_tps_clean=per_stream_clean,
         ttft_s=spread(_known(r.ttft_s for r in first_tokens)),
         ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
@@ -190,7 +193,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
         level,
         prompt_tps=prompt_tps,
         total_tps=None if prompt_tps is None or level.headline_tps is None else prompt_tps + level.headline_tps,
-        flags=level_flags(level, uncounted, unmeasured_errors),
+        flags=level_flags(level, uncounted, unmeasured_errors, synchronised=are_synchronised(c, in_window)),
     )
 
 
@@ -226,11 +229,14 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
     numbers = sorted({record.endpoint for record in finished} | set(failed))
     if numbers in ([], [0]):
         return ()
+    in_window = [run for run in runs if run.has_cycles]
     replicas = []
     for number in numbers:
         own = [record for record in finished if record.endpoint == number]
         ok = [record for record in own if record.ok]
         tokens = _count(r.tokens_out for r in ok)
+        own_endpoint = partial(_is_served_by, number)
+        first_tokens = [r for run in in_window for r in first_tokens_in(run) if own_endpoint(r)] if in_window else ok
         replicas.append(
             Replica(
                 endpoint=number,
@@ -239,11 +245,15 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
                 errors=failed[number],
                 tokens_out=tokens,
                 out_tps_wall=ratio(sum_known(_wall_tokens(run, number) for run in runs), wall_s),
-                per_stream_tps=stream_rate(ok),
-                ttft_s=spread(_known(r.ttft_s for r in ok)),
+                per_stream_tps=window_stream_rate(in_window, own_endpoint) if in_window else stream_rate(ok),
+                ttft_s=spread(_known(r.ttft_s for r in first_tokens)),
             )
         )
     return tuple(replicas)
+
+
+def _is_served_by(endpoint: int, record: Record) -> bool:
+    return record.endpoint == endpoint
 
 
 def _with_contention(level: Level, single: Level | None) -> Level:

@@ -23,12 +23,18 @@ _SERVER_GONE = Finding(code="server_gone", text="the server went away or restart
 _HOST_SILENT = Finding(
     code="host_silent", text="a host did not answer for a second or longer: its streams may have lacked tasks"
 )
+_SYNCHRONISED = Finding(
+    code="synchronised",
+    text="synchronised: streams keep in step, so that TTFT and stream depend on how they started; lengths that vary, "
+    "or a longer run, separate them",
+)
 _EVENT_FLAGS = {"server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "host_silent": _HOST_SILENT}
 
 
-def level_flags(level: Level, uncounted: int, unmeasured_errors: int) -> Findings:
+def level_flags(level: Level, uncounted: int, unmeasured_errors: int, *, synchronised: bool = False) -> Findings:
     """`uncounted` answers have no token count, `unmeasured_errors` are failed pre-roll requests and fillers."""
-    return tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted, unmeasured_errors))
+    found = tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted, unmeasured_errors))
+    return (*found, _SYNCHRONISED) if synchronised else found
 
 
 def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tuple[str, str]]:

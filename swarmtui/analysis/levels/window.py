@@ -6,10 +6,12 @@ All requests that were in flight in the window count, whatever their phase, also
 from __future__ import annotations
 
 from bisect import bisect_right
+from cmath import rect
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import fsum, sqrt
+from math import fsum, pi, sqrt
+from statistics import fmean
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import LevelRun, Span, steady_parts
@@ -21,6 +23,10 @@ _MAX_BATCHES = 10
 _MIN_BATCHES = 4
 _MIN_DF = 2
 _CONFIDENCE = 0.975
+
+# The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
+# lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
+_EQUAL_LENGTHS, _IN_STEP = 0.05, 0.7
 
 
 def first_tokens_in(run: LevelRun) -> list[Record]:
@@ -36,14 +42,43 @@ def first_tokens_in(run: LevelRun) -> list[Record]:
     ]
 
 
-def window_stream_rate(runs: Sequence[LevelRun]) -> float | None:
-    """Return the decode rate of a stream: Σ tokens after the first chunk / Σ time since it, both within the windows."""
+def are_synchronised(c: int, runs: Sequence[LevelRun]) -> bool:
+    """Return whether streams with answers of equal length keep in step: their first tokens come together.
+
+    The measure is the length of the mean of their phases within a cycle, as points on a circle: 0 if they are evenly
+    spread, 1 if all first tokens come at the same time in each cycle.
+    """
+    lengths = [r.tokens_out for run in runs for r in run.finished if r.ok and r.tokens_out is not None]
+    if c < 2 or len(lengths) < 2 or standard_deviation(lengths) > _EQUAL_LENGTHS * fmean(lengths):
+        return False
+    found = [phases for run in runs if (phases := _phases(c, run))]
+    return bool(found) and fmean(abs(sum(phases)) / len(phases) for phases in found) > _IN_STEP
+
+
+def _phases(c: int, run: LevelRun) -> list[complex]:
+    """Return when first tokens arrived in the cycle of their stream, as points on a circle."""
+    window, cycles = run.steady_window, (len(run.window_sends) - 1) / c
+    if window is None or cycles < 1:
+        return []
+    cycle_ns = (window[1] - window[0]) / cycles
+    return [rect(1.0, 2 * pi * ((r.t_first_ns or 0) - window[0]) / cycle_ns) for r in first_tokens_in(run)]
+
+
+def window_stream_rate(
+    runs: Sequence[LevelRun], counts: Callable[[Record], bool] = lambda record: True
+) -> float | None:
+    """Return the decode rate of a stream: Σ tokens after the first chunk / Σ time since it, both within the windows.
+
+    `counts` selects the requests.
+    """
     parts = []
     for run in runs:
         window, per_chunk = run.steady_window, run.tokens_per_chunk
         if window is not None:
             parts += [
-                part for record in run.records if (part := _decoded_within(record, window, per_chunk)) is not None
+                part
+                for record in run.records
+                if counts(record) and (part := _decoded_within(record, window, per_chunk)) is not None
             ]
     return ratio(fsum(tokens for tokens, _ in parts), fsum(seconds for _, seconds in parts))
 
