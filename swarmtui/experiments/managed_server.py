@@ -19,7 +19,7 @@ from swarmtui.client.config_file import read_config
 from swarmtui.client.session_client import StopControl
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
-from swarmtui.files import make_private_directory
+from swarmtui.files import make_private_directory, write_file
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
 from swarmtui.processes.spawn import module_command
@@ -125,11 +125,22 @@ class ManagedServer:
                 text = log.read().decode(errors="replace")
         except OSError:
             return ()
-        # It may print the keys that it was given.
-        given = {name: os.environ[name] for name in self._launch.pass_env if name in os.environ}
-        secrets = Secrets(api_key=self._secrets.api_key, headers=self._secrets.headers | given)
-        lines = [sanitize(line) for line in Redactor(secrets).redact(text).splitlines()]
+        lines = [sanitize(line) for line in self._redactor().redact(text).splitlines()]
         return tuple([line for line in lines if line][-_LOG_LINES:])
+
+    def _redactor(self) -> Redactor:
+        """The server may print the keys that it was given, or that requests contain."""
+        given = {name: os.environ[name] for name in self._launch.pass_env if name in os.environ}
+        return Redactor(msgspec.structs.replace(self._secrets, headers=self._secrets.headers | given))
+
+    def _redact_log(self) -> None:
+        """Remove keys from the log of a server that has ended."""
+        redact = self._redactor().redact
+        with contextlib.suppress(OSError):
+            lines = self._log.read_text(errors="surrogateescape").splitlines(keepends=True)
+            shown = [redact(line) for line in lines]
+            if shown != lines:
+                write_file(self._log, "".join(shown).encode(errors="surrogateescape"))
 
     def stop(self) -> None:
         """Terminate the server, then kill it; return when all its processes are gone.
@@ -160,6 +171,7 @@ class ManagedServer:
             if select.select([guardian.stdout], [], [], _POLL_S)[0] and not os.read(guardian.stdout.fileno(), 4096):
                 break
         guardian.stdout.close()
+        self._redact_log()
 
 
 def server_environment(secrets: Secrets, passed: Collection[str]) -> dict[str, str]:

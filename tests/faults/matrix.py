@@ -3,7 +3,7 @@
     python -m tests.faults.matrix                              # each row once
     python -m tests.faults.matrix --minutes 30 --seed 7        # again and again, at other moments, for this time
     python -m tests.faults.matrix answers kills --minutes 5    # some groups
-    python -m tests.faults.matrix soak                         # an hour; only when named
+    python -m tests.faults.matrix soak                         # an hour, or --minutes; only when named
 
 The groups are: `answers` of a server, odd ones in each API; random `bytes` instead of an answer; `kills`, signals to
 processes of a run at random moments; `two`, a second fault while the first one lasts; and the tests of this directory
@@ -63,7 +63,7 @@ class Row(NamedTuple):
     run: Callable[[Path, int], str]
 
 
-def rows(groups: list[str]) -> list[Row]:
+def rows(groups: list[str], minutes: float | None = None) -> list[Row]:
     found = [
         Row("answers", f"{name} · {dialect}", case.error or "ok", partial(_answer, name, dialect))
         for name, case in CASES.items()
@@ -73,7 +73,7 @@ def rows(groups: list[str]) -> list[Row]:
     found += [Row("kills", " ".join(fault), end, partial(_kill, (fault,), end)) for fault, end in OUTCOMES.items()]
     for faults, end in DOUBLE_FAULTS.items():
         found.append(Row("two", " + ".join(" ".join(fault) for fault in faults), end, partial(_kill, faults, end)))
-    found += [Row("soak", "an hour at C=64 with the app attached", "constant", _soak)]
+    found += [Row("soak", f"{minutes or 60:g} min at C=64 with the app attached", "constant", partial(_soak, minutes))]
     wanted = groups or [*dict.fromkeys(row.group for row in found), *TESTS]
     for group in (group for group in TESTS if group in wanted):
         found += [Row(group, node, "passed", partial(_test, node)) for node in _nodes(TESTS[group])]
@@ -125,8 +125,9 @@ def _pytest(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def _soak(home: Path, seed: int) -> str:
-    ran = subprocess.run([sys.executable, "-m", "tests.faults.soak", "--minutes", "60"], cwd=ROOT, check=False)
+def _soak(minutes: float | None, home: Path, seed: int) -> str:
+    command = [sys.executable, "-m", "tests.faults.soak", "--minutes", f"{minutes or 60:g}"]
+    ran = subprocess.run(command, cwd=ROOT, check=False)
     return "constant" if ran.returncode == 0 else "see above"
 
 
@@ -147,7 +148,7 @@ def main() -> int:
     parser.add_argument("--seed", default="0", help="any text, such as a commit")
     parser.add_argument("--row", default="", help="only rows with this in their name")
     options = parser.parse_args()
-    table = [row for row in rows(options.groups) if options.row in row.name]
+    table = [row for row in rows(options.groups, options.minutes) if options.row in row.name]
     if not table:
         parser.error("no such rows")
     done, differing = Counter[str](), 0

@@ -3,6 +3,7 @@
     python -m tests.faults.soak --minutes 60 --c 64                      # an hour
     python -m tests.faults.soak --requests 100000 --c 256 --speed 20     # many requests
     python -m tests.faults.soak --minutes 12 --c 16 --leak 200           # the verdict must be "failed"
+    python -m tests.faults.soak --minutes 3                              # does it work? errors and open files only
 
 Each minute: resident MB and open files of client, session process, worker and app, and the size of the journal. Every
 five minutes: latencies of the requests that ended in them, from the journal. The verdict, and the exit code, compare
@@ -115,7 +116,8 @@ def soak(options: argparse.Namespace) -> bool:
         print(f"exit code {process.returncode}; journal {found[0].stat().st_size / 1e6:.1f} MB", flush=True)
         app.end()
         _figures(found[0].parent)
-    problems = judge_soak(memory, files, windows, errors)
+    short = options.requests is None and options.minutes < _START_UP + 3
+    problems = judge_soak(memory, files, windows, errors, short=short) + ([] if not process.returncode else ["exit"])
     print("passed" if not problems else "failed: " + "; ".join(problems))
     return not problems
 
@@ -220,9 +222,17 @@ def _figures(directory: Path) -> None:
 
 
 def judge_soak(
-    memory: dict[str, list[float]], files: dict[str, list[int]], windows: list[Window], errors: Counter[str]
+    memory: dict[str, list[float]],
+    files: dict[str, list[int]],
+    windows: list[Window],
+    errors: Counter[str],
+    *,
+    short: bool = False,
 ) -> list[str]:
-    """Return what changed by more than 3 % after start-up, and which files stay open; samples are one per minute."""
+    """Return what changed by more than 3 % after start-up, and which files stay open; samples are one per minute.
+
+    A `short` run need only have samples of every process.
+    """
     series = {f"memory of {name}, MB": values for name, values in memory.items()} | {
         "TTFT, s": [window.ttft_s for window in windows],
         "tok/s per stream": [window.stream_tps for window in windows],
@@ -231,6 +241,10 @@ def judge_soak(
     for name, counts in files.items():
         if counts[_START_UP:] and counts[-1] > max(counts[:_START_UP]) + _MORE_FILES:
             problems.append(f"open files of {name}: {max(counts[:_START_UP])} → {counts[-1]}")
+    if short:
+        return (
+            problems + [f"no {name}" for name, values in series.items() if not values] + ["no process"] * (not memory)
+        )
     for name, values in series.items():
         settled = values[_START_UP:]
         if len(settled) < 2:

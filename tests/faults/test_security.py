@@ -288,6 +288,8 @@ def test_started_servers_get_keys_by_name_only(sandbox: Sandbox, command: str, p
     assert out.exists() and "my keys:" in ran.out + ran.err, ran
     # The confirmation shows what runs, with everything in it; the result does not.
     assert not leaks(ran.out + ran.err.replace("canary-argument", "", 1))
+    logs = list(sandbox.sessions.rglob("*.log"))
+    assert any("my keys:" in log.read_text() for log in logs) and not any(leaks(log.read_text()) for log in logs)
     found_in = environments(out)
     assert len(found_in) == 3  # the server, its guardian and the watcher
     for found in found_in:

@@ -22,6 +22,8 @@ def test_leak_drift_errors_and_short_runs_fail() -> None:
     (problem,) = judge_soak({"worker": FLAT}, {}, slower, Counter())
     assert problem.startswith("tok/s per stream")
     assert judge_soak({"worker": FLAT}, {}, STEADY, Counter(reset=2)) == ["2 × reset"]
+    assert judge_soak({"worker": FLAT[:3]}, {}, STEADY[:3], Counter(), short=True) == []
+    assert judge_soak({}, {}, [], Counter(reset=1), short=True)[0] == "1 × reset"
     assert "too few" in judge_soak({"worker": FLAT[:6]}, {}, STEADY, Counter())[0]
 
 

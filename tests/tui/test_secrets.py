@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from pathlib import Path
@@ -16,8 +17,9 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.tui import launch
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.dialogs import HelpScreen
+from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import applicable
-from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, scripted_server
+from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
@@ -83,3 +85,46 @@ def test_key_is_not_in_the_crash_report(
     assert "cannot start" in path.read_text() and str(path) in output.err
     assert "canary" not in path.read_text() + output.err + output.out
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+VALUE = "canary-value-77aa"
+
+
+async def test_parts_of_a_url_are_on_no_screen_and_in_no_file(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configured endpoint is picked, run, and then looked at on every screen and in an exported file."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    root, shown = tmp_path / "sessions", list[tuple[str, str]]()
+    with scripted_server(respond_with_words(3, gap_s=0.01)) as server:
+        url = f"{server.url}/token/{KEY}/v1?api-version=7&user={VALUE}"
+        config = Config(endpoints={"mine": EndpointConfig(url=url, api_key_env="MY_KEY", headers={"X-Team": VALUE})})
+        app = SwarmApp(session_root=root, config=config)
+
+        async def see(key: str, text: str) -> None:
+            await pilot.press(*key.split())
+            await until(lambda: text in screen_text(app))
+            shown.append((text, app.export_screenshot()))
+
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(lambda: "mine" in screen_text(app))
+            await see("1 g", "Enter starts")
+            await until(lambda: app.screen.query_one("#endpoints", PickList).picked == url)
+            await see("enter", "token/…/v1?api-version=7&user=…")
+            await until(lambda: len(server.completed) > 20)
+            await see("x", "saved: ")
+            await see("P", "publication checklist")
+            await see("escape e", "Export")
+            await see("enter", "✓ written")
+            await see("escape L", "coding")
+            await see("T", "tuning log")
+            await see("escape H", "probe")
+            await see("escape U", "tune")
+            await see("question_mark", "Program")
+    sent = {request.path for request in server.received}
+    assert sent == {f"/token/{KEY}/v1/chat/completions?api-version=7&user={VALUE}"}
+    assert [text for text, screenshot in shown if "canary" in screenshot] == []
+    files = [path for top in (tmp_path, Path(os.environ["XDG_RUNTIME_DIR"])) for path in top.rglob("*")]
+    texts = {path.name: path.read_bytes() for path in files if path.is_file()}
+    assert {"journal.jsonl", "setup.json"} <= texts.keys() and any(name.endswith(".html") for name in texts)
+    assert [name for name, text in texts.items() if b"canary" in text or "canary" in name] == []

@@ -18,6 +18,7 @@ from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.tuning import Start, Tune
+from swarmtui.processes.exits import redact_given
 from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
@@ -239,6 +240,7 @@ def _tail(path: Path) -> list[str]:
     try:
         with os.fdopen(open_regular(path, MAX_JOURNAL), "rb") as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_BYTES))
-            return log.read().decode(errors="replace").splitlines()
+            # The server may print the keys that it was given.
+            return redact_given(log.read().decode(errors="replace")).splitlines()
     except OSError:
         return []
