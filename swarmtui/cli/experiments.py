@@ -151,27 +151,28 @@ def tune(
 ) -> None:
     """Measure a server with every combination of flags in a grid, and rank them.
 
-    For each configuration the server is started, measured and stopped. On a terminal the app shows the progress;
-    closing it does not stop the tune, and the same command shows it again. After an interruption the same command
-    continues with what is left. FILE describes the tune:
+    For each configuration the server is started, measured and stopped. Starts of one server differ, so the best three
+    are then restarted three times each and ranked by these starts; until then one only "leads so far". On a terminal
+    the app shows the progress; closing it does not stop the tune, and the same command shows it again. After an
+    interruption the same command continues with what is left. FILE describes the tune:
 
     \b
     command = "vllm serve MODEL --port {port}"    # run without a shell; flags are appended
     pass_env = ["HF_TOKEN"]                       # keys in the environment are passed on by name only
+    finalists = 3                                 # how many are restarted
+    restarts = 3                                  # how often; 0: nothing is ranked
     [grid]
     "--max-num-seqs" = [2, 4, 8]
     "--enforce-eager" = [true, false]             # a flag without value, present or absent
     "VLLM_ATTENTION_BACKEND" = ["FLASH_ATTN"]     # capitals: an environment variable
     [plan]                                        # options of `swarmtui run`
     levels = [8]
-    runs = 4
     """
     import msgspec
 
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.session_client import StopControl
-    from swarmtui.experiments.effects import summarise_rows
-    from swarmtui.experiments.grid import starts_in_file_order
+    from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
     from swarmtui.model.tuning import parse_tune
@@ -209,7 +210,7 @@ def tune(
                 runner.run(stop)
             stopped = stop.requested
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
-    summary = summarise_rows(starts_in_file_order(tune_file, rows), tune_file.objective)
+    summary = summarise_tune(tune_file, rows)
     echo(to_json(summary) if as_json else paint(tune_blocks(summary)), nl=as_json)
     if stopped:
         echo("swarmtui: stopped; run the same command again to continue", err=True)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, expm1, fsum, log, sqrt
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec.structs import asdict
 
 from swarmtui.analysis.compare.distributions import studentized_range_quantile
 from swarmtui.analysis.compare.verdicts import ALPHA
 from swarmtui.analysis.levels.stats import standard_deviation
-from swarmtui.experiments.grid import configuration_key, latest, rank
+from swarmtui.experiments.grid import (
+    StartT,
+    configuration_key,
+    first_restart,
+    rank,
+    starts_in_file_order,
+    tune_rounds,
+)
 from swarmtui.model.base import Stored
-from swarmtui.model.tuning import Flags, Objective, Start, Value
-from swarmtui.numbers import percent
+from swarmtui.model.tuning import Flags, Objective, Start, TuneFile, Value
 from swarmtui.text import count_noun
+
+MIN_STARTS = 3
+_AVERAGED = ("out_tps", "per_stream_tps", "ttft_s", "j_per_token", "mean_w", "start_s")
 
 
 class Effect(Stored, frozen=True, kw_only=True):
@@ -34,95 +45,166 @@ class Effect(Stored, frozen=True, kw_only=True):
     high: float | None = None
 
 
-Standing = Literal["best", "tied", "behind", ""]
+Standing = Literal["best", "tied", "behind", "leads so far", ""]
+
+
+class ConfigurationResult(Start, frozen=True, kw_only=True):
+    """The figures of a configuration, each the mean of its `starts`; the last of these is `session`.
+
+    `values` has the objective of each start. A configuration whose latest start failed is broken.
+    """
+
+    starts: int
+    values: tuple[float, ...] = ()
 
 
 class TuneSummary(Stored, frozen=True, kw_only=True):
     """`leaderboard`: best first, each configuration once. Pareto fronts: fastest first.
 
-    `standings` has one entry per row of the leaderboard: `tied` with the best, or `behind` it; empty if nothing can be
-    ranked. `tied_within` is how much slower than the best, as a share, the slowest of equal configurations is by chance
-    (Tukey's range, 5 %); null if nothing can be ranked, for the reason in `unranked`.
+    `standings` has one entry per row of the leaderboard. Configurations with at least three restarts are ranked:
+    `tied` with the best, or `behind` it. Before that one `leads so far`, and nothing is said of the others.
+    `chance` is how far, as a share, each would be from the best in 5 % of all tunes of equal configurations.
     """
 
     objective: Objective
-    leaderboard: tuple[Start, ...]
+    leaderboard: tuple[ConfigurationResult, ...]
     standings: tuple[Standing, ...] = ()
-    tied_within: float | None = None
-    unranked: Literal["", "objective", "runs"] = ""
-    front_ttft: tuple[Start, ...]
-    front_energy: tuple[Start, ...]
+    chance: tuple[float | None, ...] = ()
+    front_ttft: tuple[ConfigurationResult, ...]
+    front_energy: tuple[ConfigurationResult, ...]
     effects: tuple[Effect, ...]
 
+    @property
+    def ranked(self) -> bool:
+        return "best" in self.standings
 
-def summarise_rows(rows: Sequence[Start], objective: Objective) -> TuneSummary:
-    """Summarise `rows`, in the order of the file: effects are relative to the first value of a flag."""
-    last = latest(rows)
-    leaderboard = rank(last, objective)
-    rivals = [row.runs for row in leaderboard if _is_rival(row, leaderboard[0])]
-    range_of_logs = tukey_range(rivals) if objective == "out_tps" else None
+
+def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
+    """Summarise the starts of a tune; effects are relative to the first value of a flag in its file."""
+    known, first = starts_in_file_order(tune, starts), first_restart(tune)
+    by_key: dict[str, list[Start]] = {}
+    for start in known:
+        by_key.setdefault(configuration_key(start.flags), []).append(start)
+    found = [_result(each, first, tune.objective) for each in by_key.values()]
+    leaderboard = rank(found, tune.objective)
+    standings, chance = _standings(leaderboard, first, tune)
     return TuneSummary(
-        objective=objective,
+        objective=tune.objective,
         leaderboard=tuple(leaderboard),
-        standings=tuple(_standing(row, leaderboard[0], range_of_logs) for row in leaderboard),
-        tied_within=None if range_of_logs is None else -expm1(-range_of_logs),
-        unranked="objective" if objective != "out_tps" else "runs" if range_of_logs is None else "",
-        front_ttft=tuple(pareto(last, "ttft_s")),
-        front_energy=tuple(pareto(last, "j_per_token")),
-        effects=tuple(effects(rows, objective)),
+        standings=tuple(standings),
+        chance=tuple(chance),
+        front_ttft=tuple(pareto(found, "ttft_s")),
+        front_energy=tuple(pareto(found, "j_per_token")),
+        effects=tuple(effects(known, tune.objective)),
     )
 
 
+def _result(starts: Sequence[Start], first: int, objective: Objective) -> ConfigurationResult:
+    """Average the restarts of a configuration; with fewer than three, also the last start before them.
+
+    The start that chose a configuration is left out of its rank: the best of many were also the luckiest.
+    """
+    last = starts[-1]
+    done = [start for start in starts if start.state == "done"]
+    restarts = [start for start in done if start.round >= first]
+    ranked = len(restarts) >= MIN_STARTS
+    used = restarts if ranked else [start for start in done if start.round < first][-1:] + restarts
+    if last.state == "broken" or not used:
+        return ConfigurationResult(**(asdict(last) | {"starts": len(done)}))
+    averages: dict[str, Any] = {name: _mean([getattr(start, name) for start in used]) for name in _AVERAGED}
+    values = [value for start in used if (value := getattr(start, objective))]
+    return ConfigurationResult(
+        flags=last.flags,
+        # Those that are ranked come first, like the results of a later round.
+        round=first if ranked else used[0].round,
+        session=last.session,
+        c=last.c,
+        runs=tuple(run for start in used for run in start.runs),
+        peak_memory=max((start.peak_memory for start in used if start.peak_memory is not None), default=None),
+        errors=sum(start.errors or 0 for start in used),
+        simulated=last.simulated,
+        starts=len(used),
+        values=tuple(values),
+        **averages,
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the geometric mean, whose logs are compared; null if a value is missing."""
+    known = [value for value in values if value]
+    return exp(fsum(map(log, known)) / len(known)) if len(known) == len(values) else None
+
+
+def _standings(
+    leaderboard: Sequence[ConfigurationResult], first: int, tune: TuneFile
+) -> tuple[list[Standing], list[float | None]]:
+    """Compare with the best by Games and Howell's procedure: Tukey's range, with the spread of the two compared.
+
+    The errors of all comparisons together are 5 %.
+    """
+    rivals = [row for row in leaderboard if _is_rival(row, first)]
+    standings: list[Standing] = [""] * len(leaderboard)
+    chance: list[float | None] = [None] * len(leaderboard)
+    if len(rivals) < 2 or leaderboard[0] is not rivals[0]:
+        if sum(row.state == "done" for row in leaderboard) > 1:
+            standings[0] = "leads so far"
+        return standings, chance
+    best, family = rivals[0], max(len(rivals), tune_rounds(tune)[-1].configurations)
+    for index, row in enumerate(leaderboard):
+        if row is best:
+            standings[index] = "best"
+        elif _is_rival(row, first):
+            by_chance = games_howell_range(best.values, row.values, family)
+            apart = abs(log(_centre(row)) - log(_centre(best)))
+            standings[index], chance[index] = "behind" if apart > by_chance else "tied", expm1(by_chance)
+    return standings, chance
+
+
+def _is_rival(row: ConfigurationResult, first: int) -> bool:
+    return row.state == "done" and row.round == first and len(row.values) >= MIN_STARTS
+
+
+def _centre(row: ConfigurationResult) -> float:
+    return exp(fsum(map(log, row.values)) / len(row.values))
+
+
+def games_howell_range(a: Sequence[float], b: Sequence[float], k: int) -> float:
+    """Return how far apart the means of logs of two of k equal configurations are: any two by more in 5 % of cases."""
+    parts = [standard_deviation([log(value) for value in values]) ** 2 / len(values) for values in (a, b)]
+    squares = fsum(part**2 / (len(values) - 1) for part, values in zip(parts, (a, b), strict=True))
+    df = int(fsum(parts) ** 2 / squares) if squares else len(a) + len(b) - 2
+    return studentized_range_quantile(1 - ALPHA, k, max(2, df)) * sqrt(fsum(parts) / 2)
+
+
 def ranking_sentence(found: TuneSummary) -> str:
-    """Say how reliable the ranking is: which lead is more than chance, or why nothing can be ranked."""
-    if found.unranked == "objective":
-        return "One value per configuration: nothing can be ranked. Use `swarmtui ab` to compare two."
-    if found.tied_within is None:
-        return "One run per configuration: nothing can be ranked. Set runs = 4 in [plan]."
+    """Say what the ranking rests on, and which lead is more than chance."""
+    if not found.ranked:
+        return (
+            f"The first leads so far. Each start of a server is one sample: a ranking needs {MIN_STARTS} restarts of "
+            "at least two configurations."
+        )
+    ranked = [row for row, standing in zip(found.leaderboard, found.standings, strict=True) if standing]
+    counts = sorted({row.starts for row in ranked})
+    starts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     tied = found.standings.count("tied")
     head = f"{count_noun(tied, 'other is', 'others are')} tied with the best: its lead may be chance" if tied else ""
-    rule = f"Behind: slower by more than {percent(found.tied_within, 1)} (Tukey's range, 5 %)"
-    starts = "Each was started once; `swarmtui ab` repeats the start"
-    return ". ".join(part for part in (head, rule, starts) if part) + "."
+    rule = f"Ranked by {starts} restarts of each; behind: by more than chance explains (95 %, all together)"
+    rest = sum(row.state == "done" for row in found.leaderboard) - len(ranked)
+    others = f"{count_noun(rest, 'other was', 'others were')} not restarted, and not ranked" if rest else ""
+    return ". ".join(part for part in (head, rule, others) if part) + "."
 
 
-def tukey_range(samples: Sequence[Sequence[float]]) -> float | None:
-    """Return how far apart the means of logs of equal configurations are: more in 5 % of all cases.
-
-    None for fewer than two configurations. Each needs at least two runs.
-    """
-    if len(samples) < 2:
-        return None
-    df = sum(len(runs) - 1 for runs in samples)
-    squares = fsum((len(runs) - 1) * standard_deviation([log(run) for run in runs]) ** 2 for runs in samples)
-    fewest = min(map(len, samples))
-    return studentized_range_quantile(1 - ALPHA, len(samples), df) * sqrt(squares / df / fewest)
+def change_from(best: Start, row: Start, objective: Objective) -> float | None:
+    """Return the change of the objective, as it is shown."""
+    one, other = getattr(best, objective), getattr(row, objective)
+    return other / one - 1.0 if one and other else None
 
 
-def _is_rival(row: Start, best: Start) -> bool:
-    """Whether a configuration is the best, or can be compared with it."""
-    return row.state == "done" and row.round == best.round and len(row.runs) > 1 < len(best.runs)
-
-
-def _standing(row: Start, best: Start, range_of_logs: float | None) -> Standing:
-    if range_of_logs is None or not _is_rival(row, best):
-        return ""
-    if row is best:
-        return "best"
-    change = change_from(best, row)
-    return "behind" if change is not None and change < expm1(-range_of_logs) else "tied"
-
-
-def change_from(best: Start, row: Start) -> float | None:
-    """Return the change of the tok/s that are shown; it decides whether a configuration is behind."""
-    return row.out_tps / best.out_tps - 1.0 if row.out_tps is not None and best.out_tps else None
-
-
-def pareto(rows: Sequence[Start], cost: Objective) -> list[Start]:
+def pareto(rows: Sequence[StartT], cost: Objective) -> list[StartT]:
     """The configurations that no other exceeds in tok/s at the same or a lower cost; fastest first."""
     known = [row for row in rows if row.state == "done" and row.out_tps is not None and getattr(row, cost) is not None]
     known.sort(key=lambda row: (-(row.out_tps or 0.0), getattr(row, cost)))
-    front: list[Start] = []
+    front: list[StartT] = []
     for row in known:
         if not front or getattr(row, cost) < getattr(front[-1], cost):
             front.append(row)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import product
 from math import ceil
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -19,13 +19,19 @@ from swarmtui.model.load import LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, is_env_variable
 
+StartT = TypeVar("StartT", bound=Start)
 
-class HalvingRound(Stored, frozen=True, kw_only=True):
-    """One round of successive halving: how many configurations, each with which share of the requests."""
+
+class TuneRound(Stored, frozen=True, kw_only=True):
+    """One start of each configuration that takes part: how many these are, and their share of the requests.
+
+    `restart` numbers the starts by which configurations are ranked; 0 is a round that chooses them.
+    """
 
     number: int
     configurations: int
-    share: float
+    share: float = 1.0
+    restart: int = 0
 
 
 def all_configurations(tune: TuneFile) -> tuple[Flags, ...]:
@@ -81,26 +87,49 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
 def tune_digest(tune: TuneFile) -> str:
     """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
     rest = msgspec.to_builtins(
-        msgspec.structs.replace(tune, grid={}, configurations=(), name="", seed=0, objective="out_tps"), str_keys=True
+        msgspec.structs.replace(
+            tune, grid={}, configurations=(), name="", seed=0, objective="out_tps", finalists=2, restarts=0
+        ),
+        str_keys=True,
     )
     del rest["pass_env"]  # the names of keys do not change what is measured
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
 
 
-def halving_rounds(tune: TuneFile) -> tuple[HalvingRound, ...]:
-    """A single round, or the rounds of successive halving; the last has all the requests."""
+def tune_rounds(tune: TuneFile) -> tuple[TuneRound, ...]:
+    """First choose the finalists, by one start of each configuration or by successive halving; then restart them.
+
+    No choice is needed if all are finalists. The last round of a halving has all the requests.
+    """
     count = len(all_configurations(tune))
-    if tune.halving is None:
-        return (HalvingRound(number=0, configurations=count, share=1.0),)
-    factor, counts = tune.halving.factor, []
-    for number in range(tune.halving.rounds):
-        counts.append(ceil(count / factor**number))
-        if counts[-1] == 1:
-            break
-    last = len(counts) - 1
-    return tuple(
-        HalvingRound(number=k, configurations=left, share=factor ** (k - last)) for k, left in enumerate(counts)
+    restarts = tune.restarts if count > 1 else 0
+    rounds = []
+    if tune.halving is not None:
+        factor, counts = tune.halving.factor, [count]
+        while len(counts) < tune.halving.rounds and counts[-1] > 1:
+            counts.append(ceil(count / factor ** len(counts)))
+        last = len(counts) - 1
+        rounds = [TuneRound(number=k, configurations=left, share=factor ** (k - last)) for k, left in enumerate(counts)]
+    elif not restarts or count > tune.finalists:
+        rounds = [TuneRound(number=0, configurations=count)]
+    chosen = len(rounds)
+    return tuple(rounds) + tuple(
+        TuneRound(number=chosen + k, configurations=min(count, tune.finalists), restart=k + 1) for k in range(restarts)
     )
+
+
+def first_restart(tune: TuneFile) -> int:
+    """The number of the first round whose starts are ranked."""
+    rounds = tune_rounds(tune)
+    return next((round_.number for round_ in rounds if round_.restart), len(rounds))
+
+
+def round_title(tune: TuneFile, number: int) -> str:
+    """Name a round, `round 2 of 3` or `restart 1 of 3`; empty for the only one before the restarts."""
+    rounds, first = tune_rounds(tune), first_restart(tune)
+    if number < first:
+        return f"round {number + 1} of {first}" if first > 1 else ""
+    return f"{'restart' if first else 'start'} {number - first + 1} of {len(rounds) - first}"
 
 
 def scale_load(load: Load, share: float) -> Load:
@@ -122,12 +151,12 @@ def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]
     return sorted(known, key=lambda start: (start.round, position[configuration_key(start.flags)]))
 
 
-def pending_configurations(tune: TuneFile, starts: Sequence[Start]) -> tuple[HalvingRound, list[Flags]]:
+def pending_configurations(tune: TuneFile, starts: Sequence[Start]) -> tuple[TuneRound, list[Flags]]:
     """The current round, and the configurations that are still to be measured in it; none if all rounds are done.
 
     Their order is random, so that a machine that warms up favours no flag; the same seed gives the same order.
     """
-    for round_ in halving_rounds(tune):
+    for round_ in tune_rounds(tune):
         order = sorted(configurations_in_round(tune, starts, round_.number), key=configuration_key)
         Random(f"{tune.seed}/{round_.number}").shuffle(order)
         done = {configuration_key(start.flags) for start in starts if start.round == round_.number}
@@ -137,15 +166,28 @@ def pending_configurations(tune: TuneFile, starts: Sequence[Start]) -> tuple[Hal
 
 
 def configurations_in_round(tune: TuneFile, starts: Sequence[Start], number: int) -> Sequence[Flags]:
-    """All configurations, or the best of the round before; failed ones do not advance."""
-    if not number:
-        return all_configurations(tune)
-    rounds = halving_rounds(tune)
+    """All configurations, or the best of the rounds before; failed ones do not advance. One alone is not restarted."""
+    rounds, first = tune_rounds(tune), first_restart(tune)
     if number >= len(rounds):  # the grid was reduced after the tune had started
         return ()
-    before = [start for start in starts_in_file_order(tune, starts) if start.round == number - 1]
-    done = [start for start in before if start.state == "done"]
-    return [start.flags for start in rank(done, tune.objective)][: rounds[number].configurations]
+    known = starts_in_file_order(tune, starts)
+    if number < first or not first:
+        before = [start for start in known if start.round == number - 1]
+        chosen = all_configurations(tune) if not number or not first else _best(before, tune, rounds[number])
+    else:
+        chosen = _best(latest([start for start in known if start.round < first]), tune, rounds[number])
+    if not rounds[number].restart:
+        return chosen
+    failed = {
+        configuration_key(start.flags) for start in known if first <= start.round < number and start.state == "broken"
+    }
+    left = [flags for flags in chosen if configuration_key(flags) not in failed]
+    return left if len(left) > 1 or not number else ()
+
+
+def _best(starts: Sequence[Start], tune: TuneFile, round_: TuneRound) -> list[Flags]:
+    done = [start for start in starts if start.state == "done"]
+    return [start.flags for start in rank(done, tune.objective)][: round_.configurations]
 
 
 class ConfigurationStatus(Stored, frozen=True, kw_only=True):
@@ -191,7 +233,7 @@ def latest(starts: Sequence[Start]) -> list[Start]:
     return list(found.values())
 
 
-def rank(rows: Sequence[Start], objective: Objective) -> list[Start]:
+def rank(rows: Sequence[StartT], objective: Objective) -> list[StartT]:
     """Best first; results of later rounds, with more requests, come before earlier ones; failed ones last."""
 
     def sort_key(row: Start) -> tuple[bool, int, bool, float]:

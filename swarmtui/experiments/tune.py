@@ -1,4 +1,6 @@
-"""Run a tune: start a server with each configuration, measure it and stop it; finished ones are not repeated.
+"""Run a tune: start a server with each configuration, measure it and stop it; then restart the best, to rank them.
+
+After an interruption it continues with the starts that are left.
 
 As a program, run it in a process that outlives the UI that started it.
 """
@@ -18,8 +20,10 @@ from swarmtui.client.catalogue import is_listening
 from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.grid import (
     configuration_key,
+    configurations_in_round,
     launch_command,
     pending_configurations,
+    round_title,
     scale_load,
     starts_in_file_order,
 )
@@ -78,11 +82,12 @@ class TuneRunner(Runner[TuneFile]):
             server_flags=format_flags({option_name(name): value for name, value in flags.items()}),
             gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self.request.gpu_metrics_urls),
         )
+        count = len(configurations_in_round(tune, starts, round_.number))
         number = sum(start.round == round_.number for start in starts_in_file_order(tune, starts)) + 1
-        prefix = f"round {round_.number + 1}, " if tune.halving else ""
+        prefix = f"{title}, " if (title := round_title(tune, round_.number)) else ""
         return Trial(
             start=Start(flags=flags, round=round_.number),
-            title=f"{prefix}configuration {number}/{round_.configurations}: {format_flags(flags)}",
+            title=f"{prefix}configuration {number}/{count}: {format_flags(flags)}",
             log=f"{round_.number}-{hashlib.sha256(configuration_key(flags).encode()).hexdigest()[:8]}.log",
             request=request,
             launch=launch,

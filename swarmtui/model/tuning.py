@@ -56,6 +56,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     In `command`, `{port}` is a free port, and `{--flag}` or `{NAME}` the value of that flag. Other flags are appended
     to the command, and names in capitals are put into the environment. `true` is a flag without a value, `false` omits
     it. The server inherits our environment without API keys, except the variables named in `pass_env`.
+    The best `finalists` are restarted `restarts` times each, and ranked by these starts.
     """
 
     command: Annotated[str, Meta(min_length=1)]
@@ -73,6 +74,8 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     configurations: tuple[Flags, ...] = ()
     plan: TunePlan = TunePlan()
     halving: Halving | None = None
+    finalists: Annotated[int, Meta(ge=2)] = 3
+    restarts: Annotated[int, Meta(ge=0)] = 3
     objective: Objective = "out_tps"
     seed: int = 0
 

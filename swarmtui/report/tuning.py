@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence
-from swarmtui.experiments.grid import all_configurations, halving_rounds, launch_command
+from swarmtui.experiments.grid import all_configurations, launch_command, tune_rounds
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
@@ -28,6 +28,7 @@ _CONFIGURATION = (
     keyed("flags", "configuration", right=False, least=30),
     keyed("tps", "tok/s"),
     keyed("c", "C"),
+    keyed("starts", "starts"),
     keyed("change", f"vs {BEST}"),
     keyed("ttft", "TTFT", seconds),
     keyed("j_token", "J/token", lambda value: significant(value, 3)),
@@ -37,7 +38,7 @@ _CONFIGURATION = (
     keyed("errors", "err"),
     keyed("problem", "problem", right=False, least=10),
 )
-_DROP = ("start", "errors", "gpu_gib", "gpu_w", "j_token", "ttft", "change", "c", "problem")
+_DROP = ("start", "errors", "gpu_gib", "gpu_w", "j_token", "ttft", "change", "c", "starts", "problem")
 
 
 def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
@@ -60,17 +61,19 @@ def result_figures(row: Start) -> dict[str, Value]:
 
 
 def leaderboard(found: TuneSummary) -> Table:
-    """Rank the configurations: tied with the best, or behind it."""
+    """Rank the configurations that were restarted: tied with the best, or behind it."""
     rows: list[Fields] = []
     for rank, (row, standing) in enumerate(zip(found.leaderboard, found.standings, strict=True), start=1):
         best = rank == 1 and row.state == "done"
-        change = f"{signed_percent(change_from(found.leaderboard[0], row))} {standing}"
+        apart = None if rank == 1 else change_from(found.leaderboard[0], row, found.objective)
+        words = (signed_percent(apart) if apart is not None else "", "" if standing == "best" else standing)
         rows.append(
             result_figures(row)
             | {
                 "rank": Cell(BEST, "best") if best else str(rank),
                 "flags": Cell(format_flags(row.flags), "best" if best else None),
-                "change": change if standing in ("tied", "behind") else None,
+                "starts": row.starts,
+                "change": " ".join(filter(None, words)) or None,
             }
         )
     table = configuration_table(rows, ("state", "problem"))
@@ -131,9 +134,14 @@ def commands_text(tune: TuneFile) -> str:
         lines += [f"stop command: {escape(stop, keep='')}" for stop in stops]
     if tune.directory:
         lines.append(f"directory: {escape(tune.directory, keep='')}")
-    if len(rounds := halving_rounds(tune)) > 1:
-        each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in rounds)
+    rounds = tune_rounds(tune)
+    screens = [round_ for round_ in rounds if not round_.restart]
+    if len(screens) > 1:
+        each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in screens)
         lines.append(f"rounds: {', then '.join(each)}")
+    if restarts := len(rounds) - len(screens):
+        finalists = f"the best {rounds[-1].configurations} are restarted" if screens else "each is started"
+        lines.append(f"{finalists} {count_noun(restarts, 'time', 'times')}, to rank them (restarts, finalists)")
     return "\n".join(lines)
 
 

@@ -16,11 +16,11 @@ from swarmtui.analysis.compare.probe_history import ProbeResult, probe_history
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.analysis.compare.sessions import Pair, compare_pair
 from swarmtui.experiments.ab import interleaved_sides
-from swarmtui.experiments.effects import summarise_rows
+from swarmtui.experiments.effects import summarise_tune
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
-from swarmtui.model.tuning import Start
+from swarmtui.model.tuning import Start, TuneFile
 from tests.analysis.level_builders import level, summary
 
 CLAIMS = ("faster", "slower")
@@ -109,17 +109,23 @@ def print_ab(trials: int) -> None:
 
 
 def print_tune(trials: int) -> None:
-    for runs in (2, 4, 8):
-        random, behind = Random(6), 0
-        for _ in range(trials):
-            samples = [tuple(100 * exp(random.gauss(0, 0.01)) for _ in range(runs)) for _ in range(8)]
-            rows = [
-                Start(flags={"--n": n}, state="done", out_tps=sum(values) / runs, runs=values)
-                for n, values in enumerate(samples)
-            ]
-            behind += "behind" in summarise_rows(rows, "out_tps").standings
-        share = 100 * behind / trials
-        print(f"{f'tune: 8 equal configurations, {runs} runs':<62}{share:>9.1f} %{'':>20}   one behind ≤ 6 %")
+    """Screen equal configurations with a start each, restart the best three, and count who is called behind."""
+    for cells in (8, 30):
+        for spread in (0.0, 0.005, 0.01):
+            random, behind = Random(6), 0
+            file = TuneFile(command="x {port}", grid={"--n": tuple(range(cells))})
+            for _ in range(trials):
+                screens = [one_start(random, n, 0, spread) for n in range(cells)]
+                best = sorted(screens, key=lambda start: -(start.out_tps or 0.0))[:3]
+                restarts = [one_start(random, int(start.flags["--n"]), k, spread) for start in best for k in (1, 2, 3)]
+                behind += "behind" in summarise_tune(file, [*screens, *restarts]).standings
+            name = f"tune: {cells} equal configurations, run CV 1 %, start CV {spread:.1%}"
+            print(f"{name:<62}{100 * behind / trials:>9.1f} %{'':>20}   one behind ≤ 5 %")
+
+
+def one_start(random: Random, n: int, number: int, spread: float) -> Start:
+    runs = [100 * exp(random.gauss(0, 0.01)) for _ in range(4)]
+    return Start(flags={"--n": n}, round=number, out_tps=exp(random.gauss(0, spread)) * sum(runs) / len(runs))
 
 
 def probes(random: Random, n: int, log_rate: float = 0.0, slope: float = 0.0, first: int = 0) -> list[ProbeResult]:

@@ -50,7 +50,7 @@ def tune_file(sandbox: Sandbox, grid: str, **keys: str) -> Path:
     script.write_text(SERVER)
     lines = {
         "name": '"slots"', "command": f'"{sys.executable} {script} {{port}}"', "ready_within": '"3s"',
-        "stop_within": '"1s"',
+        "stop_within": '"1s"', "restarts": "0",
     } | keys  # fmt: skip
     path = sandbox.home / "tune.toml"
     head = "\n".join(f"{key} = {value}" for key, value in lines.items())
@@ -76,7 +76,7 @@ def servers(sandbox: Sandbox) -> list[str]:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, dict[str, Any]]]:
     with open_sandbox(tmp_path_factory.mktemp("tuned")) as sandbox:
-        path = tune_file(sandbox, CELLS)
+        path = tune_file(sandbox, CELLS, restarts="3")
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         yield sandbox, json.loads(ran.out)
@@ -96,6 +96,19 @@ def test_crash_and_hang_are_rows_with_reason_and_log(
     assert all("not ready within 3 s" in row["reason"] for row in by_mode["hang"])
     assert all(row["log"] == ["compiling graphs"] for row in by_mode["hang"])
     assert [row["state"] for row in rows] == ["done"] * 2 + ["broken"] * 2
+
+
+def test_configurations_that_work_are_restarted_three_times_and_ranked_by_that(
+    tuned: tuple[Sandbox, dict[str, Any]],
+) -> None:
+    sandbox, found = tuned
+    starts = state(sandbox)["starts"]
+    by_round = [[start["flags"]["--mode"] for start in starts if start["round"] == number] for number in range(4)]
+    assert sorted(by_round[0]) == ["crash", "hang", "serve", "serve"] and by_round[1:] == [["serve", "serve"]] * 3
+    assert len({start["session"] for start in starts if start["state"] == "done"}) == 8
+    assert found["standings"][0] == "best" and found["standings"][1] in ("tied", "behind")
+    assert [row["starts"] for row in found["leaderboard"]] == [3, 3, 0, 0]
+    assert [len(row["values"]) for row in found["leaderboard"][:2]] == [3, 3]
 
 
 def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
@@ -128,20 +141,21 @@ def test_sessions_store_the_flags_of_their_configuration(tuned: tuple[Sandbox, d
 
 def test_killed_tune_leaves_no_server_and_resumes(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
-        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1, 2, 3, 4]')
+        path = tune_file(sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1, 4]', restarts="3")
         program = sandbox.start(*tune_command(sandbox, path, "--yes"))
         wait_until(
             lambda: program.stderr_so_far().count("ready after") >= 2 and sandbox.processes("swarmtui.sim"),
-            "a third configuration",
+            "a third start",
         )
         send_signal(program.pid, signal.SIGKILL)
         wait_until(lambda: not servers(sandbox), "the server is stopped")
         finished = state(sandbox)["starts"]
-        assert 2 <= len(finished) < 4
+        assert 2 <= len(finished) < 6
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         assert state(sandbox)["starts"][: len(finished)] == finished
-        assert len(json.loads(ran.out)["leaderboard"]) == 4
+        assert [start["round"] for start in state(sandbox)["starts"]] == [0, 0, 1, 1, 2, 2]
+        assert [row["starts"] for row in json.loads(ran.out)["leaderboard"]] == [3, 3]
         assert servers(sandbox) == []
         wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "no session process runs")
 

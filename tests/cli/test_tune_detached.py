@@ -65,7 +65,7 @@ PLAN = '[plan]\nlevels = [2]\nrequests = "2C"\nmax_tokens = 64\nwarmup = 1\n'
 def tune_file(sandbox: Sandbox, command: str, stop: str, slots: str = "[1, 2]") -> Path:
     path = sandbox.home / "tune.toml"
     head = f'name = "detached"\ncommand = "{command}"\nstop = "{stop}"\nready_within = "20s"\nstop_within = "5s"\n'
-    path.write_text(f'{head}[grid]\n"--slots" = {slots}\n{PLAN}')
+    path.write_text(f'{head}restarts = 0\n[grid]\n"--slots" = {slots}\n{PLAN}')
     return path
 
 
@@ -156,7 +156,7 @@ def test_tune_outlives_its_ui_and_is_shown_again(tmp_path: Path, number: signal.
         path, server = sandbox.home / "tune.toml", sandbox.home / "server.py"
         server.write_text(GATED)
         command = f"{sys.executable} {server} {sandbox.home} --port={{port}}"
-        path.write_text(f'name = "gated"\ncommand = "{command}"\n[grid]\n"--slots" = [1, 2, 3]\n{PLAN}')
+        path.write_text(f'name = "gated"\ncommand = "{command}"\nrestarts = 0\n[grid]\n"--slots" = [1, 2, 3]\n{PLAN}')
         screen = TerminalProgram(sandbox, *tune_command(sandbox, path, "--yes"))
         wait_until(lambda: "1 of 3 configurations" in screen.text(), "the first result is shown")
         send_signal(screen.process.pid, number)

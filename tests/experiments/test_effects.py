@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from math import exp, expm1, log, sqrt
+from collections.abc import Mapping
+from math import exp, log, log1p, sqrt
 from random import Random
 from typing import Any
 
@@ -9,15 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.stats import standard_deviation
-from swarmtui.experiments.effects import TuneSummary, effects, pareto, summarise_rows
+from swarmtui.experiments.effects import TuneSummary, effects, games_howell_range, pareto, summarise_tune
 from swarmtui.experiments.grid import latest
-from swarmtui.model.tuning import Flags, Objective, Start
+from swarmtui.model.tuning import Flags, Objective, Start, TuneFile
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import tune_blocks
 
 
 def row(flags: Flags, tps: float | None, ttft: float | None = None, **fields: Any) -> Start:
     return Start(flags=flags, state="done" if tps else "broken", out_tps=tps, ttft_s=ttft, **fields)
+
+
+def tune_of(*values: int, **fields: Any) -> TuneFile:
+    return TuneFile(command="x {port}", grid={"--n": values}, **fields)
+
+
+def started(samples: Mapping[int, tuple[float, ...]], screened: float | None = None) -> list[Start]:
+    """Starts of each --n; with `screened`, the first round is a start of each with this rate."""
+    first = 0 if screened is None else 1
+    screens = [] if screened is None else [row({"--n": n}, screened) for n in samples]
+    return screens + [
+        row({"--n": n}, tps, 1 / tps, round=first + k) for n, rates in samples.items() for k, tps in enumerate(rates)
+    ]
 
 
 def tune_text(found: TuneSummary) -> str:
@@ -67,8 +81,6 @@ def test_every_configuration_is_on_the_front_or_dominated_by_it(points: list[tup
 def test_last_round_of_a_configuration_counts() -> None:
     rows = [row({"--n": 1}, 100.0), row({"--n": 2}, 150.0), row({"--n": 2}, 120.0, round=1)]
     assert [found.out_tps for found in latest(rows)] == [100.0, 120.0]
-    best = summarise_rows(rows, "out_tps").leaderboard[0]
-    assert best.flags == {"--n": 2} and best.round == 1
 
 
 def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
@@ -76,7 +88,7 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
         row({"--n": 1}, 100.0, 0.2, c=4, j_per_token=2.0), row({"--n": 2}, 150.0, 0.4, c=4, j_per_token=1.5),
         Start(flags={"--n": 9}, state="broken", reason="exited with code 1", log=("\x1b[31mout of memory",)),
     ]  # fmt: skip
-    text = tune_text(summarise_rows(rows, "out_tps"))
+    text = tune_text(summarise_tune(tune_of(1, 2, 9), rows))
     lines = text.splitlines()
     assert lines[2].startswith("| ▸    | --n 2")
     assert "failed" in lines[4]
@@ -88,54 +100,93 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     assert "--n 9: failed: exited with code 1\n    out of memory" in text
 
 
-def test_configurations_within_tukeys_range_are_tied_with_the_best() -> None:
-    runs = {1: (100.0, 101.0, 99.0, 100.0), 2: (150.0, 151.0, 149.0, 150.0), 3: (150.1, 150.8, 149.1, 150.4)}
-    rows = [row({"--n": n}, sum(values) / 4, runs=values) for n, values in runs.items()]
-    found = summarise_rows([*rows, row({"--n": 9}, None)], "out_tps")
-    assert found.standings == ("best", "tied", "behind", "")
-    logs = [standard_deviation([log(value) for value in values]) for values in runs.values()]
-    pooled = sqrt(sum(one**2 for one in logs) / 3)
-    assert found.tied_within == pytest.approx(-expm1(-3.9485 * pooled / 2), rel=1e-4)  # q(.05; 3, 9)
+def test_restarted_configurations_are_tied_with_the_best_or_behind_it() -> None:
+    rates = {1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0), 3: (150.1, 150.8, 149.3)}
+    file = tune_of(1, 2, 3, 9, 10)
+    screens = [row({"--n": n}, tps) for n, tps in ((1, 300.0), (2, 140.0), (3, 139.0), (9, None), (10, 1.0))]
+    found = summarise_tune(file, [*screens, *started(rates, screened=200.0)[3:]])
+    assert [result.flags["--n"] for result in found.leaderboard] == [3, 2, 1, 10, 9]
+    assert found.standings == ("best", "tied", "behind", "", "")
+    assert [result.starts for result in found.leaderboard] == [3, 3, 3, 1, 0]
+    assert found.leaderboard[2].out_tps == pytest.approx(99.997, abs=1e-3)  # without the lucky start that chose it
     text = tune_text(found)
     lines = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("|")}
-    assert "behind" in lines["--n 1"] and "tied" in lines["--n 2"] and "▸" in lines["--n 3"]
-    assert "1 other is tied with the best: its lead may be chance" in text
-    assert "| −33.4 % behind |" in lines["--n 1"]
-
-
-def test_printed_change_decides_who_is_behind() -> None:
-    """The rate of a configuration weighs its runs by their length, so it may be far from their mean."""
-    rows = [row({"--n": n}, tps, runs=(99.0, 100.0, 101.0, 100.0)) for n, tps in ((1, 100.0), (2, 90.0))]
-    assert summarise_rows(rows, "out_tps").standings == ("best", "behind")
+    assert "| −33.4 % behind |" in lines["--n 1"] and "tied" in lines["--n 2"] and "▸" in lines["--n 3"]
+    assert "1 other is tied with the best: its lead may be chance. Ranked by 3 restarts of each" in text
+    assert "1 other was not restarted, and not ranked" in text
 
 
 @pytest.mark.parametrize("objective", ["out_tps", "ttft_s"])
-def test_single_values_cannot_be_ranked(objective: Objective) -> None:
-    rows = [row({"--n": n}, tps, 1 / tps, runs=(tps,)) for n, tps in ((1, 100.0), (2, 99.0))]
-    found = summarise_rows(rows, objective)
-    assert found.standings == ("", "") and found.tied_within is None
-    assert "per configuration: nothing can be ranked." in tune_text(found)
+def test_before_three_restarts_one_leads_so_far_and_none_is_behind(objective: Objective) -> None:
+    file = tune_of(1, 2, 3, 4, objective=objective)
+    for restarts in range(3):
+        rates = {n: tuple(100.0 * n + k for k in range(restarts)) for n in (2, 3, 4)}
+        screens = [row({"--n": n}, 100.0 * n, 0.01 / n) for n in (1, 2, 3, 4)]
+        found = summarise_tune(file, [*screens, *started(rates, screened=1.0)[3:]])
+        assert found.standings == ("leads so far", "", "", "") and found.leaderboard[0].flags == {"--n": 4}
+        assert not found.ranked and set(found.chance) == {None}
+        text = tune_text(found)
+        assert "leads so far" in text and "a ranking needs 3 restarts" in text and "behind" not in text
+    assert summarise_tune(tune_of(1), [row({"--n": 1}, 100.0)]).standings == ("",)
 
 
-def test_one_of_eight_equal_configurations_is_rarely_called_behind() -> None:
-    """At most 6 %, with four runs each and 1 % noise."""
-    random, behind = Random(1), 0
-    for _ in range(300):
-        samples = [tuple(100 * exp(random.gauss(0, 0.01)) for _ in range(4)) for _ in range(8)]
-        rows = [row({"--n": n}, sum(runs) / 4, runs=runs) for n, runs in enumerate(samples)]
-        behind += "behind" in summarise_rows(rows, "out_tps").standings
-    assert behind / 300 <= 0.06
+def test_any_objective_is_ranked_by_starts() -> None:
+    found = summarise_tune(
+        tune_of(1, 2, objective="ttft_s"), started({1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0)})
+    )
+    assert found.standings == ("best", "behind") and found.leaderboard[0].flags == {"--n": 2}
+    assert "+50.0 % behind" in tune_text(found)
+
+
+def test_finalist_whose_restart_fails_is_failed() -> None:
+    rows = started({1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0), 3: (200.0,)})
+    broken = Start(flags={"--n": 3}, round=1, state="broken", reason="out of memory")
+    found = summarise_tune(tune_of(1, 2, 3), [*rows, broken])
+    assert [result.state for result in found.leaderboard] == ["done", "done", "broken"]
+    assert found.standings == ("best", "behind", "")
+    assert "--n 3: failed: out of memory" in tune_text(found)
+
+
+def test_range_of_equal_spreads_is_tukeys() -> None:
+    """q(.05; 3, 4) is 5.040."""
+    values = (99.0, 100.0, 101.0)
+    spread = standard_deviation([log(value) for value in values])
+    assert games_howell_range(values, values, 3) == pytest.approx(5.040 * spread / sqrt(3), rel=1e-3)
+
+
+positive = st.lists(st.floats(50, 200), min_size=3, max_size=5).map(tuple)
+
+
+@settings(max_examples=60)
+@given(st.lists(positive, min_size=2, max_size=3), st.floats(0.1, 10))
+def test_standings_agree_with_chance_and_do_not_depend_on_the_unit(
+    samples: list[tuple[float, ...]], unit: float
+) -> None:
+    rates = {n: values[:3] for n, values in enumerate(samples)}
+    found = summarise_tune(tune_of(*rates), started(rates))
+    scaled = {n: tuple(unit * value for value in values) for n, values in rates.items()}
+    assert summarise_tune(tune_of(*rates), started(scaled)).standings == found.standings
+    assert found.standings[0] == "best"
+    best = found.leaderboard[0].out_tps
+    for result, standing, chance in list(zip(found.leaderboard, found.standings, found.chance, strict=True))[1:]:
+        assert best is not None and result.out_tps is not None and chance is not None
+        assert (standing == "behind") == (log(best / result.out_tps) > log1p(chance))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.005])
+def test_equal_configurations_are_rarely_called_behind(spread: float) -> None:
+    """Eight are screened, the luckiest three restarted; starts differ by half as much as runs."""
+    random, behind, file = Random(1), 0, tune_of(*range(8))
+
+    def rate() -> float:
+        return 100 * exp(random.gauss(0, spread)) * sum(exp(random.gauss(0, 0.01)) for _ in range(4)) / 4
+
+    for _ in range(400):
+        screens = sorted((row({"--n": n}, rate()) for n in range(8)), key=lambda start: -(start.out_tps or 0))
+        restarts = [row(start.flags, rate(), round=k) for start in screens[:3] for k in (1, 2, 3)]
+        behind += "behind" in summarise_tune(file, [*screens, *restarts]).standings
+    assert behind / 400 <= 0.05
 
 
 def test_text_without_results() -> None:
-    assert tune_text(summarise_rows([], "out_tps")) == "no configuration is finished yet\n"
-
-
-def test_best_with_a_single_run_cannot_be_ranked() -> None:
-    rows = [
-        row({"--n": 1}, 30.0, runs=(30.0,)),
-        row({"--n": 2}, 20.0, runs=(19.0, 21.0)),
-        row({"--n": 3}, 10.0, runs=(9.0, 11.0)),
-    ]
-    found = summarise_rows(rows, "out_tps")
-    assert (found.tied_within, found.unranked, found.standings) == (None, "runs", ("", "", ""))
+    assert tune_text(summarise_tune(tune_of(1), [])) == "no configuration is finished yet\n"

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmtui.experiments.ab import ab_launch
 from swarmtui.experiments.grid import (
     all_configurations,
     configuration_key,
     configurations_in_round,
-    halving_rounds,
+    first_restart,
     launch_command,
     pending_configurations,
+    round_title,
     scale_load,
     tune_digest,
+    tune_rounds,
 )
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Barrier, Closed, Open, Sessions
@@ -102,7 +108,7 @@ def test_digest_depends_on_the_plan_but_not_on_the_flags() -> None:
 def test_last_halving_round_has_all_requests() -> None:
     grid = '[grid]\n"--n" = [1,2,3,4,5,6,7,8,9]\n"--m" = [1,2,3]\n'
     text = f'command = "x {{port}}"\n{grid}[halving]\nfactor = 3\nrounds = 3\n'
-    rounds = halving_rounds(tune(text))
+    rounds = tune_rounds(tune(text))[:3]
     assert [(r.configurations, round(r.share, 3)) for r in rounds] == [(27, 0.111), (9, 0.333), (3, 1.0)]
     assert scale_load(Closed(requests="9C"), rounds[0].share) == Closed(requests="1C")
     assert scale_load(Closed(requests=400), 0.5) == Closed(requests=200)
@@ -111,7 +117,6 @@ def test_last_halving_round_has_all_requests() -> None:
     assert scale_load(Open(rate=2.0), 0.5) == Open(rate=2.0, requests=50)
     for load in (Barrier(), Sessions()):
         assert scale_load(load, 0.5) == load
-    assert len(halving_rounds(tune(GRID))) == 1
 
 
 def test_best_advance_and_failed_ones_do_not() -> None:
@@ -139,6 +144,77 @@ def test_configuration_that_fails_in_a_round_does_not_advance_with_an_earlier_re
     failed = [Start(flags={"--n": n}, round=1, state="broken") for n in (6, 7)]
     assert configurations_in_round(file, [*first, *second, *failed], 2) == [{"--n": 5}, {"--n": 4}]
     assert configurations_in_round(file, [*first, *second[:1], *failed], 2) == [{"--n": 4}]
+
+
+MANY = TuneFile(command="x {port}", grid={"--n": tuple(range(8))})
+
+
+def measure_all(file: TuneFile, broken: tuple[tuple[int, int], ...] = ()) -> list[Start]:
+    """Run a tune in which a larger --n is faster; `broken` are the rounds in which a value of it fails."""
+    starts: list[Start] = []
+    while (pending := pending_configurations(file, starts))[1]:
+        round_, (flags, *_) = pending
+        n = int(flags["--n"])
+        state: Literal["done", "broken"] = "broken" if (round_.number, n) in broken else "done"
+        starts.append(Start(flags=flags, round=round_.number, state=state, out_tps=100.0 + n))
+    return starts
+
+
+def test_best_three_of_many_are_restarted_three_times() -> None:
+    starts = measure_all(MANY)
+    assert len(starts) == 8 + 3 * 3
+    assert [{start.flags["--n"] for start in starts if start.round == number} for number in (1, 2, 3)] == [
+        {5, 6, 7}
+    ] * 3
+    assert [round_title(MANY, number) for number in range(4)] == ["", *(f"restart {k} of 3" for k in (1, 2, 3))]
+
+
+def test_few_configurations_need_no_choice_and_are_all_started_three_times() -> None:
+    file = TuneFile(command="x {port}", grid={"--n": (1, 2)})
+    assert (first_restart(file), len(measure_all(file))) == (0, 6)
+    assert round_title(file, 2) == "start 3 of 3"
+    alone = TuneFile(command="x {port}", grid={"--n": (1,)})
+    assert len(measure_all(alone)) == 1
+    assert len(measure_all(msgspec.structs.replace(MANY, restarts=0))) == 8
+
+
+def test_restarts_after_a_halving_take_the_best_of_its_last_rounds() -> None:
+    file = msgspec.structs.replace(MANY, halving=Halving(factor=4, rounds=2))
+    rounds = tune_rounds(file)
+    assert [(r.configurations, r.share, r.restart) for r in rounds] == [
+        (8, 0.25, 0), (2, 1.0, 0), (3, 1.0, 1), (3, 1.0, 2), (3, 1.0, 3),
+    ]  # fmt: skip
+    assert {start.flags["--n"] for start in measure_all(file) if start.round == 2} == {5, 6, 7}
+
+
+def test_finalist_that_fails_is_not_restarted_again_and_one_alone_is_not_restarted() -> None:
+    starts = measure_all(MANY, broken=((1, 7),))
+    assert [sum(start.round == number for start in starts) for number in range(4)] == [8, 3, 2, 2]
+    starts = measure_all(MANY, broken=tuple((0, n) for n in range(7)))
+    assert len(starts) == 8
+
+
+def test_more_restarts_continue_a_tune_and_more_flags_are_measured_first() -> None:
+    done = measure_all(MANY)
+    more = msgspec.structs.replace(MANY, restarts=5)
+    assert tune_digest(more) == tune_digest(MANY)
+    assert len(pending_configurations(more, done)[1]) == 3
+    wider = msgspec.structs.replace(MANY, grid={"--n": (*range(8), 99)})
+    round_, left = pending_configurations(wider, done)
+    assert (round_.number, left) == (0, [{"--n": 99}])
+    screened = [*done, Start(flags={"--n": 99}, out_tps=1000.0)]
+    assert pending_configurations(wider, screened)[1] == [{"--n": 99}]
+
+
+@given(st.integers(1, 12), st.integers(2, 4), st.integers(0, 4), st.integers(0, 10**6))
+def test_interrupted_tune_makes_the_starts_of_an_uninterrupted_one(
+    count: int, finalists: int, restarts: int, cut: int
+) -> None:
+    file = TuneFile(command="x {port}", grid={"--n": tuple(range(count))}, finalists=finalists, restarts=restarts)
+    whole = measure_all(file)
+    left = whole[cut % (len(whole) + 1) :]
+    found = pending_configurations(file, whole[: len(whole) - len(left)])[1]
+    assert found[:1] == [start.flags for start in left[:1]]
 
 
 def test_flags_are_formatted_as_on_a_command_line() -> None:

@@ -13,7 +13,11 @@ SLOTS = TuneFile(
     command="serve --port {port}", name="slots", grid={"--slots": (1, 2, 4), "--fast": (False, True)}
 )  # fmt: skip
 HALVED = TuneFile(
-    command="serve --port {port}", name="halved", grid={"--slots": (1, 2, 4, 8)}, halving=Halving(factor=2, rounds=2)
+    command="serve --port {port}",
+    name="halved",
+    grid={"--slots": (1, 2, 4, 8)},
+    halving=Halving(factor=2, rounds=2),
+    restarts=0,
 )
 
 ONE: Flags = {"--slots": 1, "--fast": False}

@@ -110,7 +110,7 @@ def test_current_configuration_shows_live_figures() -> None:
 async def test_configurations_can_be_watched_and_the_tune_continues_after_detach(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     command = f"{sys.executable} -m swarmtui.sim moe-tp1 --speed=2 --port={{port}}"
-    tune = TuneFile(command=command, name="two", grid={"--slots": (1, 2)}, stop_within="5s")
+    tune = TuneFile(command=command, name="two", grid={"--slots": (1, 2)}, stop_within="5s", restarts=0)
     # Long enough to be watched, and left, on a busy machine.
     plan = Plan(load=Closed(levels=(2,), requests="24C", warmup=1), max_tokens=100, seed=1)
     request = RunRequest(endpoints=(), workload="coding", plan=plan, session_root=str(root))

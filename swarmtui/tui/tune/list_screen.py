@@ -9,7 +9,7 @@ from typing import Any
 
 from textual.app import ComposeResult
 
-from swarmtui.experiments.effects import summarise_rows
+from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.grid import configuration_statuses
 from swarmtui.experiments.store import read_tune, tune_directories
 from swarmtui.model.base import BadInput
@@ -56,7 +56,7 @@ def tune_row(directory: Path) -> Row:
 
 
 def _best(tune: Tune) -> str:
-    leaderboard = summarise_rows(tune.starts, tune.definition.objective).leaderboard
+    leaderboard = summarise_tune(tune.definition, tune.starts).leaderboard
     best = next((row for row in leaderboard if row.state == "done"), None)
     if best is None:
         return "no finished configuration yet"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.machine.energy import used_gpus
-from swarmtui.experiments.effects import TuneSummary, summarise_rows
+from swarmtui.experiments.effects import TuneSummary, summarise_tune
 from swarmtui.experiments.grid import (
     ConfigurationStatus,
     configuration_key,
     configuration_statuses,
-    halving_rounds,
     latest,
+    round_title,
 )
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.tuning import Start, Tune, format_flags
@@ -46,7 +46,7 @@ class TuneView(NamedTuple):
 def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> TuneView:
     """`frame` is the newest of the current configuration's run; `now` is the wall clock."""
     statuses = configuration_statuses(tune)
-    summary = summarise_rows(tune.starts, tune.definition.objective)
+    summary = summarise_tune(tune.definition, tune.starts)
     ranks = {configuration_key(row.flags): rank for rank, row in enumerate(summary.leaderboard)}
     shown = statuses
     if best_first:
@@ -57,7 +57,7 @@ def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> 
         configurations=ConfigurationsView(
             configuration_table(
                 [_configuration(status, summary, frame if status.is_active else None) for status in shown],
-                ("rank", "change"),
+                ("rank", "change", "starts"),
             ),
             tuple(configuration_key(status.flags) for status in shown),
         ),
@@ -69,7 +69,7 @@ def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> 
             part
             for part in (
                 "best first" if best_first else "file order",
-                "▸ best ◆ on a Pareto front" if summary.leaderboard else "",
+                f"▸ {'best' if summary.ranked else 'leads so far'} ◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
                 "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in tune.starts) else "",
             )
@@ -97,8 +97,8 @@ def _header(
     in_round = [each for each in statuses if each.round == newest]
     done = sum(each.state in ("done", "broken") for each in in_round)
     failed = sum(each.state == "broken" for each in statuses)
-    rounds = halving_rounds(definition)
-    round_text = f"round {newest + 1} of {len(rounds)}, " if len(rounds) > 1 and in_round else ""
+    title = round_title(definition, newest)
+    round_text = f"{title}, " if title and in_round else ""
     notice, style = _notice(tune, summary, frame, now)
     return HeaderView(
         title=(sanitize(f"tune {definition.name} · {definition.command}"),),
@@ -127,7 +127,8 @@ def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -
         progress = f", {phase(frame)} {frame.done}/{frame.of}" if frame and frame.of else ""
         return f"{flags}: {status.phase}{progress}, {since}; enter opens it", ""
     best = next((row for row in summary.leaderboard if row.state == "done"), None)
-    leader = f"; best: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}" if best else ""
+    word = "best" if summary.ranked else "leads so far"
+    leader = f"; {word}: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}" if best else ""
     ended = status.ended
     if ended == "done":
         return f"all configurations are done{leader}", "good"
@@ -158,8 +159,9 @@ def _marks(status: ConfigurationStatus, summary: TuneSummary) -> str:
     row = status.row
     if row is None or row.state != "done" or status.state != "done":
         return ""
-    best = " ▸" if summary.leaderboard[0] == row else ""
-    return best + (" ◆" if row in summary.front_ttft or row in summary.front_energy else "")
+    best = " ▸" if summary.leaderboard[0].flags == row.flags else ""
+    fronts = [found.flags for found in (*summary.front_ttft, *summary.front_energy)]
+    return best + (" ◆" if row.flags in fronts else "")
 
 
 def _live_figures(frame: Frame) -> Fields:
