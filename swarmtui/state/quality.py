@@ -11,13 +11,13 @@ from swarmtui.analysis.machine.host import host_use
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
 from swarmtui.analysis.quality.facts import (
-    UNCERTAIN_TOKENS,
     Turnaround,
     counter_facts,
     level_facts,
     merge_facts,
     other_clients,
     record_facts,
+    uncertain_tokens,
     with_turns,
 )
 from swarmtui.analysis.quality.judge import judge
@@ -168,10 +168,11 @@ class QualityMonitor:
             throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
             throttle=tuple(sorted(self._throttle_reasons)),
         )
+        answers = record_facts(self._records)
         return merge_facts(
             throttled,
             counter_facts(growth),
-            record_facts(self._records),
+            answers,
             level_facts(levels),
             QualityFacts(
                 lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
@@ -182,7 +183,7 @@ class QualityMonitor:
                 other_clients=None if self._counters_lost else others,
                 client_tokens=self._own_tokens if counted is not None else None,
                 server_tokens=counted,
-                uncertain_tokens=float(UNCERTAIN_TOKENS * self._cancelled),
+                uncertain_tokens=uncertain_tokens(self._cancelled, answers.tpot_s),
                 uncounted_tokens=self._uncounted_tokens,
                 cache=with_turns(self._cache, self._records),
                 clock_steps=self._clock_steps,

@@ -131,6 +131,20 @@ def test_tokens_of_cancelled_requests_are_ours() -> None:
     assert monitor.facts((), ended=True).client_tokens is None, "nobody knows how many the server generated"
 
 
+def test_a_fast_stream_runs_on_until_the_server_notices_that_it_was_cancelled() -> None:
+    """200 tok/s: an answer that was cancelled after 10 chunks may have another 100 tokens by then."""
+    monitor = QualityMonitor(cache="warm")
+    monitor.add_baseline(sample(0, output_tokens=1000.0))
+    monitor.add_record(
+        Record(task=0, chunks=201, tokens_out=201, first_tokens=1, t_sent_ns=1, t_first_ns=2, t_last_ns=SECOND + 2)
+    )
+    monitor.add_record(Record(task=1, chunks=10, error="cancelled", t_sent_ns=1))
+    monitor.add_sample(sample(1, output_tokens=1310.0), 0)
+    assert line(monitor.final(()).lines, "token_counts").state == "ok"
+    monitor.add_sample(sample(2, output_tokens=1320.0), 0)
+    assert line(monitor.final(()).lines, "token_counts").state == "doubtful"
+
+
 @pytest.mark.parametrize(
     ("engine", "running", "counted", "state"),
     [

@@ -26,8 +26,8 @@ _MIN_COVERED = 0.5
 _TEMPLATE_TOKENS = 32
 # A prompt with a unique number ends with more tokens than these: the number, the question, and the template's end.
 _UNIQUE_TOKENS = 16
-# A server may have generated this many tokens of a cancelled request that never arrived.
-UNCERTAIN_TOKENS = 16
+# A server generates tokens of a cancelled request for this time before it notices, and at least this many.
+_NOTICED_S, _UNCERTAIN_TOKENS = 0.5, 16
 
 
 def merge_facts(*parts: QualityFacts) -> QualityFacts:
@@ -96,6 +96,11 @@ class Turnaround:
     @property
     def share(self) -> float | None:
         return ratio(self._idle_ns, self._busy_ns)
+
+
+def uncertain_tokens(cancelled: int, tpot_s: float | None) -> float:
+    """Return how many tokens of cancelled requests the server may have generated that never arrived."""
+    return float(cancelled * max(_UNCERTAIN_TOKENS, round(_NOTICED_S / tpot_s) if tpot_s else 0))
 
 
 def record_facts(answered: Sequence[Record]) -> QualityFacts:
