@@ -31,7 +31,9 @@ def test_shares_are_those_of_the_time_between_readings() -> None:
 
 def test_a_level_is_flagged_if_the_host_was_busy_during_it() -> None:
     readings = [reading(at, max(0.0, at - 2000)) for at in range(0, 4001, 500)]  # from two seconds on, some task waits
-    assert host_use_within(readings, [(BOOT_NS, BOOT_NS + 300 * MS)]) is None
+    short = host_use_within(readings, [(BOOT_NS + 2600 * MS, BOOT_NS + 2900 * MS)])
+    assert short is not None and short.pressure == pytest.approx(1.0, abs=0.25)
+    assert host_use_within(readings[:1], [(BOOT_NS, BOOT_NS + 300 * MS)]) is None
     records = [request(0, [100, 200], stage=1), request(2000, [2100, 2200], stage=2, c=2)]
     stages = [stage(1, c=1), stage(2, c=2, t_ns=BOOT_NS + 2000 * MS)]
     samples = [Telemetry(t_ns=found.t_ns, host=found) for found in readings]

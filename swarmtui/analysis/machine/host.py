@@ -8,6 +8,9 @@ from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.telemetry import HostLoad, HostUse
 
+# A level may be shorter than the time between two readings.
+_NEAR_NS = 1_200_000_000
+
 
 def host_use(first: HostLoad, last: HostLoad) -> HostUse | None:
     """Return the shares of the time between two readings; None if they tell nothing."""
@@ -36,11 +39,13 @@ def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:
 
 
 def host_use_within(readings: Sequence[HostLoad], spans: Iterable[Span]) -> HostUse | None:
-    """Return the shares of the busiest of these times; None without two readings in any of them."""
+    """Return the shares of the busiest of these times; of a short one, between the readings around it."""
     found = []
     for start, end in spans:
-        inside = [reading for reading in readings if start <= reading.t_ns <= end]
-        found.append(host_use(inside[0], inside[-1]) if len(inside) > 1 else None)
+        near = [reading for reading in readings if start <= reading.t_ns <= end]
+        if len(near) < 2:
+            near = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns <= end + _NEAR_NS]
+        found.append(host_use(near[0], near[-1]) if len(near) > 1 else None)
     return busiest(found)
 
 

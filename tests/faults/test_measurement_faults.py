@@ -1,0 +1,90 @@
+"""Faults that bend figures are named: a server that freezes, and usage that contradicts the text."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tests.cli.programs import Sandbox, wait_until
+from tests.cli.scripted_server import ReceivedRequest, Responder, ScriptedHandler, scripted_server
+
+LOAD = ("--levels", "4", "--requests", "16", "--warmup", "2", "--seed", "1", "--no-gpu", "--json")
+
+
+def states(summary: dict[str, Any]) -> dict[str, str]:
+    return {line["code"]: line["state"] for line in summary["quality"]}
+
+
+def flags(summary: dict[str, Any]) -> set[str]:
+    return {flag["code"] for level in summary["levels"] for flag in level["flags"]}
+
+
+def miscounting(chunks: int, usage: int) -> Responder:
+    """Stream so many chunks, and count so many tokens."""
+
+    def answer(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        to.begin_stream()
+        for number in range(chunks):
+            delta = {"content": f"word {number} "}
+            to.event(json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}))
+        to.event(json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        to.event(json.dumps({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": usage}}))
+        to.end_stream()
+
+    return answer
+
+
+@pytest.mark.parametrize(("usage", "state"), [(60, "ok"), (62, "ok"), (30, "doubtful"), (0, "doubtful")])
+def test_usage_that_contradicts_the_text_is_named(sandbox: Sandbox, usage: int, state: str) -> None:
+    with scripted_server(miscounting(60, usage)) as server:
+        ran = sandbox.run_benchmark(server.url, *LOAD)
+    assert ran.code == 0, ran
+    found = sandbox.show_session()
+    assert states(found)["token_counts"] == state
+    assert ("miscounted" in flags(found)) == (state == "doubtful")
+    (level,) = found["levels"]
+    assert level["miscounted"] == (level["ok"] if state == "doubtful" else 0)
+
+
+def test_a_server_that_is_stopped_for_three_seconds_froze(sandbox: Sandbox) -> None:
+    simulator = subprocess.Popen(
+        [sys.executable, "-m", "swarmtui.sim", "moe-tp1?output.median=150", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert simulator.stdout is not None
+        url = simulator.stdout.readline().split()[-1]
+        command = sandbox.start_benchmark(url, "--workload", "chat", *LOAD)
+        wait_until(lambda: answered(sandbox) >= 6, "some measured answers")
+        simulator.send_signal(signal.SIGSTOP)
+        time.sleep(3.0)  # the fault is that nothing happens for this time
+        simulator.send_signal(signal.SIGCONT)
+        ran = command.wait()
+    finally:
+        simulator.kill()
+        simulator.communicate()
+    assert ran.code == 0, ran
+    found = sandbox.show_session()
+    assert states(found)["server_stall"] == "doubtful"
+    kinds = {silence["kind"] for level in found["levels"] for silence in level["silences"]}
+    assert kinds and kinds <= flags(found) and kinds <= {event["name"] for event in found["events"]}
+    assert max(silence["seconds"] for level in found["levels"] for silence in level["silences"]) >= 2.9
+    shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions)).out
+    assert "not sure: the server froze" in " ".join(shown.split())
+
+
+def answered(sandbox: Sandbox) -> int:
+    """Count the measured answers in the journal."""
+    try:
+        lines = (sandbox.session / "journal.jsonl").read_text().splitlines()
+    except (OSError, ValueError, IndexError):
+        return 0
+    entries = [json.loads(line) for line in lines if line.endswith("}") and '"request"' in line]
+    return sum(entry["record"].get("phase", "level") == "level" for entry in entries if entry["kind"] == "request")
