@@ -6,6 +6,7 @@ Live views use `rate` and `percent`, which have a steady width; tables and repor
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import floor, log10
 
 MISSING = "–"
 _MINUS = "−"
@@ -23,6 +24,18 @@ def significant(value: float | None, digits: int = 4) -> str:
     rounded = float(f"{value:.{digits}g}")
     decimals = digits - 1 - int(f"{rounded:e}".partition("e")[2])
     return f"{value:.0f}" if decimals <= 0 else f"{rounded:.{decimals}f}"
+
+
+def supported(value: float | None, half_width: float | None, digits: int = 4) -> str:
+    """Round to the digits that the half-width of a relative interval leaves: 162.3 ± 4 % is 162, 452.9 ± 3 % is 450.
+
+    The last digit is the place of the first digit of the half-width; two digits are always shown.
+    """
+    if value and half_width:
+        places = floor(log10(abs(value))) - floor(log10(half_width * abs(value)))
+        digits = min(digits, max(2, places + 1))
+        value = float(f"{value:.{digits}g}")
+    return significant(value, digits)
 
 
 def short(value: float | None, digits: int = 3) -> str:

@@ -60,3 +60,22 @@ def test_number_format(name: str, value: float, text: str) -> None:
 
 def test_change_without_decimals_is_rough() -> None:
     assert [numbers.signed_percent(change, 0) for change in (-0.002, 0.002, -0.02)] == ["+0 %", "+0 %", "−2 %"]
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [
+        (162.3, 0.04, "162"),
+        (452.9, 0.03, "450"),
+        (452.9, 0.001, "452.9"),
+        (452.9, None, "452.9"),
+        (452.9, 0.0, "452.9"),
+        (9.871, 0.02, "9.9"),
+        (3412.0, 0.5, "3400"),
+        (None, 0.02, "–"),
+    ],
+)
+def test_figures_have_the_digits_that_their_half_width_supports(
+    value: float | None, half_width: float | None, text: str
+) -> None:
+    assert numbers.supported(value, half_width) == text

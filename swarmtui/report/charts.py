@@ -40,11 +40,15 @@ class SessionData(NamedTuple):
 
 
 class ChartSeries(NamedTuple):
-    """A curve; `marks` are the x of points with what is special about them: the best level, the cliff."""
+    """A curve; `marks` are the x of points with what is special about them: the best level, the cliff.
+
+    `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
+    """
 
     name: str
     points: Points
     marks: Marks = ()
+    half_widths: tuple[float, ...] = ()
 
 
 class Chart(NamedTuple):
@@ -116,7 +120,10 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     # Requests that were cut off at the end of a level have no mean e2e.
     latency, how = ("TTFT", "means") if many else ("latency", "means; e2e: median")
     charts = (
-        _level_chart(sessions, "throughput", "Output throughput", "output tok/s", rates, marked=True),
+        _level_chart(
+            sessions, "throughput", "Output throughput", "output tok/s", rates, marked=True,
+            half_width=lambda level: level.out_tps_steady_hw if level.headline_is_steady else None,
+        ),
         _level_chart(sessions, "ttft", "Time to first token", f"TTFT, {unit}", ttft, marked=True),
         *([_level_chart(sessions, "stream", "Rate of one stream", "stream tok/s", rates[1:])] if many else []),
         *(_pareto(sessions, unit) for unit in _PARETO_UNITS),
@@ -146,15 +153,23 @@ def _level_chart(
     *,
     marked: bool = False,
     linear: bool = False,
+    half_width: Callable[[Level], float | None] | None = None,
 ) -> Chart:
-    """Chart figures by level; of several sessions only the first figure, to keep the curves readable."""
+    """Chart figures by level; of several sessions only the first figure, to keep the curves readable.
+
+    `half_width` is that of the first figure.
+    """
     series = []
     for session in sessions:
         levels = session.summary.levels
         for figure, value_of in figures if len(sessions) == 1 else figures[:1]:
-            values = ((float(level.offered_load), _drawable(value_of(level, levels))) for level in levels)
-            points = tuple((x, value) for x, value in values if value is not None)
+            values = ((level, _drawable(value_of(level, levels))) for level in levels)
+            drawn = [(level, value) for level, value in values if value is not None]
+            points = tuple((float(level.offered_load), value) for level, value in drawn)
             curve = ChartSeries(figure if len(sessions) == 1 else session.name, points)
+            if half_width is not None and value_of is figures[0][1]:
+                widths = tuple(_drawable(half_width(level)) or 0.0 for level, _ in drawn)
+                curve = curve._replace(half_widths=widths if any(widths) else ())
             series.append(_with_findings(curve, session) if marked and value_of is figures[0][1] else curve)
     x = "requests/s" if any(is_open_loop(session.summary.levels) for session in sessions) else "C"
     return Chart(name, title, "levels", x, y, tuple(curve for curve in series if curve.points), linear=linear)

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.analysis.compare.sessions import Pair
-from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Slots
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
@@ -24,10 +23,12 @@ from swarmtui.numbers import (
     short_percent,
     signed_percent,
     significant,
+    supported,
 )
 from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
 
+_SMALLEST_HALF_WIDTH = 0.001
 BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
 Part = TypeVar("Part")
 
@@ -43,6 +44,11 @@ def _per_token(id: str, title: str, value: Callable[[Level], float | None]) -> C
     return Column(id, title, lambda level: tokens(level.tokens_estimated, value(level)))
 
 
+def _rate(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
+    """A rate, in as many digits as the steady rate of its level has."""
+    return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, x.half_width)))
+
+
 def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
     """Read a value of a part that not every level has."""
 
@@ -51,6 +57,11 @@ def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) ->
         return None if found is None else value(found)
 
     return read
+
+
+def _two_digits(share: float) -> str:
+    """The half-width itself is not known better."""
+    return short_percent(share, 2) if share >= _SMALLEST_HALF_WIDTH else f"< {short_percent(_SMALLEST_HALF_WIDTH)}"
 
 
 def _three(value: float) -> str:
@@ -86,13 +97,13 @@ _COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("ok", "answers", lambda x: x.ok),
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
         Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
-        _per_token("steady", "steady", lambda x: x.out_tps_steady),
-        Column[Level]("half_width", "±", lambda x: ratio(x.out_tps_steady_hw, x.out_tps_steady), short_percent),
-        _per_token("wall", "wall", lambda x: x.out_tps_wall),
+        _rate("steady", "steady", lambda x: x.out_tps_steady),
+        Column[Level]("half_width", "±", lambda x: x.half_width, _two_digits),
+        _rate("wall", "wall", lambda x: x.out_tps_wall),
         Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
-        _per_token("total", "prompt + output", lambda x: x.total_tps),
-        _per_token("stream", "stream", lambda x: x.per_stream_tps.mean),
-        _per_token("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
+        _rate("total", "prompt + output", lambda x: x.total_tps),
+        _rate("stream", "stream", lambda x: x.per_stream_tps.mean),
+        _rate("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
         Column[Level]("in_flight", "in flight", lambda x: x.c_achieved, _three),
         Column[Level]("wall_s", "wall time", lambda x: x.wall_s, seconds),
         # latency
@@ -305,6 +316,8 @@ def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: b
             rates = "wall, primary and side are output tok/s: "
         of = " of the primary task, and of the side tasks" if "primary" in shown else ""
         precision = "±: half-width of the 95 % interval of steady. " if "half_width" in shown else ""
+        if any(level.unfinished for level in levels):
+            precision += "n: requests that ended while steady was measured. "
         legend = (
             f"{rates}from the first request to the last token, and of one stream{of} (mean). "
             f"{precision}TTFT and e2e: median. TPOT: mean. "

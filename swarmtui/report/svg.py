@@ -31,7 +31,8 @@ _MAX_LABELS = 12
 def style_sheet(colours: Mapping[str, str]) -> str:
     """Return the CSS of all charts."""
     series = "".join(
-        f".s{k}{{stroke:{colours[f's{k}']}}}.mark.s{k},.bar.s{k}{{fill:{colours[f's{k}']}}}" for k in range(6)
+        f".s{k}{{stroke:{colours[f's{k}']}}}.mark.s{k},.bar.s{k},.band.s{k}{{fill:{colours[f's{k}']}}}"
+        for k in range(6)
     )
     return (
         f"svg text{{fill:{colours['dim']};font-family:system-ui,sans-serif;font-size:12.5px}}\n"
@@ -39,7 +40,7 @@ def style_sheet(colours: Mapping[str, str]) -> str:
         "svg .finding{font-weight:bold}\n"
         f".grid{{stroke:{colours['rule']};fill:none}}"
         f".moment{{stroke:{colours['dim']};fill:none;stroke-dasharray:1 3}}\n"
-        f".axis{{stroke:{colours['dim']};fill:none}}.line{{fill:none;stroke-width:2}}.mark,.bar{{stroke-width:1.5}}\n"
+        f".axis{{stroke:{colours['dim']};fill:none}}.line{{fill:none;stroke-width:2}}.band{{stroke:none;opacity:.2}}.mark,.bar{{stroke-width:1.5}}\n"
         f"{series}\n"
     )
 
@@ -92,6 +93,7 @@ def _lines(chart: Chart) -> str:
     xs = sorted({x for series in chart.series for x, _ in series.points})
     along = _Scale([*xs, *(x for x, _ in chart.marks)], _LEFT, WIDTH - _RIGHT, may_log=False)
     ys = [y for series in chart.series for _, y in series.points]
+    ys += [y for series in chart.series for edge in _band(series) for _, y in edge]
     up = _Scale(ys, HEIGHT - _BOTTOM, _TOP, may_log=not chart.linear)
     if chart.kind == "levels":
         positions = {x: _LEFT + 30 + (WIDTH - _LEFT - _RIGHT - 60) * k / max(1, len(xs) - 1) for k, x in enumerate(xs)}
@@ -104,6 +106,10 @@ def _lines(chart: Chart) -> str:
         parts.append(_time_marks(chart, along))
     for k, series in enumerate(chart.series):
         points = [(positions[x], up(y)) for x, y in series.points]
+        if series.half_widths:
+            low, high = ([(positions[x], up(y)) for x, y in edge] for edge in _band(series))
+            outline = "L".join(f"{x:.1f} {y:.1f}" for x, y in (*high, *reversed(low)))
+            parts.append(f'<path d="M{outline}Z" class="band s{k % 6}"/>')
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         parts.append(f'<path d="{path}" class="line s{k % 6}" stroke-dasharray="{_DASHES[k % 6]}"/>')
         if chart.kind == "levels":
@@ -113,6 +119,16 @@ def _lines(chart: Chart) -> str:
         parts += _values(chart.series[0], positions, up)
         parts += _findings(chart.series, positions, up)
     return "".join(parts)
+
+
+def _band(series: ChartSeries) -> tuple[list[tuple[float, float]], ...]:
+    """Return the lower and the upper edge of the half-widths; none without them."""
+    if not series.half_widths:
+        return ()
+    known = list(zip(series.points, series.half_widths, strict=True))
+    # A logarithmic scale has no place for 0.
+    low = [(x, max(y - width, y / 100)) for (x, y), width in known]
+    return low, [(x, y + width) for (x, y), width in known]
 
 
 def _paths(chart: Chart) -> str:

@@ -574,3 +574,11 @@ def test_openmetrics_of_an_open_loop_has_rates(tmp_path: Path) -> None:
     page = export([loaded(tmp_path, open_loop_session())], "openmetrics").decode()
     ttft = metric_families(page)["swarmtui_level_ttft_seconds"]
     assert ttft.samples and all("rate" in sample.labels and "c" not in sample.labels for sample in ttft.samples)
+
+
+def test_curve_has_a_band_of_half_widths() -> None:
+    series = (ChartSeries("steady", ((1.0, 100.0), (2.0, 190.0)), half_widths=(5.0, 60.0)),)
+    drawn = draw_chart(Chart("throughput", "", "levels", "C", "output tok/s", series))
+    assert drawn.count('class="band s0"') == 1
+    assert ">250<" in drawn, "the axis includes the edge of the band"
+    assert "band" not in draw_chart(Chart("ttft", "", "levels", "C", "ms", (series[0]._replace(half_widths=()),)))

@@ -99,7 +99,7 @@ def test_steady_has_its_half_width() -> None:
         [level(2, n=8, ok=8, out_tps_steady=200.0, out_tps_steady_hw=3.0), level(4, out_tps_steady=9.0)]
     )
     top = table.splitlines()
-    assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200.0", "1.5 %"]
+    assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200", "1.5 %"], "the half-width is 3"
     assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.000", "–"]
     assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
 
