@@ -43,6 +43,8 @@ _SAMPLES = 3
 _SPLIT_RECORDS = 512
 # Our own count of requests and the server's are compared if they are no further apart than this.
 _SAME_TIME_NS = 400_000_000
+# A busy server notices this late that a request was cancelled: llama.cpp took 2 s for those that waited for a slot.
+_UNNOTICED_NS = 5_000_000_000
 # Readings of the host, twice per second.
 _HOST_READINGS = 21
 # Frames over which the CPU share of a worker is measured, about three seconds: opening connections takes one.
@@ -76,6 +78,7 @@ class QualityMonitor:
         self._latest_ns: int | None = None
         self._latest: tuple[ServerState, ...] = ()
         self._tokens = self._chunks = self._cancelled = self._cancelled_chunks = 0
+        self._cancelled_ns: list[int] = []
         # The latest stage with cancelled requests: its number, and the chunks of these requests.
         self._last_cancelled = (0, 0)
         self._failed = False
@@ -113,6 +116,7 @@ class QualityMonitor:
             self._chunks += record.chunks
         elif record.error == CANCELLED:
             self._cancelled += record.t_sent_ns is not None
+            self._cancelled_ns += [record.left_ns] if record.t_sent_ns is not None else []
             self._cancelled_chunks += record.chunks
             stage, chunks = self._last_cancelled
             self._last_cancelled = (record.stage, record.chunks + (chunks if stage == record.stage else 0))
@@ -142,8 +146,12 @@ class QualityMonitor:
         total = [(s.running or 0.0) + (s.waiting or 0.0) for s in sample.servers if None not in (s.running, s.waiting)]
         if not own or not total:
             return
+        read_ns = sample.servers_read_ns
+        # Once the server has no more than ours, it has noticed all that were cancelled before.
+        since_ns = read_ns if sum(total) <= max(own) else read_ns - _UNNOTICED_NS
+        self._cancelled_ns = [t_ns for t_ns in self._cancelled_ns if t_ns > since_ns]
         counts = self._server_counts
-        counts.append((float(max(own)), sum(total)))
+        counts.append((float(max(own) + len(self._cancelled_ns)), sum(total)))
         others = other_clients(counts) if len(counts) == counts.maxlen else None
         if others is not None and (self._max_other_clients is None or others > self._max_other_clients[0]):
             self._max_other_clients = (others, counts[-1][0])

@@ -49,6 +49,30 @@ def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients()
     assert line(monitor.final(()).lines, "other_clients").state == "ok"
 
 
+def test_cancelled_requests_that_the_server_still_has_are_not_other_clients() -> None:
+    """A level ends with eight requests cancelled; the server notices it after three seconds."""
+    monitor = QualityMonitor(cache="warm")
+    for at, ours, total in [(0, 8, 8), (1, 8, 8), (2, 0, 7), (3, 0, 4), (4, 0, 4), (5, 0, 0), (6, 2, 2), (7, 2, 2)]:
+        if at == 2:
+            for task in range(8):
+                cancelled_ns = round(1.9 * SECOND)
+                monitor.add_record(Record(task=task, error="cancelled", t_sent_ns=1, t_done_ns=cancelled_ns))
+        monitor.add_sample(sample(at, running=float(total), waiting=0.0), ours)
+    assert monitor.facts((), ended=True).other_clients == 0.0
+    # A client that comes later is one, and so is one that stays for longer than a cancelled request.
+    for at in range(8, 11):
+        monitor.add_sample(sample(at, running=5.0, waiting=0.0), 2)
+    assert monitor.facts((), ended=True).other_clients == 3.0
+
+
+def test_another_client_is_seen_beside_cancelled_requests() -> None:
+    monitor = QualityMonitor(cache="warm")
+    monitor.add_record(Record(task=0, error="cancelled", t_sent_ns=1, t_done_ns=1))
+    for at in range(10):
+        monitor.add_sample(sample(at, running=5.0, waiting=0.0), 4)
+    assert monitor.facts((), ended=True).other_clients == 1.0
+
+
 def test_cached_share_comes_from_the_server_if_answers_do_not_report_it() -> None:
     monitor = QualityMonitor(cache="cold")
     monitor.add_baseline(sample(0, cache_queries=1000.0, cache_hits=900.0))
