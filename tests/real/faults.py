@@ -49,12 +49,17 @@ def _load(folder: Path, name: str) -> tuple[str, ...]:
     return ("--workload", str(folder / "workloads" / name), "--levels", str(SLOTS), "--duration", _DURATION)
 
 
-def write_workloads(folder: Path) -> None:
-    """Long answers, long prompts, answers of different lengths, and a trace of agents."""
+def write_workloads(server: Server, folder: Path) -> None:
+    """Long answers, answers of different lengths, and a trace of agents; answers take a second or two here."""
     folder.mkdir(parents=True, exist_ok=True)
+    ask(server.url, "Are you ready?", 32)
+    started = time.monotonic()
+    ask(server.url, "Tell me a story.", 60)
+    length = int(min(max(40, 60 / (time.monotonic() - started)), 240))
+    varied = f'{{ dist = "lognormal", median = {length // 2}, cv = 0.5, high = {2 * length} }}'
     texts = {
-        "decode": "input_tokens = 64\noutput_tokens = 240",
-        "mixed": 'input_tokens = 200\noutput_tokens = { dist = "lognormal", median = 90, cv = 0.5, high = 400 }',
+        "decode": f"input_tokens = 64\noutput_tokens = {length}",
+        "mixed": f"input_tokens = 200\noutput_tokens = {varied}",
     }
     for name, text in texts.items():
         (folder / f"{name}.toml").write_text(f'kind = "random"\nname = "{name}"\n{text}\n')
