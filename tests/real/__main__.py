@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -130,6 +131,7 @@ def main() -> int:
     parser.add_argument("--endpoint", metavar="URL", help="a server that runs already, instead of --engines")
     parser.add_argument("--pid", type=int, help="the process of --endpoint, for the faults that freeze it")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers end, too
     if options.python and len(options.engines) != 1:
         parser.error("--python needs one engine in --engines")
     folder: Path = options.dir.resolve()

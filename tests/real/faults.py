@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ _PREFILL_S = 0.25
 
 # A host that is busy, or a virtual machine whose host is; then these lines, about delays of the client, are no wonder.
 HOST = frozenset({"host_pressure", "host_steal"})
-DELAYS = {*HOST, "turnaround", "send_delay", "client_lag", "first_reads", "coalesced_chunks"}
+DELAYS = {*HOST, "in_flight", "turnaround", "send_delay", "client_lag", "first_reads", "coalesced_chunks"}
 
 
 class NotCaused(Exception):
@@ -139,12 +140,18 @@ def _second_client(server: Server, folder: Path, number: int) -> Round:
 
 def ask(url: str, text: str, max_tokens: int) -> Any:
     """Ask a server, without a stream."""
-    body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "max_tokens": max_tokens}
+    body = {"model": _model(url), "messages": [{"role": "user", "content": text}], "max_tokens": max_tokens}
     request = urllib.request.Request(
         f"{url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=60.0) as reply:
         return json.load(reply)
+
+
+@cache
+def _model(url: str) -> str:
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=60.0) as reply:
+        return str(json.load(reply)["data"][0]["id"])
 
 
 @contextmanager
