@@ -31,7 +31,7 @@ from swarmtui.model.session import (
     StageStart,
     TaskFigures,
 )
-from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
@@ -40,6 +40,8 @@ from swarmtui.state.trace import TraceCounts
 from swarmtui.state.watched import WatchedStreams
 
 _RECENT_NS = 10_000_000_000
+# Quality is judged no more often than this.
+_JUDGED_NS = 1_000_000_000
 _FRAME_POINTS = 20
 _MAX_POINTS = 1_200
 _MAX_TASKS = 256
@@ -77,6 +79,7 @@ class SessionState:
         self.watched = WatchedStreams()
         self.quality = QualityMonitor(cache="cold")
         self._final_quality: tuple[QualityLine, ...] | None = None
+        self._judged: tuple[int, tuple[Level, ...], tuple[QualityLine, ...], TtftSplit | None] | None = None
         self._several_servers = False
         self._outage_ns: int | None = None
         # The stage: the latest one, and what has been done in it.
@@ -259,7 +262,7 @@ class SessionState:
 
     def finish(self, levels: tuple[Level, ...], quality: tuple[QualityLine, ...]) -> None:
         """Set the figures of the whole session."""
-        self.levels, self._final_quality = levels, quality
+        self.levels, self._final_quality, self._judged = levels, quality, None
 
     # what is shown
 
@@ -307,11 +310,18 @@ class SessionState:
             return None
         return max((delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS), default=None)
 
+    def _judge(self, now: int) -> tuple[tuple[QualityLine, ...], TtftSplit | None]:
+        """Return the measurement quality and the split of the TTFT, which look at all recent answers: once a second."""
+        if self._judged is None or self._judged[1] is not self.levels or not 0 <= now - self._judged[0] < _JUDGED_NS:
+            lines = self.quality.lines(self.levels) if self._final_quality is None else self._final_quality
+            self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
+        return self._judged[2:]
+
     def frame(self, now: int, *, rows: bool) -> Frame:
         stage, point = self._stage, self._point(now)
         if self._tasks is None:
             self._tasks = task_figures(self._mixed_records)
-        quality = self.quality.lines(self.levels) if self._final_quality is None else self._final_quality
+        quality, ttft_split = self._judge(now)
         known = {level.key for level in self.levels}
         provisional = (level for key, level in self._provisional.items() if key not in known)
         workers = self._workers.values()
@@ -348,7 +358,7 @@ class SessionState:
             points=tuple(self._newest),
             telemetry=self.telemetry,
             quality=quality,
-            ttft_split=self._split.split(now, self.c, self.levels),
+            ttft_split=ttft_split,
             search_result=temper(self.search_result, find_doubts(quality)),
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,

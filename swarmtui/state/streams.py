@@ -33,15 +33,16 @@ class Throughput:
     def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
         produced, written, span_s, self._later_chunks = self._later_chunks, 0, 0.0, 0
         for row in frame.rows:
-            before = self.rows.get(row.agent)
-            if self._recorded.get(row.agent) != row.request:
+            agent, request = row.agent, row.request
+            before = self.rows.get(agent)
+            if self._recorded.get(agent) != request:
                 more = row.written_since(before)
                 produced, written, span_s = produced + row.chunks, written + more[0], span_s + more[1]
-            if before is not None and before.request != row.request:
-                self._replaced[row.agent] = before
+            if before is not None and before.request != request:
+                self._replaced[agent] = before
             if row.ttft_s is not None and row.chunks == row.total:
                 self._ttfts.append((key, frame.t_ns, row.ttft_s))
-            self.rows[row.agent] = row
+            self.rows[agent] = row
         counts = self._chunk_counts
         counts.append((frame.t_ns, produced))
         while len(counts) > 1 and counts[1][0] <= frame.t_ns - _SECOND_NS:

@@ -36,6 +36,7 @@ from swarmtui.processes.spawn import start_worker
 from swarmtui.session_process.main import SessionProcess
 from swarmtui.sessions.replay import Replay, open_replay
 from swarmtui.sessions.store import load_session
+from swarmtui.state import session_state
 from swarmtui.state.session_state import SessionState
 from tests.cli.programs import open_sandbox
 
@@ -135,6 +136,8 @@ def recorded(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         root = sandbox.sessions
         plan = Plan(load=load, max_tokens=120, seed=1, workers=1)
         run = RunRequest(endpoints=(url,), workload=workload, plan=plan, session_root=str(root))
+        # In both, judge the quality for each frame: it is otherwise up to a second old.
+        monkeypatch.setattr(session_state, "_JUDGED_NS", 0)
         frames = run_session(run, monkeypatch)
         yield RecordedRun(frames, open_replay(root, "last"), root)
 
