@@ -111,20 +111,22 @@ class ServerState(Stored, frozen=True, kw_only=True):
 class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Counters of this host's CPUs; only their differences have a meaning.
 
-    `pressure_us` is the time in which some task had to wait for a CPU, `ran_ns` and `waited_ns` the time in which the
-    threads of workers and local servers ran, and waited. `steal_ticks` of all `ticks` the hypervisor gave to others.
+    `pressure_us` is the time in which some task had to wait for a CPU, `waited_ns` that in which workers and servers
+    of this host had to, null if such a server is not known. `steal_ticks` of all `ticks` the hypervisor gave to others.
     """
 
     t_ns: int
     pressure_us: int | None = None
-    ran_ns: int | None = None
     waited_ns: int | None = None
     steal_ticks: int | None = None
     ticks: int | None = None
 
 
 class HostUse(Stored, frozen=True, kw_only=True):
-    """Shares of a level's time: some task waited for a CPU, our own did, the hypervisor ran other machines."""
+    """Shares of a level's time: some task waited for a CPU, workers and servers did, the hypervisor ran other machines.
+
+    `waited` is a sum over processes.
+    """
 
     pressure: float | None = None
     waited: float | None = None

@@ -67,7 +67,7 @@ class Sampler:
         hosts: HostPool | None = None,
         pids: Sequence[int] = (),
     ) -> None:
-        self._pids = [*pids, *(found.pid for found in findings.listeners.values() if found.pid is not None)]
+        self._worker_pids = pids
         self._host: HostLoad | None = None
         self._hosts = hosts
         self._endpoints, self._request, self._simulated, self._findings = endpoints, request, simulated, findings
@@ -163,11 +163,17 @@ class Sampler:
         )
 
     def _sample_host(self) -> None:
-        from swarmtui.telemetry.host import read_host
+        from swarmtui.telemetry.gpu.readers import is_local
+        from swarmtui.telemetry.host import process_family, read_host
 
+        addresses = [parse_address(endpoint.url) for endpoint in self._endpoints]
+        found = [self._findings.listeners.get(address.root) for address in addresses if is_local(address.host)]
+        servers = [listener.pid for listener in found if listener is not None and listener.pid is not None]
+        # Without the process of a server here, it is not known whether that had to wait.
+        pids = [*self._worker_pids, *process_family(servers)] if len(servers) == len(found) else ()
         pause = 0.0
         while not self._has_ended(pause, self._ending):
-            self._host, pause = read_host(self._pids), _HOST_S
+            self._host, pause = read_host(pids), _HOST_S
 
     def _sample_gpus(self) -> None:
         from swarmtui.http_client import HttpClient

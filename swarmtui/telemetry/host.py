@@ -13,17 +13,27 @@ _PROC = Path("/proc")
 
 
 def read_host(pids: Iterable[int] = (), proc: Path = _PROC) -> HostLoad:
-    """Read the counters of the host, and of these processes and their threads; null is not reported."""
-    ran_ns, waited_ns = _run_queue(pids, proc)
+    """Read the counters of the host, and of these processes; null is not reported."""
     steal, ticks = _cpu_ticks(proc)
     return HostLoad(
         t_ns=time.perf_counter_ns(),
         pressure_us=_pressure_us(proc),
-        ran_ns=ran_ns,
-        waited_ns=waited_ns,
+        waited_ns=_waited_ns(pids, proc),
         steal_ticks=steal,
         ticks=ticks,
     )
+
+
+def process_family(pids: Iterable[int]) -> list[int]:
+    """Return these processes and all that they started."""
+    import psutil
+
+    family = []
+    for pid in pids:
+        family.append(pid)
+        with suppress(psutil.Error):
+            family += [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return family
 
 
 def _pressure_us(proc: Path) -> int | None:
@@ -44,14 +54,17 @@ def _cpu_ticks(proc: Path) -> tuple[int | None, int | None]:
     return None, None
 
 
-def _run_queue(pids: Iterable[int], proc: Path) -> tuple[int | None, int | None]:
-    """Return how long the threads of processes ran, and how long they could have run but had to wait."""
-    ran = waited = 0
-    known = False
+def _waited_ns(pids: Iterable[int], proc: Path) -> int | None:
+    """Return how long processes could have run but had to wait; of several threads the one that waited longest."""
+    found = []
     for pid in pids:
-        with suppress(OSError, ValueError):
-            for thread in (proc / str(pid) / "task").iterdir():
-                with suppress(OSError, ValueError):
-                    ran_ns, waited_ns, _ = (thread / "schedstat").read_text().split()
-                    ran, waited, known = ran + int(ran_ns), waited + int(waited_ns), True
-    return (ran, waited) if known else (None, None)
+        with suppress(OSError):
+            threads = [_waited_by_thread(thread) for thread in (proc / str(pid) / "task").iterdir()]
+            found += [max(threads)] if threads else []
+    return sum(found) if found else None
+
+
+def _waited_by_thread(thread: Path) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int((thread / "schedstat").read_text().split()[1])
+    return 0

@@ -22,7 +22,7 @@ def reading(at_ms: float, waiting_ms: float = 0.0, *, steal: int = 0, ticks: int
 def test_shares_are_those_of_the_time_between_readings() -> None:
     use = host_use(reading(1000, 50), reading(3000, 850, steal=14, ticks=200))
     assert use == HostUse(pressure=0.4, steal=0.07)
-    own = host_use(HostLoad(t_ns=0, ran_ns=100, waited_ns=0), HostLoad(t_ns=1000, ran_ns=400, waited_ns=100))
+    own = host_use(HostLoad(t_ns=0, waited_ns=0), HostLoad(t_ns=400, waited_ns=100))
     assert own == HostUse(waited=0.25)
     assert host_use(HostLoad(t_ns=0), HostLoad(t_ns=1)) is None
     assert host_use(reading(5), reading(5)) is None

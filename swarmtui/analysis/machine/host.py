@@ -15,10 +15,9 @@ _NEAR_NS = 1_200_000_000
 def host_use(first: HostLoad, last: HostLoad) -> HostUse | None:
     """Return the shares of the time between two readings; None if they tell nothing."""
     passed_us = (last.t_ns - first.t_ns) / 1e3
-    ran, waited = _change(first.ran_ns, last.ran_ns), _change(first.waited_ns, last.waited_ns)
     use = HostUse(
         pressure=ratio(_change(first.pressure_us, last.pressure_us), passed_us),
-        waited=None if ran is None or waited is None else ratio(waited, ran + waited),
+        waited=ratio(_change(first.waited_ns, last.waited_ns), 1e3 * passed_us),
         steal=ratio(_change(first.steal_ticks, last.steal_ticks), _change(first.ticks, last.ticks)),
     )
     return use if passed_us > 0 and use != HostUse() else None

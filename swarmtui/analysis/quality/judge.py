@@ -13,6 +13,7 @@ from swarmtui.text import count_noun
 
 # A note is worth knowing and does not affect a figure: only doubtful lines affect the verdict on a session.
 QualityState = Literal["ok", "note", "doubtful"]
+_STATES: tuple[QualityState, ...] = ("ok", "note", "doubtful")
 
 
 class Limit(NamedTuple):
@@ -45,9 +46,10 @@ HOST_CLOCKS = Limit(0.001, 0.005)  # seconds; latencies do not depend on it, onl
 # Of all chunks. They blur gaps and stalls only; on a busy machine it is often the server that writes several at once.
 # Above a quarter, something between server and client holds chunks back, or the client is too slow.
 COALESCED_CHUNKS = Limit(0.01, 0.25)
-# The share of time in which some task waited for a CPU; where the kernel does not count that, of our own tasks. They
-# often wake at the same moment, so that some waiting is ordinary.
+# The time in which some task waited for a CPU, as a share. Tasks often wake at the same moment, so that some waiting is
+# ordinary; and what matters is whether workers and servers had to wait: their steps take longer by that share.
 CPU_PRESSURE = Limit(0.15, 0.30)
+CPU_WAIT = Limit(0.02, 0.05)
 STEAL = Limit(0.01, 0.03)  # of the CPU time
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
@@ -271,12 +273,15 @@ def _throttling(facts: QualityFacts) -> Grade | None:
 
 def _host_pressure(facts: QualityFacts) -> Grade | None:
     use = facts.host or HostUse()
-    waited = use.waited if use.pressure is None else use.pressure
-    if waited is None:
+    known = [(use.pressure, CPU_PRESSURE, "tasks"), (use.waited, CPU_WAIT, "client and server")]
+    found = [(share, limit.grade(share), who) for share, limit, who in known if share is not None]
+    if not found:
         return None
-    value = f"tasks waited for a CPU in {short_percent(waited, 2)} of the time"
-    bad_sentence = "the host was busy: the client, and a server on the same host, may have been delayed"
-    return Grade(CPU_PRESSURE.grade(waited), value, "the host had CPU time to spare", bad_sentence)
+    value = ", ".join(f"{who} waited for a CPU in {short_percent(share, 2)} of the time" for share, _, who in found)
+    bad_sentence = "the host was busy: the client, and a server on the same host, were delayed"
+    # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
+    state = min((state for _, state, _ in found), key=_STATES.index)
+    return Grade(state, value, "the host had CPU time to spare", bad_sentence)
 
 
 def _host_steal(facts: QualityFacts) -> Grade | None:
@@ -340,7 +345,8 @@ RULES = (
         ),
     ),
     Rule(
-        "host_pressure", "host CPU", f"waiting ≤ {short_percent(CPU_PRESSURE.note)} of the time",
+        "host_pressure", "host CPU",
+        f"waiting ≤ {short_percent(CPU_PRESSURE.note)}, client and server ≤ {short_percent(CPU_WAIT.note)}",
         "the host does not report how long tasks wait for a CPU", _host_pressure, external=True,
     ),
     Rule(
@@ -414,4 +420,4 @@ RULES = (
 
 
 def worst(states: Sequence[QualityState]) -> QualityState:
-    return max(states, key=("ok", "note", "doubtful").index)
+    return max(states, key=_STATES.index)
