@@ -87,7 +87,8 @@ async def save(
     """Write the end and the summary. Once `exit_now` is set, an unfinished summary is left to be written later."""
     counted = read_total(inherited())
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
-    saved_elsewhere, problem = await asyncio.to_thread(_close_journal, journal, root)
+    saved_elsewhere, unwritten = await asyncio.to_thread(_close_journal, journal, root)
+    problem = unwritten
     saving = await run_interruptible(exit_now, write_summary, journal.directory)
     await asyncio.to_thread(wait, (saving,), _SUMMARY_S)
     summary = saving.result() if saving.done() and saving.exception() is None else None
@@ -101,6 +102,8 @@ async def save(
     elif ending == "interrupted":
         message = f"{message}; {saved_sentence(journal.directory, finished, counted)}"
     directory = str(journal.directory) if has_journal(journal.directory) else ""
+    if unwritten and directory:
+        problem = f"{problem}; {saved_sentence(journal.directory, finished, counted)}"
     if problem:
         return SavedSession("unsaved", " · ".join(filter(None, [message, problem])), directory, summary)
     return SavedSession(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory, summary)
