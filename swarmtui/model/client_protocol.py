@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
@@ -66,10 +66,15 @@ class FindCliff(ProtocolMessage, frozen=True):
 
 
 class FindCapacity(ProtocolMessage, frozen=True):
-    """Find the most agents that keep an SLO, written as on the command line."""
+    """Find the most agents that keep an SLO, written as on the command line.
+
+    `alpha` is the error of the bounds that decide a level: 1 % needs 44 requests without a miss for a share of 90 %,
+    20 % needs 16.
+    """
 
     slo: str
     max_c: int = 1024
+    alpha: float = 0.01
 
 
 class Describe(ProtocolMessage, frozen=True):
@@ -203,12 +208,13 @@ class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known, or not in the journal that is replayed.
 
     `points` are the latest of the history; they are sent more than once, so that a client that misses frames still gets
-    them. `search_result` is a sentence. Rows count chunks, and `rates` are those of their agents; `tokens_per_chunk` is
-    the mean so far. `load` is how load is applied in this stage. `rate` (requests per second) and `send_delay_s`
-    (largest of the last seconds) are set in an open loop, `tasks` in mixed loads. `provisional` are levels that are not
-    in `levels` yet. `outage_s` is how long the server has been away. `steered`: under manual control, which only the
-    user ends. `left_at_least`: later levels may take longer than `left_s` says. `trace` is set while one is replayed.
-    `tails` are those that clients watch. `slots` are those that the server or the user names.
+    them. `search_result` is a sentence, `search` what a search has found so far. Rows count chunks, and `rates` are
+    those of their agents; `tokens_per_chunk` is the mean so far. `load` is how load is applied in this stage. `rate`
+    (requests per second) and `send_delay_s` (largest of the last seconds) are set in an open loop, `tasks` in mixed
+    loads. `provisional` are levels that are not in `levels` yet. `outage_s` is how long the server has been away.
+    `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
+    `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
+    the server or the user names.
     """
 
     t_ns: int
@@ -244,6 +250,7 @@ class Frame(ProtocolMessage, frozen=True):
     quality: tuple[QualityLine, ...] = ()
     ttft_split: TtftSplit | None = None
     search_result: str = ""
+    search: SearchState | None = None
     servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0
     load: str = "closed"

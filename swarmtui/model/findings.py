@@ -112,12 +112,14 @@ class Scaling(Stored, frozen=True, kw_only=True):
 class KeptShare(Stored, frozen=True, kw_only=True):
     """One condition of an SLO at a level: the share of requests that met it, with one-sided 95 % bounds.
 
-    `kept` is null while the bounds do not decide whether it is at least the `required` share.
+    `n` are those that met or missed it, `good` of them met it. `kept` is null while the bounds do not decide whether
+    the share is at least the `required` one.
     """
 
     limit: str
     required: float
     good: int
+    n: int
     share: float | None
     share_low: float | None
     share_high: float | None
@@ -161,12 +163,47 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     max_hit_after: float | None = None
 
 
+# What a visit of a level is for, in a search: C doubles; a level at twice the one that failed has to fail, too; the gap
+# is bisected; a level at the border needs more requests; the interval needs an end; the border is visited once more.
+SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
+
+
+class SearchedLevel(Stored, frozen=True, kw_only=True):
+    """What a search knows of a level so far. For a cliff, a level that queues is missed, and `n` are its requests.
+
+    `dip`: it was missed, although a higher level is kept.
+    """
+
+    c: int
+    visits: int
+    n: int
+    good: int | None
+    state: Literal["kept", "missed", "unsure", "dip"]
+
+
+class SearchState(Stored, frozen=True, kw_only=True):
+    """A search for the cliff or the capacity: the answer is at least `low`, and below `high`, by what is known so far.
+
+    `visits` counts the runs. `next_c` is visited now, for the step `step`; null at the end of the search.
+    """
+
+    goal: Literal["cliff", "capacity"]
+    low: int | None = None
+    high: int | None = None
+    visits: int = 0
+    next_c: int | None = None
+    step: SearchStep | None = None
+    levels: tuple[SearchedLevel, ...] = ()
+
+
 class Capacity(Stored, frozen=True, kw_only=True):
     """The most agents that keep an SLO, from a search; 0 if not even one does.
 
     `low` is the highest C that is shown to keep it, and `high` the C below the lowest one that is shown to miss it, by
-    one-sided 95 % bounds; null if no level missed it. `next_c` is the lowest level that misses the SLO as measured.
-    `price_per_million` is the cost of a million output tokens with that many agents.
+    one-sided bounds with the error `alpha` each, at all visits; null if no level missed it. `next_c` is the lowest
+    level that misses the SLO as measured. `visits` and `requests` are those of the search. `findings` name levels that
+    missed it although a higher level keeps it (`dip`), or that kept it at one visit and missed it at another
+    (`visits_differ`). `price_per_million` is the cost of a million output tokens with that many agents.
     """
 
     slo: str
@@ -174,6 +211,10 @@ class Capacity(Stored, frozen=True, kw_only=True):
     low: int
     high: int | None
     next_c: int | None
+    alpha: float
+    visits: int
+    requests: int
+    findings: Findings = ()
     kv: KvCliff | None = None
     agents_per_gpu: float | None = None
     agents_per_kw: float | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling
+from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, SearchState
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
@@ -111,15 +111,22 @@ class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
 
 
 class CapacitySearch(Stored, frozen=True, kw_only=True, tag_field="kind", tag="capacity_search"):
-    """The start of a search for the capacity; written again when the mean tokens are known.
+    """The start of a search for the capacity; written again when the mean tokens in the context of an agent are known.
 
-    These are the tokens in the context of an agent, and in the prompts of a trace.
+    `alpha` is the error of the bounds that decide a level.
     """
 
     t_ns: int
     slo: str
+    alpha: float
     context_tokens: float | None = None
-    prompt_tokens: int | None = None
+
+
+class SearchEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="search"):
+    """What a search for the cliff or the capacity knows, before each of its runs and at its end."""
+
+    t_ns: int
+    search: SearchState
 
 
 class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
@@ -178,6 +185,7 @@ Entry = (
     | RequestEntry
     | Event
     | CapacitySearch
+    | SearchEntry
     | DescriptionEntry
     | TelemetryEntry
     | TokenCount

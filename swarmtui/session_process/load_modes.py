@@ -12,7 +12,7 @@ from swarmtui.model.load import Barrier, Closed, Dag, Load, Mixed, Open, Ramp, S
 from swarmtui.model.plan import LevelKey, Plan
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.sampling import arrival_times
-from swarmtui.prompts.traces.recordings import TraceMeans, trace_means
+from swarmtui.prompts.traces.recordings import live_context
 from swarmtui.session_process.recorded_tasks import RecordedTasks
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
@@ -108,13 +108,13 @@ class PlannedLoad:
         self._current = make_source(load, self._factory, key, run, self._seed)
         return self._current
 
-    async def trace_means(self) -> TraceMeans:
-        """Return the mean tokens in the context of one agent, and of prompts; None unless the workload is a trace."""
+    async def live_context(self) -> float | None:
+        """Return the mean tokens in the context of one agent; None unless the workload is a trace."""
         load = self.mode
         if not isinstance(load, Sessions):
-            return TraceMeans(None, None)
+            return None
         recordings, gap_s = self._factory.generator.plays.recordings, load.max_gap_s
-        return await asyncio.to_thread(trace_means, recordings, max_gap_s=gap_s, time_scale=load.time_scale)
+        return await asyncio.to_thread(live_context, recordings, max_gap_s=gap_s, time_scale=load.time_scale)
 
     def continuous_source(self, c: int) -> TaskSource:
         """Return tasks without end, for manual control and ramps; recorded sessions continue if they can."""

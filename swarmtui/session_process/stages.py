@@ -165,14 +165,19 @@ class Stages:
 
     # levels
 
-    async def run_level(self, key: LevelKey, run: int, runs: int, least: int = 0) -> None:
+    async def run_level(
+        self, key: LevelKey, run: int, runs: int, least: int = 0, enough: Callable[[], bool] | None = None
+    ) -> None:
         """Run a level once, then its tasks serially if the plan says so; after a pause, run it again.
 
-        `least` is the smallest number of requests of the run, if the plan gives a number.
+        `least` is the smallest number of requests of the run, if the plan gives a number; it ends earlier if they are
+        `enough`.
         """
         while True:
             source, c = self.load.task_source(key, run, least), key[0]
-            await self.run_stage(c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s)
+            await self.run_stage(
+                c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough
+            )
             if source.skipped:
                 self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self.load.serial_contents(c, source.contents)
@@ -222,8 +227,12 @@ class Stages:
         duration_s: float | None = None,
         steered: bool = False,
         streams: int | None = None,
+        enough: Callable[[], bool] | None = None,
     ) -> ActiveStage:
-        """Run a stage from its first request to its last answer, or until the next command."""
+        """Run a stage from its first request to its last answer, or until the next command.
+
+        A closed loop also ends when what it has measured is `enough`.
+        """
         self._stages += 1
         load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
         stage = ActiveStage(
@@ -239,7 +248,9 @@ class Stages:
         self.journal.write(start)
         self._workers.start_stage(stage)
         self._supply()
-        while not (ended := self._has_ended(stage)) and self.steering.state == "run":
+        while not (ended := self._has_ended(stage) or (enough is not None and source.fills and enough())):
+            if self.steering.state != "run":
+                break
             await self._wait_for_change()
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.

@@ -33,6 +33,7 @@ from swarmtui.model.session import (
     Head,
     QualityEntry,
     RequestEntry,
+    SearchEntry,
     ServerEntry,
     Session,
     StageEnd,
@@ -283,7 +284,7 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
             )
         case StageStart(c=c, phase="level") if c < 1:
             return False
-        case StageStart() | StageEnd() | Event() | CapacitySearch() | End():
+        case StageStart() | StageEnd() | Event() | CapacitySearch() | SearchEntry() | End():
             return abs(entry.t_ns - t0) <= _MAX_SPAN_NS
     return True
 

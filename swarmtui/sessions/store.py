@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from swarmtui.analysis.capacity.agents import AgentTally, capacity
+from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
+from swarmtui.analysis.capacity.slo_search import Visit
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, queue_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
@@ -170,20 +171,17 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     stages = [stage for stage in journal.stages if stage.t_ns >= search.t_ns and not stage.steered]
     numbers = {stage.number for stage in stages}
     records = [record for record in journal.records if record.stage in numbers]
-    runs = runs_by_level(records, stages, journal.ends)
-    tallies = {
-        c: AgentTally(c, slo, [r for run in found for r in (*run.finished, *run.unfinished)], runs=len(found))
-        for (c, _), found in runs.items()
-    }
+    runs = [run for found in runs_by_level(records, stages, journal.ends).values() for run in found]
+    visits = [Visit(run.c, slo, (*run.finished, *run.unfinished)) for run in sorted(runs, key=lambda run: run.stage)]
     gpus = len(gpu_names(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
     return capacity(
         slo,
-        tallies,
+        visits,
         levels,
         journal.servers,
+        alpha=search.alpha,
         context_tokens=search.context_tokens,
-        prompt_tokens=search.prompt_tokens,
         gpus=gpus,
         price_per_hour=price,
     )

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
-from swarmtui.analysis.levels.figures import QueueReading, task_figures
+from swarmtui.analysis.levels.figures import QueueReading, queue_readings, task_figures
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
 from swarmtui.model.record import CANCELLED, Record
@@ -25,11 +25,13 @@ from swarmtui.model.session import (
     Head,
     Level,
     RequestEntry,
+    SearchEntry,
     ServerEntry,
     Session,
     StageEnd,
     StageStart,
     TaskFigures,
+    TelemetryEntry,
 )
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
@@ -66,6 +68,7 @@ class SessionState:
         self._session: Session | None = None
         self.status: Status = "starting"
         self.note = self.search_result = ""
+        self.search: SearchState | None = None
         self.left_s: float | None = None
         self.left_at_least = False
         self.warnings: tuple[SessionWarning, ...] = ()
@@ -127,6 +130,11 @@ class SessionState:
                 self._find_slots()
             case Event():
                 self._apply_event(entry)
+            case TelemetryEntry(telemetry=sample):
+                # Levels are computed from what the journal has, as those of a saved session.
+                self.queue += queue_readings([sample])
+            case SearchEntry(search=search):
+                self.search = search
             case CapacitySearch(context_tokens=float(tokens)):
                 self.search_result = prediction_sentence(predict_kv_cliff(tokens, self.servers))
 
@@ -211,9 +219,6 @@ class SessionState:
         self.watched.update_tails(frame.tails)
 
     def add_sample(self, sample: Telemetry) -> None:
-        read_ns = sample.servers_read_ns
-        if sample.waiting is not None and (not self.queue or self.queue[-1][0] < read_ns):
-            self.queue.append((read_ns, sample.waiting))
         self.telemetry = sample
         self.quality.add_sample(sample, self.in_flight)
         self._split.add_sample(sample)
@@ -360,6 +365,7 @@ class SessionState:
             quality=quality,
             ttft_split=ttft_split,
             search_result=temper(self.search_result, find_doubts(quality)),
+            search=self.search,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
             load=self.load,

@@ -1,11 +1,14 @@
-"""Search the capacity of the simulator in virtual time, and compare the answers with long runs.
+"""Search the capacity in simulations: does the interval contain the truth, and how long does it take?
 
-python -m tests.bench.capacity PRESET [--seeds 1-10 | --truth 10-16]
+python -m tests.bench.capacity shares [--seeds N] [--truth C,C…]     servers whose share of good requests falls in
+    steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds if a
+    request of the answer's level takes 3 s
+python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
-C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions are played in
-order, which a seed decides, those of a run after those of the run before, and the next request of an agent is due when
-its pause after the last answer is over, at most ten seconds. The truth is the highest C at which long runs keep the
-SLO; the eviction cliff lies between the highest C with at most 5 points below the highest possible hit
+In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
+are played in order, which a seed decides, those of a run after those of the run before, and the next request of an
+agent is due when its pause after the last answer is over, at most ten seconds. The truth is the highest C at which long
+runs keep the SLO; the eviction cliff lies between the highest C with at most 5 points below the highest possible hit
 rate, and the next.
 """
 
@@ -22,17 +25,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.capacity.agents import AgentTally, capacity, next_level, predict_kv_cliff, repeat_requests
-from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
+from swarmtui.analysis.capacity.slo_search import Visit, is_missed, next_visit
+from swarmtui.analysis.limits.slo import SloTally, parse_slo
+from swarmtui.model.findings import Capacity
 from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, trace_means
+from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, live_context
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
 
 SLO = parse_slo("ttft_p95=2s,stream_p5=20")
+SHARES = parse_slo("ttft_p95=2s")
+ALPHA = 0.01
 BLOCK = 256
 MAX_GAP_S = 10.0
 SESSIONS = 200
@@ -153,29 +160,25 @@ def _record(job: Job, c: int, run: int) -> Record:
     )  # fmt: skip
 
 
-def search(
-    preset: Preset, recordings: Sequence[Recording], seed: int, prompt_tokens: float | None
-) -> tuple[str, int, int]:
+def search(preset: Preset, recordings: Sequence[Recording], seed: int) -> tuple[str, int, int]:
     """Return the answer in short, its C, and the number of runs."""
-    found: dict[int, AgentTally] = {}
+    visits: list[Visit] = []
     hits: dict[int, list[Run]] = {}
-    runs = 0
-    while (c := next_level(found, 1024, prompt_tokens)) is not None:
-        tally = found.setdefault(c, AgentTally(c, SLO))
-        requests = max(REQUESTS * c, repeat_requests(SLO) if tally.runs else 0)
-        ran = play(preset, recordings, c, requests, seed, tally.runs + 1)
+    while (following := next_visit(visits, SLO, 1024, ALPHA)) is not None:
+        c = following.c
+        number = 1 + sum(visit.c == c for visit in visits)
+        ran = play(preset, recordings, c, max(REQUESTS * c, following.requests), seed, number)
         hits.setdefault(c, []).append(ran)
-        tally.merge(AgentTally(c, SLO, ran.records, runs=1))
-        runs += 1
+        visits.append(Visit(c, SLO, ran.records))
     levels = [
         level(c, replay=TraceFigures(jobs=0, failed=0, hit_rate=_mean([one.hit_rate for one in of]),
                                       max_hit_rate=_mean([one.max_hit_rate for one in of])))
         for c, of in hits.items()
     ]  # fmt: skip
-    answer = capacity(SLO, found, levels, prompt_tokens=prompt_tokens)
+    answer = capacity(SLO, visits, levels, alpha=ALPHA)
     kv = answer.kv
     cliff = f"evicts at {kv.c}: {kv.hit_before:.2f} → {kv.hit_after:.2f}" if kv and kv.c else "no eviction"
-    return f"{answer.agents} ({answer.low}–{answer.high}), {cliff}, {len(found)} levels", answer.agents, runs
+    return f"{answer.agents} ({answer.low}–{answer.high}), {cliff}, {len(hits)} levels", answer.agents, len(visits)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -185,30 +188,93 @@ def _mean(values: Sequence[float]) -> float:
 def long_run(preset: Preset, recordings: Sequence[Recording], c: int) -> tuple[bool, float]:
     """Print and return whether C agents keep the SLO in long runs, and how far below the possible the hit rate is."""
     runs = [play(preset, recordings, c, LONG_RUN * c, seed) for seed in LONG_RUN_SEEDS]
-    shares = [one.share or 0.0 for one in AgentTally(c, SLO, [r for run in runs for r in run.records]).slo.conditions()]
+    shares = [one.share or 0.0 for one in SloTally(SLO, [r for run in runs for r in run.records]).conditions()]
     hit_rate, most = _mean([run.hit_rate for run in runs]), _mean([run.max_hit_rate for run in runs])
     text = ", ".join(f"{share:.3f}" for share in shares)
     print(f"  C={c:<3} shares {text}; hit rate {hit_rate:.2f}, possible {most:.2f}", flush=True)
     return all(share >= one.share for share, one in zip(shares, SLO.conditions, strict=True)), most - hit_rate
 
 
+# The width over which the share falls, as a share of the answer: 95 % is passed by one unit of log odds in it.
+SHAPES = {"steep": 0.02, "gentle": 0.12, "flat": 0.4}
+REQUEST_S = 3.0
+DIP = 4
+
+
+class CountedVisit(Visit):
+    """A visit of which only the number of requests is known."""
+
+    def __init__(self, c: int, slo: SloTally) -> None:
+        self.c, self.slo = c, slo
+
+
+class Counted(SloTally):
+    def __init__(self, good: int, n: int) -> None:
+        self.slo, self.good, self.n = SHARES, good, n
+        self._by_run = {(0, 0): [(good, n)]}
+
+
+def search_shares(shape: str, truth: int, seed: int, differ: float, dip: int = 0) -> tuple[Capacity, float]:
+    """Return the answer, and the seconds; `differ` is how much the log odds of visits differ."""
+    rng, visits, seconds = Random(seed), list[Visit](), 0.0
+    required = SHARES.conditions[0].share
+    while (following := next_visit(visits, SHARES, 1024, ALPHA)) is not None:
+        c = following.c
+        odds = (
+            math.log(required / (1 - required)) + (truth + 0.5 - c) / (truth * SHAPES[shape]) + rng.gauss(0.0, differ)
+        )
+        share = 0.5 if c == dip else 1.0 / (1.0 + math.exp(-max(-30.0, odds)))
+        good = n = 0
+        while n < following.requests:
+            n, good = n + 1, good + (rng.random() < share)
+            if n >= 4 and n.bit_count() == 1 and is_missed(Counted(good, n), ALPHA):
+                break
+        visits.append(CountedVisit(c, Counted(good, n)))
+        # Half of the time does not depend on the load; beyond the answer requests queue. A cycle is pre-roll.
+        request_s = REQUEST_S * (0.5 + 0.5 * min(1.0, c / truth)) * max(1.0, c / truth)
+        seconds += request_s * (1 + n / c) + 1.0
+    return capacity(SHARES, visits, [], alpha=ALPHA), seconds
+
+
+def print_shares(seeds: int, truths: Sequence[int]) -> None:
+    print("shape    visits differ  truth  covers  |error|  median width  dip named  visits  requests  seconds (most)")
+    rows = [(shape, differ, truth, 0) for shape in SHAPES for differ in (0.0, 0.4) for truth in truths]
+    for shape, differ, truth, dip in [*rows, *(("steep", 0.0, truth, DIP) for truth in truths if truth > 2 * DIP)]:
+        found = [search_shares(shape, truth, seed, differ, dip) for seed in range(seeds)]
+        answers, times = [answer for answer, _ in found], [seconds for _, seconds in found]
+        covered = _mean([one.low <= truth <= (one.high or math.inf) for one in answers])
+        error = _mean([abs(one.agents - truth) for one in answers])
+        width = sorted((one.high or math.inf) - one.low for one in answers)[seeds // 2]
+        named = _mean([any(finding.code == "dip" for finding in one.findings) for one in answers])
+        visits, requests = _mean([one.visits for one in answers]), _mean([one.requests for one in answers])
+        print(
+            f"{'dip' if dip else shape:8} {differ:13} {truth:6} {covered:7.0%} {error:8.1f} {width:13.0f} "
+            f"{named:10.0%} {visits:7.0f} {requests:9.0f} {_mean(times):8.0f} ({max(times):.0f})",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset")
-    parser.add_argument("--seeds", default="1-10", help="the first and the last seed of searches")
-    parser.add_argument("--truth", help="the lowest and the highest C of long runs, such as 10-16")
+    parser.add_argument("what", choices=("shares", "traces"))
+    parser.add_argument("preset", nargs="?", default="agents-small-kv")
+    parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
+    parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
     given = parser.parse_args()
+    if given.what == "shares":
+        print_shares(int(given.seeds or 20), [int(c) for c in (given.truth or "3,16,23,60").split(",")])
+        return
     recordings = [record_session(number) for number in range(SESSIONS)]
-    context, prompt = trace_means(recordings, max_gap_s=MAX_GAP_S, time_scale=1.0)
+    context = live_context(recordings, max_gap_s=MAX_GAP_S, time_scale=1.0)
     assert context is not None
     preset = msgspec.structs.replace(find_preset(given.preset), block_size=BLOCK)
     kv = predict_kv_cliff(context, [DiscoveredServer(url="", kv_tokens=preset.kv_tokens)])
     print(f"{preset.name}: {preset.kv_tokens:,} tokens / {context:,.0f} per agent: {kv.predicted:.1f} agents predicted")
-    first, last = map(int, given.truth.split("-") if given.truth else given.seeds.split("-"))
+    first, last = map(int, (given.truth or given.seeds or "1-10").split("-"))
     if not given.truth:
         answers = []
         for seed in range(first, last + 1):
-            text, agents, runs = search(preset, recordings, seed, prompt)
+            text, agents, runs = search(preset, recordings, seed)
             answers.append(agents)
             print(f"  seed {seed}: {text}, {runs} runs", flush=True)
         print(f"{preset.name}: {answers}")

@@ -20,7 +20,7 @@ from swarmtui.prompts.filler_text import Calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
-from swarmtui.prompts.traces.recordings import Recordings, trace_means
+from swarmtui.prompts.traces.recordings import Recordings, live_context
 from swarmtui.prompts.validate import validate_workload
 
 SIZE = 16
@@ -160,6 +160,4 @@ def test_live_context_is_weighted_by_time_and_includes_subagents(tmp_path: Path)
     session = {"id": "s", "block_size": 64, "requests": [asked(0.0, 1000, 0.0), agent, asked(5.0, 2000, 99.0)]}
     path = tmp_path / "s.json"
     path.write_text(json.dumps(session))
-    means = trace_means(Recordings([path]), max_gap_s=3.0, time_scale=1.0)
-    assert means.live_context == pytest.approx((6 * 1050 + 2050 + 450) / 7)
-    assert means.prompt == pytest.approx((1000 + 400 + 2000) / 3)
+    assert live_context(Recordings([path]), max_gap_s=3.0, time_scale=1.0) == pytest.approx((6 * 1050 + 2050 + 450) / 7)

@@ -11,7 +11,7 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CapacitySearch
-from swarmtui.session_process.goals.capacity import RunTally
+from swarmtui.session_process.goals.capacity import VisitTally
 from swarmtui.session_process.steering import Goal, goal_of
 from swarmtui.sessions.journal import read_journal
 from tests.sessions.session_builders import head, write_session
@@ -33,19 +33,19 @@ def test_first_goal_is_that_of_the_plan(plan: Plan, goal: Goal) -> None:
 def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
     slo = parse_slo("ttft=1s")
     assert slo is not None
-    run = RunTally(2, slo)
+    run = VisitTally(2, slo, 0.01)
     for stage, error in ((3, None), (3, None), (4, None), (4, "reset"), (4, CANCELLED)):
         phase: Phase = "level" if error != CANCELLED else "unfinished"
         answered = Record(task=0, stage=stage, phase=phase, error=error, t_sent_ns=0)
         run.add(msgspec.structs.replace(answered, t_first_ns=10**8, t_last_ns=2 * 10**8))
     run.add(Record(task=0, stage=4, phase="filler", t_sent_ns=0, t_first_ns=10**8))
-    assert (run.tally.c, run.tally.runs, run.tally.slo.n) == (2, 1, 2)
+    assert (run.visit.c, run.visit.slo.n, run.visit.slo.good) == (2, 3, 2)
 
 
 def test_last_search_for_the_capacity_counts(tmp_path: Path) -> None:
     entries = [
-        CapacitySearch(t_ns=1, slo="ttft=1s"),
-        CapacitySearch(t_ns=2, slo="ttft=2s"),
-        CapacitySearch(t_ns=2, slo="ttft=2s", context_tokens=1234.5, prompt_tokens=250),
+        CapacitySearch(t_ns=1, slo="ttft=1s", alpha=0.01),
+        CapacitySearch(t_ns=2, slo="ttft=2s", alpha=0.01),
+        CapacitySearch(t_ns=2, slo="ttft=2s", alpha=0.01, context_tokens=1234.5),
     ]
     assert read_journal(write_session(tmp_path / "s", [head(), *entries])).search == entries[-1]

@@ -8,10 +8,10 @@ queues, so that the next higher level has to confirm it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.levels.stats import median, ratio
-from swarmtui.model.findings import Cliff, Slots
+from swarmtui.model.findings import Cliff, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.session import Level
 
@@ -165,6 +165,26 @@ def next_level(levels: Sequence[Level], highest: int, slots: Slots | None = None
     # The last level alone may be disturbed.
     grows = len(calm) <= steps or any(throughput_gain(calm[-1 - steps], level) >= MIN_GAIN for level in calm[-2:])
     return 2 * tried if grows and 2 * tried <= highest else None
+
+
+def search_state(levels: Sequence[Level], next_c: int | None, slots: Slots | None = None) -> SearchState:
+    """Return what the search knows so far, for screens: a level that does not queue is kept."""
+    found = find_queues(levels, slots)
+    words: dict[int, Literal["kept", "missed", "unsure", "dip"]] = {level.c: "kept" for level in found.calm}
+    words |= {level.c: "dip" for level in found.disturbed}
+    if found.queued is not None and not found.confirmed:
+        words[found.queued.c] = "unsure"
+    return SearchState(
+        goal="cliff",
+        low=found.calm[-1].c if found.calm else None,
+        high=found.queued.c if found.queued else None,
+        visits=sum(level.runs for level in levels),
+        next_c=next_c,
+        levels=tuple(
+            SearchedLevel(c=one.c, visits=one.runs, n=one.n, good=None, state=words.get(one.c, "missed"))
+            for one in sorted(levels, key=lambda level: level.c)
+        ),
+    )
 
 
 def middle_level(low: int, high: int, precision: float = _PRECISION) -> int | None:

@@ -19,6 +19,7 @@ from swarmtui.numbers import seconds, short, short_percent
 
 _KEY = "--slo"
 DEFAULT_SHARE = 0.95
+# The error of a bound, unless another one is chosen.
 _ALPHA = 0.05
 # An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
 _MAY_BE_MISSING = ("tpot", "stall", "stream")
@@ -56,12 +57,17 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
         return record.ok and all(self._meets(record, name) for name in self.limits)
 
-    def exceeded_by(self, record: Record) -> bool:
-        """Whether an unfinished request was past a limit when it was cancelled; its rates were not known yet."""
-        waited = {"ttft": record.ttft_s, "ttfo": record.ttfo_s, "e2e": None}
-        known = {name: record.age_s if value is None else value for name, value in waited.items()}
-        known["stall"] = _stall(record) or 0.0
-        return any(known.get(name, 0.0) > limit for name, limit in self.limits.items() if name != _RATE)
+    def met_unfinished(self, record: Record) -> bool | None:
+        """Whether a request that was cancelled meets the limits, as far as it got; None if that is still open.
+
+        If only those past a limit counted, and not those that have kept it, the share would be too low.
+        """
+        known = {"ttft": record.ttft_s, "ttfo": record.ttfo_s}
+        passed = {name: record.age_s if value is None else value for name, value in known.items()}
+        passed |= {"e2e": record.age_s, "stall": _stall(record) or 0.0}
+        if any(passed[name] > limit for name, limit in self.limits.items() if name in passed):
+            return False
+        return True if all(known.get(name) is not None for name in self.limits) else None
 
     def _meets(self, record: Record, name: str) -> bool:
         value = _FIGURES[name](record)
@@ -153,29 +159,30 @@ def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
 class SloTally:
     """Counts the requests that meet an SLO, and each of its conditions, by run.
 
-    `n` are all that finished, and the unfinished ones that had already missed it.
+    `n` are all that finished, and the unfinished ones that had already met or missed it.
     """
 
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.slo = slo
         self.n = self.good = 0
-        self._by_run: dict[tuple[int, int], list[int]] = {}
+        self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for record in records:
             self.add(record)
 
     def add(self, record: Record) -> None:
-        met = [condition.met_by(record) for condition in self.slo.conditions]
-        if record.phase == "unfinished":
-            met = [not condition.exceeded_by(record) for condition in self.slo.conditions]
-            if all(met):
-                return
-        self.n += 1
-        self.good += all(met)
-        self._count((record.c, record.run), [1, _prompt_tokens(record), *met])
+        unfinished = record.phase == "unfinished"
+        met = [
+            condition.met_unfinished(record) if unfinished else condition.met_by(record)
+            for condition in self.slo.conditions
+        ]
+        if False in met or None not in met:
+            self.n += 1
+            self.good += False not in met
+        self._count((record.c, record.run), [(bool(one), one is not None) for one in met])
 
-    def _count(self, run: tuple[int, int], counts: Sequence[int]) -> None:
-        known = self._by_run.get(run, [0] * len(counts))
-        self._by_run[run] = [a + b for a, b in zip(known, counts, strict=True)]
+    def _count(self, run: tuple[int, int], counts: Sequence[tuple[int, int]]) -> None:
+        known = self._by_run.get(run, [(0, 0)] * len(counts))
+        self._by_run[run] = [(a + c, b + d) for (a, b), (c, d) in zip(known, counts, strict=True)]
 
     def merge(self, other: SloTally) -> None:
         self.n += other.n
@@ -184,38 +191,34 @@ class SloTally:
             self._count(run, counts)
 
     def runs(self, condition: int) -> list[tuple[int, int]]:
-        """Return the requests of each run that meet a condition, and all of them."""
-        return [(counts[2 + condition], counts[0]) for counts in self._by_run.values()]
+        """Return the requests of each run that meet a condition, and all that do or do not."""
+        return [counts[condition] for counts in self._by_run.values()]
 
     @property
-    def prompt_tokens(self) -> list[int]:
-        """The prompt tokens of each run."""
-        return [counts[1] for counts in self._by_run.values()]
+    def counts(self) -> list[tuple[int, int]]:
+        """For each condition, the requests that meet it, and all that do or do not."""
+        runs = (self.runs(number) for number in range(len(self.slo.conditions)))
+        return [(sum(good for good, _ in of), sum(n for _, n in of)) for of in runs]
 
     def conditions(self) -> tuple[KeptShare, ...]:
         found = []
         for number, condition in enumerate(self.slo.conditions):
-            runs = self.runs(number)
-            good = sum(one for one, _ in runs)
-            size = dispersion(runs)
-            low, high = share_bounds(good / size, self.n / size)
+            size = dispersion(self.runs(number))
+            good, n = self.counts[number]
+            low, high = share_bounds(good / size, n / size)
             found.append(
                 KeptShare(
                     limit=str(condition),
                     required=condition.share,
                     good=good,
-                    share=ratio(good, self.n),
+                    n=n,
+                    share=ratio(good, n),
                     share_low=low,
                     share_high=high,
-                    kept=is_kept(good / size, self.n / size, condition.share),
+                    kept=is_kept(good / size, n / size, condition.share),
                 )
             )
         return tuple(found)
-
-
-def _prompt_tokens(record: Record) -> int:
-    """Return the length of the prompt as it was recorded, if the request is that of a trace."""
-    return record.tokens_in or 0 if record.replayed is None else record.replayed.input_tokens
 
 
 def dispersion(runs: Sequence[tuple[int, int]]) -> float:
@@ -290,15 +293,15 @@ def _bisect(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def is_kept(good: float, n: float, share: float) -> bool | None:
+def is_kept(good: float, n: float, share: float, alpha: float = _ALPHA) -> bool | None:
     """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
     if not n:
         return None
     if share == 1.0:
         return good == n
-    if good and incomplete_beta(good, n - good + 1, share) <= _ALPHA:
+    if good and incomplete_beta(good, n - good + 1, share) <= alpha:
         return True
-    return False if good < n and incomplete_beta(good + 1, n - good, share) > 1 - _ALPHA else None
+    return False if good < n and incomplete_beta(good + 1, n - good, share) > 1 - alpha else None
 
 
 def slo_sentence(found: Sequence[Goodput]) -> str:
@@ -312,12 +315,12 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
         word = "not sure yet" if open_level.kept is None else "missed"
         worst = next(condition for condition in open_level.conditions if condition.kept is open_level.kept)
         which = "it" if len(open_level.conditions) == 1 else worst.limit
-        share = f"{worst.good} of {open_level.n} requests met {which}, {short_percent(worst.required)} required"
+        share = f"{worst.good} of {worst.n} requests met {which}, {short_percent(worst.required)} required"
         least = f"; at least {least_n(worst.required)} requests are needed to decide" if open_level.kept is None else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
 
 
-def least_n(share: float) -> int:
+def least_n(share: float, alpha: float = _ALPHA) -> int:
     """Return how many requests show that a share is kept if all of them meet the limits."""
-    return 1 if share == 1.0 else ceil(log(_ALPHA) / log(share))
+    return 1 if share == 1.0 else ceil(log(alpha) / log(share))

@@ -122,20 +122,12 @@ class _Builder:
         return len(self.requests) - 1
 
 
-class TraceMeans(NamedTuple):
-    """Mean tokens in the contexts of one live session, and in a prompt: None unless all sessions were read."""
-
-    live_context: float | None
-    prompt: float | None
-
-
-def trace_means(recordings: Recordings | Sequence[Recording], *, max_gap_s: float, time_scale: float) -> TraceMeans:
-    """Return the mean prompt, and estimate the tokens in the contexts of one session as a mean over its time.
+def live_context(recordings: Recordings | Sequence[Recording], *, max_gap_s: float, time_scale: float) -> float | None:
+    """Estimate the tokens in the contexts of one session, as a mean over its time.
 
     An agent keeps its context until its next request. Answers are assumed to take 20 ms per token.
     """
     tokens_s = total_s = 0.0
-    prompts = requests = 0
     for number in range(min(len(recordings), _MEASURED_SESSIONS)):
         ends: list[float] = []
         newest: dict[int, tuple[float, int]] = {}
@@ -143,7 +135,6 @@ def trace_means(recordings: Recordings | Sequence[Recording], *, max_gap_s: floa
             gap_s = min(request.gap_s, max_gap_s) / time_scale
             start = max((ends[before] for before in request.after), default=0.0) + gap_s
             ends.append(start + request.output_tokens * _TOKEN_S)
-            prompts, requests = prompts + request.input_tokens, requests + 1
             context = request.input_tokens + request.output_tokens
             tokens_s += request.output_tokens * _TOKEN_S * context
             if request.subagent in newest:
@@ -151,8 +142,7 @@ def trace_means(recordings: Recordings | Sequence[Recording], *, max_gap_s: floa
                 tokens_s += max(0.0, start - end) * before_tokens
             newest[request.subagent] = ends[-1], context
         total_s += max(ends)
-    complete = requests and len(recordings) <= _MEASURED_SESSIONS
-    return TraceMeans(tokens_s / total_s if total_s else None, prompts / requests if complete else None)
+    return tokens_s / total_s if total_s else None
 
 
 def first_sessions(lengths: Sequence[int]) -> list[int]:

@@ -18,6 +18,6 @@ async def pursue(goal: Goal, stages: Stages) -> bool:
             return await sweep.run(stages, levels, runs)
         case client_protocol.FindCliff(max_c):
             await cliff.search(stages, max_c)
-        case client_protocol.FindCapacity(slo, max_c):
-            await capacity.search(stages, slo, max_c)
+        case client_protocol.FindCapacity():
+            await capacity.search(stages, goal)
     return True

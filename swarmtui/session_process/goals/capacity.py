@@ -1,4 +1,4 @@
-"""A search for the capacity: levels are run until the most agents that keep the SLO are known."""
+"""A search for the capacity: levels are visited until the most agents that keep the SLO are known."""
 
 from __future__ import annotations
 
@@ -7,68 +7,84 @@ import time
 
 import msgspec
 
-from swarmtui.analysis.capacity import agents
+from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.slo_search import NextVisit, Visit, is_missed, next_visit, search_state
 from swarmtui.analysis.limits.slo import Slo, parse_slo
+from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.record import Record
-from swarmtui.model.session import CapacitySearch
+from swarmtui.model.session import CapacitySearch, SearchEntry
 from swarmtui.session_process.stages import Stages
 
+# The number of requests after which a visit can end early.
+_FIRST_LOOK = 4
 
-async def search(stages: Stages, slo_text: str, max_c: int) -> None:
-    """Each run adds to what is known of its level."""
+
+async def search(stages: Stages, goal: FindCapacity) -> None:
+    """Each visit is a run of a level; it ends early when its requests show that the SLO is missed."""
     await stages.drain()
-    state, journal, slo = stages.state, stages.journal, parse_slo(slo_text)
-    begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=slo_text)
+    state, journal, slo, alpha = stages.state, stages.journal, parse_slo(goal.slo), goal.alpha
+    begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=goal.slo, alpha=alpha)
     journal.write(begun)
-    found: dict[int, agents.AgentTally] = {}
+    visits: list[Visit] = []
+
+    def choose() -> NextVisit | None:
+        following = next_visit(visits, slo, goal.max_c, alpha)
+        found = search_state(visits, following, alpha)
+        journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
+        return following
+
     # A large trace is read while the first level runs.
-    reading = asyncio.create_task(stages.load.trace_means())
+    reading = asyncio.create_task(stages.load.live_context())
     try:
-        while (c := agents.next_level(found, max_c, begun.prompt_tokens)) is not None:
-            level = found.setdefault(c, agents.AgentTally(c, slo))
-            run = RunTally(c, slo)
+        while (following := choose()) is not None:
+            c = following.c
+            run = VisitTally(c, slo, alpha)
+            number = 1 + sum(visit.c == c for visit in visits)
             stages.observers.append(run.add)
-            least = agents.repeat_requests(slo) if level.runs else 0
-            await stages.run_level((c, None), level.runs + 1, level.runs + 1, least=least)
+            # Of the requests that are sent, one per stream is cancelled at the end.
+            await stages.run_level((c, None), number, number, least=following.requests + c, enough=run.is_missed)
             stages.observers.remove(run.add)
             await stages.levels_computed()
             if stages.steering.ends_goal:
                 return
-            level.merge(run.tally)
+            visits.append(run.visit)
             if not stages.records.answered:
                 break
-            if len(found) == level.runs == 1:
+            if len(visits) == 1:
                 # Known before the load that could fill the KV cache.
-                means = await reading
-                begun = msgspec.structs.replace(
-                    begun,
-                    context_tokens=means.live_context or level.context_tokens,
-                    prompt_tokens=None if means.prompt is None else round(means.prompt),
-                )
+                context = await reading
+                begun = msgspec.structs.replace(begun, context_tokens=context or run.visit.context_tokens)
                 journal.write(begun)
     finally:
         reading.cancel()
-    answer = agents.capacity(
-        slo,
-        found,
-        state.levels,
-        state.servers,
-        context_tokens=begun.context_tokens,
-        prompt_tokens=begun.prompt_tokens,
-    )
+    answer = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
     journal.log_event("capacity", answer.sentence)
 
 
-class RunTally:
-    """Adds up the requests of one run; one that a pause interrupted starts again, as another stage."""
+class VisitTally:
+    """Adds up the requests of one run; one that a pause interrupted starts again, as another stage.
 
-    def __init__(self, c: int, slo: Slo) -> None:
-        self._c, self._slo, self._stage = c, slo, 0
-        self.tally = agents.AgentTally(c, slo, runs=1)
+    Whether they show that the SLO is missed is looked at when their number has doubled: each look can be wrong.
+    """
+
+    def __init__(self, c: int, slo: Slo, alpha: float) -> None:
+        self._c, self._slo, self._alpha = c, slo, alpha
+        self._start(0)
+
+    def _start(self, stage: int) -> None:
+        self._stage = stage
+        self.visit = Visit(self._c, self._slo)
+        self._next_look, self._missed = _FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
         if record.phase not in ("level", "unfinished"):
             return
         if record.stage != self._stage:
-            self._stage, self.tally = record.stage, agents.AgentTally(self._c, self._slo, runs=1)
-        self.tally.add(record)
+            self._start(record.stage)
+        self.visit.add(record)
+        if self.visit.slo.n >= self._next_look:
+            self._next_look *= 2
+            self._missed = self._missed or is_missed(self.visit.slo, self._alpha)
+
+    def is_missed(self) -> bool:
+        return self._missed

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.capacity.cliff import next_level
+import time
+
+from swarmtui.analysis.capacity.cliff import next_level, search_state
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
-from swarmtui.model.session import Level
+from swarmtui.model.session import Level, SearchEntry
 from swarmtui.session_process.stages import Stages
 
 
@@ -17,7 +19,13 @@ async def search(stages: Stages, max_c: int) -> None:
         """Levels that were only passed under manual control are measured again."""
         return [level for level in state.levels if level.has_complete_run or level.c in searched]
 
-    while (c := next_level(measured(), max_c, state.slots)) is not None:
+    def choose() -> int | None:
+        c = next_level(measured(), max_c, state.slots)
+        found = search_state(measured(), c, state.slots)
+        stages.journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
+        return c
+
+    while (c := choose()) is not None:
         searched.add(c)
         await stages.run_level((c, None), 1, 1)
         await stages.levels_computed()

@@ -1,0 +1,261 @@
+"""Search for the most agents that keep an SLO: judge the levels that were visited, and choose the next visit.
+
+C doubles until a level misses the SLO. A run at twice that level has to miss it, too: otherwise it was a dip, and the
+search goes on above it. Then the gap is bisected, the levels on both sides of the border are visited until the bounds
+of Clopper and Pearson decide them, and at the end they are visited again: what a machine does changes over minutes.
+More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.capacity.cliff import middle_level
+from swarmtui.analysis.levels.runs import in_flight_span
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.slo import Slo, SloTally, dispersion, is_kept, least_n
+from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
+from swarmtui.model.record import Record
+
+# The search ends when the levels on both sides of the border are this close.
+_PRECISION = 0.05
+# Levels that are counted together, at most.
+_NEIGHBOURS = 4
+# A visit counts as this many times the requests that decide without a miss, at most: its requests are alike, and others
+# have other prompts and another machine. A level that stays undecided is visited until it has the second multiple.
+_VISIT_SIZE, _MAX_SIZE = 1.5, 2
+# If the border stays undecided, levels this factor apart are visited until one is clearly kept or missed.
+_STEP_BESIDE = 1.25
+# While C doubles, a level has this many requests per stream, and at least the second number.
+_CLIMB_CYCLES, _CLIMB_REQUESTS = 2, 5
+# At the end, the first and the last visit of the levels at the border are this many visits apart.
+_APART = 2
+MAX_VISITS = 40
+
+
+class Visit:
+    """One run at a level: the requests that met the SLO, and the mean context of an agent."""
+
+    def __init__(self, c: int, slo: Slo, records: Iterable[Record] = ()) -> None:
+        self.c = c
+        self.slo = SloTally(slo)
+        self._context = self._seconds = 0.0
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        self.slo.add(record)
+        span = in_flight_span(record)
+        if record.ok and record.tokens_in is not None and record.tokens_out is not None and span is not None:
+            seconds = (span[1] - span[0]) / 1e9
+            self._context += seconds * (record.tokens_in + record.tokens_out)
+            self._seconds += seconds
+
+    @property
+    def context_tokens(self) -> float | None:
+        return ratio(self._context, self._seconds)
+
+
+class JudgedLevel(NamedTuple):
+    """A level by all its visits: `passes` by the share of good requests, `kept` (or missed) by the bounds.
+
+    `dip`: it is missed, although a level above it keeps the SLO.
+    """
+
+    c: int
+    visits: tuple[SloTally, ...]
+    passes: bool
+    kept: bool | None
+    dip: bool = False
+
+    @property
+    def n(self) -> int:
+        return sum(visit.n for visit in self.visits)
+
+    def differs(self, alpha: float) -> bool:
+        """Whether one visit kept the SLO, and another one missed it."""
+        return {True, False} <= {_visit_kept(visit, alpha) for visit in self.visits}
+
+
+def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
+    """Judge the visited levels in order of C; `alpha` is the error of one bound."""
+    ordered = sorted((visit for visit in visits if visit.slo.n), key=lambda visit: visit.c)
+    levels = [(c, tuple(visit.slo for visit in of)) for c, of in groupby(ordered, lambda visit: visit.c)]
+    alone = [_kept(of, alpha) for _, of in levels]
+    highest = max((at for at, kept in enumerate(alone) if kept), default=-1)
+    line = [of for at, (_, of) in enumerate(levels) if alone[at] is not False or at > highest]
+    passing, judged = _falling(line), []
+    for at, (c, of) in enumerate(levels):
+        if alone[at] is False and at < highest:
+            judged.append(JudgedLevel(c, of, False, False, dip=True))
+            continue
+        kept = _decided(line, line.index(of), alpha)
+        if at <= highest:
+            kept = None if any(is_missed(visit, alpha) for visit in of) else True
+        passes = at <= highest or (kept is not False and passing[line.index(of)])
+        judged.append(JudgedLevel(c, of, passes, kept))
+    return judged
+
+
+def _falling(levels: Sequence[Sequence[SloTally]]) -> list[bool]:
+    """Return which levels keep all conditions by shares that never rise from one level to the next (isotonic)."""
+    passing = [True] * len(levels)
+    for number, condition in enumerate(levels[0][0].slo.conditions if levels else ()):
+        pools: list[tuple[int, int, int]] = []
+        for of in levels:
+            counts = [visit.counts[number] for visit in of]
+            pool = sum(good for good, _ in counts), sum(n for _, n in counts), 1
+            while pools and pools[-1][0] * pool[1] < pool[0] * pools[-1][1]:
+                before = pools.pop()
+                pool = before[0] + pool[0], before[1] + pool[1], before[2] + pool[2]
+            pools.append(pool)
+        kept = [good >= condition.share * n for good, n, size in pools for _ in range(size)]
+        passing = [a and b for a, b in zip(passing, kept, strict=True)]
+    return passing
+
+
+def _decided(levels: Sequence[Sequence[SloTally]], at: int, alpha: float) -> bool | None:
+    """Return whether a level is shown to keep the SLO, with levels above it, or to miss it, with levels below it."""
+    alone = {_visit_kept(visit, alpha) for visit in levels[at]}
+    above = (levels[at:end] for end in range(at + 1, min(at + _NEIGHBOURS, len(levels)) + 1))
+    if False not in alone and any(_kept(_joined(some), alpha) for some in above):
+        return True
+    below = (levels[start : at + 1] for start in range(at, max(at - _NEIGHBOURS, -1), -1))
+    return False if True not in alone and any(_kept(_joined(some), alpha) is False for some in below) else None
+
+
+def _joined(levels: Iterable[Sequence[SloTally]]) -> list[SloTally]:
+    return [visit for of in levels for visit in of]
+
+
+def _kept(visits: Sequence[SloTally], alpha: float) -> bool | None:
+    """Decide by the requests of all visits, fewer where the visits differ; visits that agree decide by themselves."""
+    alone = {_visit_kept(visit, alpha) for visit in visits}
+    if len(alone) == 1 and None not in alone:
+        return alone.pop()
+    if {True, False} <= alone:
+        return None
+    states = []
+    for number, condition in enumerate(visits[0].slo.conditions):
+        alike = dispersion([visit.counts[number] for visit in visits])
+        counted = [_counted(*visit.counts[number], condition.share, alpha) for visit in visits]
+        good, n = (sum(column) / alike for column in zip(*counted, strict=True))
+        states.append(is_kept(good, n, condition.share, alpha))
+    return False if False in states else None if None in states else True
+
+
+def _visit_kept(visit: SloTally, alpha: float) -> bool | None:
+    counted = zip(visit.counts, visit.slo.conditions, strict=True)
+    states = [is_kept(*_counted(*counts, of.share, alpha), of.share, alpha) for counts, of in counted]
+    return False if False in states else None if None in states else True
+
+
+def _counted(good: int, n: int, share: float, alpha: float) -> tuple[float, float]:
+    """Return the good requests and all of a visit, as many as they count."""
+    alike = max(1.0, n / (_VISIT_SIZE * least_n(share, alpha))) if share < 1.0 else 1.0
+    return good / alike, n / alike
+
+
+def is_missed(visit: SloTally, alpha: float) -> bool:
+    """Whether a visit can end: its requests so far show that the SLO is missed."""
+    return _visit_kept(visit, alpha) is False
+
+
+def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
+    """Return what the search knows so far, for screens."""
+    judged = judge(visits, alpha)
+    words: dict[bool | None, Literal["kept", "missed", "unsure"]] = {True: "kept", False: "missed", None: "unsure"}
+    passed = [one.c for one in judged if one.passes]
+    failed = [one.c for one in judged if not one.passes and not one.dip]
+    return SearchState(
+        goal="capacity",
+        low=max(passed, default=None),
+        high=min(failed, default=None),
+        visits=len(visits),
+        next_c=following.c if following else None,
+        step=following.step if following else None,
+        levels=tuple(
+            SearchedLevel(
+                c=one.c,
+                visits=len(one.visits),
+                n=one.n,
+                good=sum(visit.good for visit in one.visits),
+                state="dip" if one.dip else words[one.kept],
+            )
+            for one in judged
+        ),
+    )
+
+
+class NextVisit(NamedTuple):
+    """The C to visit, the least number of requests, and the step of the search that asks for it."""
+
+    c: int
+    requests: int
+    step: SearchStep
+
+
+def next_visit(visits: Sequence[Visit], slo: Slo, highest: int, alpha: float) -> NextVisit | None:
+    """Return the next visit, to a new level or again; None at the end of the search."""
+    if len(visits) >= MAX_VISITS:
+        return None
+    levels = judge(visits, alpha)
+    line = [level for level in levels if not level.dip]
+    passed, failed = [one for one in line if one.passes], [one for one in line if not one.passes]
+    decide = max(least_n(condition.share, alpha) for condition in slo.conditions)
+    low = passed[-1].c if passed else 0
+    if not failed:
+        if low < highest:
+            following = min(max(2 * low, 1), highest)
+            return NextVisit(following, max(_CLIMB_CYCLES * following, _CLIMB_REQUESTS), "climb")
+        return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], decide)
+    first = failed[0]
+    if first.kept is None and first.n < decide:
+        return NextVisit(first.c, decide, "decide")
+    above = [level for level in line if level.c >= min(2 * first.c, highest)]
+    if first.c < highest and not any(level.c > first.c for level in above):
+        return NextVisit(min(2 * first.c, highest), decide, "check")
+    doubtful = [level for level in above if _kept(level.visits, alpha) is None and _passes(level.visits)]
+    if doubtful and (found := _decide(doubtful[-1:], decide, "check")) is not None:
+        return found
+    if (middle := middle_level(low, first.c, _PRECISION)) is not None:
+        return NextVisit(middle, decide, "bisect")
+    border = [*passed[-1:], first]
+    return _decide(border, decide) or _beside(line, decide, highest) or _repeat(visits, border, decide)
+
+
+def _passes(visits: Sequence[SloTally]) -> bool:
+    return _falling([visits])[0]
+
+
+def _decide(levels: Sequence[JudgedLevel], decide: int, step: SearchStep = "decide") -> NextVisit | None:
+    """Visit an undecided level again, until it has had enough requests."""
+    sizes = {one.c: sum(min(visit.n, decide) for visit in one.visits) for one in levels if one.kept is None}
+    undecided = [c for c, size in sizes.items() if size < _MAX_SIZE * decide]
+    return NextVisit(min(undecided, key=lambda c: sizes[c]), decide, step) if undecided else None
+
+
+def _beside(line: Sequence[JudgedLevel], decide: int, highest: int) -> NextVisit | None:
+    """Visit a level that gives the interval an end, if the levels at the border stay undecided."""
+    if not any(level.kept for level in line):
+        lowest = min(level.c for level in line if level.n >= decide or level.kept is False)
+        below = min(lowest - 1, int(lowest / _STEP_BESIDE))
+        if below >= 1:
+            return NextVisit(below, decide, "beside")
+    failed = [level for level in line if not level.passes]
+    if failed and not any(level.kept is False for level in failed):
+        top = failed[-1].c
+        above = min(max(top + 1, round(_STEP_BESIDE * top)), highest)
+        if above > top:
+            return NextVisit(above, decide, "beside")
+    return None
+
+
+def _repeat(visits: Sequence[Visit], border: Sequence[JudgedLevel], decide: int) -> NextVisit | None:
+    """Visit the levels at the border once more, after other visits, the one that was visited longest ago first."""
+    order = [visit.c for visit in visits]
+    last = {c: at for at, c in enumerate(order)}
+    once = [level.c for level in border if last[level.c] - order.index(level.c) < _APART]
+    return NextVisit(min(once, key=lambda c: last[c]), decide, "repeat") if once else None
