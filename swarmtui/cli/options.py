@@ -103,9 +103,14 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
 
 
 _COMMANDS_WITH_DEFAULTS = ("run", "capacity", "probe", "ab")
-_ONLY_FOR_RUN = ("runs", "levels", "canaries")
+_ONLY_FOR_RUN = ("runs", "levels", "canaries", "precision")
 # Of mutually exclusive options, one on the command line overrides another from config.toml.
-_EXCLUSIVE_OPTIONS = (("requests", "duration"), ("rate", "canaries"), ("levels", "rate", "find_cliff"))
+_EXCLUSIVE_OPTIONS = (
+    ("requests", "duration", "precision"),
+    ("rate", "canaries"),
+    ("rate", "precision"),
+    ("levels", "rate", "find_cliff"),
+)
 
 
 def config_defaults(command: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.session import Level
-from swarmtui.numbers import clock, rate, seconds, significant
+from swarmtui.numbers import clock, rate, seconds, significant, supported
 from swarmtui.text import count_noun, sanitize, truncate, write_text
 
 _BAR = 20
@@ -144,7 +144,7 @@ def _describe_level(level: Level) -> str:
     parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error', 'errors')}"]
     approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
-        parts.append(f"{approximate}{significant(level.out_tps_steady)} tok/s steady")
+        parts.append(f"{approximate}{supported(level.out_tps_steady, level.half_width)} tok/s steady")
     if level.out_tps_wall is not None:
         parts.append(f"{approximate}{significant(level.out_tps_wall)} wall")
     if level.ttft_s.mean is not None:

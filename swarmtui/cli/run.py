@@ -122,6 +122,11 @@ missed: to show 95 % takes at least 59 requests.
 @shared.requests
 @shared.duration
 @click.option(
+    "--precision",
+    metavar="SHARE",
+    help="Instead of --requests: run each level until the half-width of steady is this share of it (2%), at most 16C.",
+)
+@click.option(
     "--complete",
     is_flag=True,
     help="Wait for all answers of a level, instead of cancelling those still in flight when its steady window is over.",
@@ -227,8 +232,8 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 
 # Options of `run` about levels and comparisons, which a search decides by itself.
 _NOT_FOR_CAPACITY = (
-    "levels", "find_cliff", "rate", "arrival", "burst", "serial_rates", "runs", "canaries", "slo", "fail_if",
-    "baseline", "detect",
+    "levels", "find_cliff", "rate", "arrival", "burst", "serial_rates", "runs", "canaries", "precision", "slo",
+    "fail_if", "baseline", "detect",
 )  # fmt: skip
 
 

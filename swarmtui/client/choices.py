@@ -34,6 +34,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     serial_rates: str | None = None
     canaries: str | None = None
     complete: bool = False
+    precision: str | None = None
     max_gap: str | None = None
     time_scale: float | None = None
     rules: Rules | None = None

@@ -57,8 +57,11 @@ def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     load = _choose_load(effective_load(workload), workload.name, choices, goal, runs)
     if choices.canaries not in (None, "none") and (goal == "manual" or not load.has("canaries")):
         raise BadInput("only for the levels of a closed loop", key="canaries")
-    if choices.complete and (goal == "manual" or not load.has("complete")):
-        raise BadInput("only for the levels of a closed loop; others are complete", key="complete")
+    for key in ("complete", "precision"):
+        if getattr(choices, key) and (goal == "manual" or not load.has(key)):
+            raise BadInput("only for the levels of a closed loop", key=key)
+    if choices.precision and (choices.requests or choices.duration):
+        raise BadInput("decides how long a run is; give no requests or duration", key="precision")
     changes: dict[str, Any] = {"runs": runs, "warmup": _parse_warmup(choices.warmup)}
     changes |= {"canaries": choices.canaries, "preroll": False if probe else None} if load.has("canaries") else {}
     changes |= {"complete": True} if choices.complete else {}
@@ -67,6 +70,8 @@ def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     changes = {key: value for key, value in changes.items() if value is not None}
     if choices.requests or choices.duration:
         changes |= {"requests": choices.requests, "duration": choices.duration}
+    if choices.precision:
+        changes |= {"precision": choices.precision, "requests": None, "duration": None}
     load = msgspec.structs.replace(load, **changes)
     load.find_problem()
     return load

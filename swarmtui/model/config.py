@@ -39,6 +39,7 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
     slo: str | None = None
     canaries: str | None = None
     complete: bool | None = None
+    precision: str | None = None
     timeout: str | None = None
     idle_timeout: str | None = None
     on_restart: str | None = None

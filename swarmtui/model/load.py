@@ -5,13 +5,13 @@ A load is the `[load]` table of a workload. With what the user chose instead, it
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta
 
-from swarmtui.model.base import BadInput, InputStruct, Stored
+from swarmtui.model.base import BadInput, InputStruct
 from swarmtui.model.parsing import parse_seconds
+from swarmtui.model.run_length import DefaultRequests, Requests, parse_percentage, parse_requests
 
 MAX_STREAMS = 20_000
 
@@ -23,57 +23,10 @@ PositiveFloat = Annotated[float, Meta(gt=0.0)]
 
 # More warm-up requests than this cost time and change nothing.
 _MAX_WARMUP = 8
-# A closed loop has this many requests per stream if their number was not chosen, more with many streams: their longest
-# answers last for several cycles of the others (`python -m tests.bench.load_shape`). A median needs five.
-_FEW_CYCLES, _MANY_CYCLES, _MANY_STREAMS = 2, 3, 16
-_LEAST_REQUESTS = 5
-_MIN_CANARIES, _MAX_CANARIES = 1, 20
-
-
-class Requests(Stored, frozen=True, kw_only=True):
-    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
-
-    count: int = 4
-    per_stream: bool = True
-
-    def at(self, c: int) -> int:
-        return self.count * c if self.per_stream else self.count
-
-    def __str__(self) -> str:
-        return f"{self.count}C" if self.per_stream else str(self.count)
-
-    @property
-    def text(self) -> str:
-        """`1 request`, `4C requests`"""
-        return "1 request" if str(self) == "1" else f"{self} requests"
-
-
-class DefaultRequests(Requests, frozen=True, kw_only=True):
-    """As many requests as a steady rate needs, by level: whole cycles, and enough for a median."""
-
-    count: int = _FEW_CYCLES
-
-    def at(self, c: int) -> int:
-        cycles = _MANY_CYCLES if c >= _MANY_STREAMS else self.count
-        return c * max(cycles, -(-_LEAST_REQUESTS // c))
-
-    def __str__(self) -> str:
-        return f"{self.count}C ({self._exceptions})"
-
-    @property
-    def text(self) -> str:
-        return f"{self.count}C requests ({self._exceptions})"
-
-    @property
-    def _exceptions(self) -> str:
-        return f"at least {_LEAST_REQUESTS}, {_MANY_CYCLES}C from C={_MANY_STREAMS}"
-
-
-def parse_requests(text: str) -> Requests:
-    match = re.fullmatch(r"\s*(\d+)\s*([cC]?)\s*", text)
-    if not match or int(match.group(1)) < 1:
-        raise BadInput(f"{text!r} is neither a number nor a multiple of C like 4C", key="requests")
-    return Requests(count=int(match.group(1)), per_stream=bool(match.group(2)))
+# A run that has to reach a half-width ends after this many requests per stream if it does not.
+MOST_CYCLES = 16
+# The smallest and the largest share that can be chosen, in per cent.
+_CANARIES, _PRECISION = (1.0, 20.0), (0.1, 20.0)
 
 
 class SerialRates(InputStruct, frozen=True, kw_only=True):
@@ -224,7 +177,8 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
 
     `preroll`: unmeasured requests keep C in flight before and after the measured ones; a run then ends with its steady
     window, and what is still in flight is cancelled, unless it is to be `complete`. `canaries` is the share of
-    additional questions with known answers, such as "2%".
+    additional questions with known answers, such as "2%". `precision`: instead of a number of requests, each run lasts
+    until the half-width of its steady rate is at most this share of it, but no longer than 16 requests per stream.
     """
 
     holds_c = True
@@ -235,6 +189,7 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
     preroll: bool = True
     complete: bool = False
     canaries: str = "none"
+    precision: str | None = None
 
     @property
     def per_run(self) -> Requests:
@@ -242,13 +197,23 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
 
     @property
     def canary_share(self) -> float:
-        if self.canaries == "none":
-            return 0.0
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", self.canaries)
-        if not match or not _MIN_CANARIES <= float(match.group(1)) <= _MAX_CANARIES:
-            problem = f"{self.canaries!r} is not a share from {_MIN_CANARIES}% to {_MAX_CANARIES}%, such as 2%"
-            raise BadInput(problem, key="canaries")
-        return float(match.group(1)) / 100
+        return 0.0 if self.canaries == "none" else parse_percentage(self.canaries, _CANARIES, "canaries")
+
+    @property
+    def half_width(self) -> float | None:
+        """The half-width at which a run ends."""
+        return None if self.precision is None else parse_percentage(self.precision, _PRECISION, "precision")
+
+    @property
+    def run_length(self) -> str:
+        if self.half_width is None:
+            return super().run_length
+        return f"until ± {100 * self.half_width:g} %, {self.per_run} to {MOST_CYCLES}C requests"
+
+    def find_problem(self) -> None:
+        super().find_problem()
+        if self.half_width is not None and (self.requests or self.duration or not self.preroll):
+            raise BadInput("decides how long a run is; give no requests or duration", key="precision")
 
     def steered(self) -> Load:
         return self

@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from swarmtui.model.load import Barrier, Closed, Dag, Load, Mixed, Open, Ramp, Sessions, Swarm
+from swarmtui.model.load import MOST_CYCLES, Barrier, Closed, Dag, Load, Mixed, Open, Ramp, Sessions, Swarm
 from swarmtui.model.plan import LevelKey, Plan
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.sampling import arrival_times
@@ -32,7 +32,9 @@ def make_source(load: Load, factory: TaskFactory, key: LevelKey, run: int, seed:
     match load:
         case Closed(preroll=True):
             waits = load.complete or load.canary_share > 0
-            return ClosedLoopTasks(factory, c, total, load.canary_share, complete=waits)
+            goal = None if load.half_width is None else (load.half_width, load.per_run.at(c))
+            total = total if goal is None else MOST_CYCLES * c
+            return ClosedLoopTasks(factory, c, total, load.canary_share, complete=waits, precision=goal)
         case Closed():
             return NewTasks(factory, c, total)
         case Barrier() | Swarm():

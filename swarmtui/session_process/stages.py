@@ -21,6 +21,7 @@ from swarmtui.session_process.cancellation import CancelledRequests
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.load_modes import PlannedLoad
+from swarmtui.session_process.precision import PrecisionGoal
 from swarmtui.session_process.steering import Steering, SteeringState
 from swarmtui.session_process.task_sources import RepeatedTasks, TaskFactory, TaskSource
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
@@ -246,12 +247,20 @@ class Stages:
         )  # fmt: skip
         self.records.starts.append(start)
         self.journal.write(start)
+        goal = None
+        if source.precision is not None:
+            goal = PrecisionGoal(start, *source.precision, self.steering.changed.set)
+            self.observers.append(goal.add)
         self._workers.start_stage(stage)
         self._supply()
-        while not (ended := self._has_ended(stage) or (enough is not None and source.fills and enough())):
+        while not (ended := self._has_ended(stage, goal) or (enough is not None and source.fills and enough())):
             if self.steering.state != "run":
                 break
             await self._wait_for_change()
+        if goal is not None:
+            self.observers.remove(goal.add)
+            if ended and not goal.reached:
+                self.journal.log_event("precision_missed", f"C={c}: {goal.missed}")
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.
         taken_over = self.steering.current_state() == "new_goal" and isinstance(
@@ -282,12 +291,20 @@ class Stages:
             self.load.complete = True
             self.journal.log_event("cancel_ignored", _CANCEL_IGNORED)
 
-    def _has_ended(self, stage: ActiveStage) -> bool:
+    def _has_ended(self, stage: ActiveStage, goal: PrecisionGoal | None) -> bool:
         """Whether a stage has what it measures.
 
         A closed loop whose time is up ends with a whole cycle; if it waits for its answers, fillers replace the rest.
         """
         source = stage.source
+        if goal is not None and goal.reached:
+            if source.may_end is not None:
+                return True
+            if source.has_more:
+                source.start_fillers()
+                self._workers.drop(cancel=False)
+                self._supply()
+            return self._workers.measured_ended
         if source.may_end is not None:
             return source.over or (stage.timed_out and source.may_end)
         if not stage.complete or not source.fills or stage.until is None:

@@ -91,6 +91,7 @@ class TaskSource:
 
     `fills`: unmeasured tasks follow until the source is closed. `over`: the stage has what it measures, and does not
     wait for the tasks in flight.
+    `precision`: the half-width at which the stage ends, and the number of requests from which on it is looked at.
     `skipped` counts tasks that can never be issued because a task they depend on failed.
     `contents` are the numbers of what was issued, which are consecutive, for batches that are repeated serially.
     `continues`: it stays in use when C is changed under manual control. `streams` are those that it needs for C.
@@ -99,6 +100,7 @@ class TaskSource:
 
     fills = False
     over = False
+    precision: tuple[float, int] | None = None
     continues = False
     streams: int | None = None
     abandoned: Collection[int] = ()
@@ -189,16 +191,24 @@ class ClosedLoopTasks(NewTasks):
     lasts until each stream has shown a first token.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
-    ended. `canaries` is the number of canaries per measured task, rounded up.
+    ended; with a `precision`, `total` is the most that it may take. `canaries` is the number of canaries per measured
+    task, rounded up.
     """
 
     fills = True
 
     def __init__(
-        self, factory: TaskFactory, c: int, total: int | None, canaries: float = 0.0, *, complete: bool = False
+        self,
+        factory: TaskFactory,
+        c: int,
+        total: int | None,
+        canaries: float = 0.0,
+        *,
+        complete: bool = False,
+        precision: tuple[float, int] | None = None,
     ) -> None:
         super().__init__(factory, c, total)
-        self._complete = complete
+        self._complete, self.precision = complete, precision
         self._first_filler: int | None = None
         self._ended = 0
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
@@ -216,6 +226,8 @@ class ClosedLoopTasks(NewTasks):
     @property
     def to_finish(self) -> int | None:
         """Of C requests in flight at the end of the window, one is a filler; the others may all be measured."""
+        if self.precision is not None and self.has_more:
+            return None
         return self.total if self._complete or self.total is None else max(1, self.total - self._c + 1)
 
     @property

@@ -7,9 +7,10 @@ import pytest
 from swarmtui.client.choices import RunChoices
 from swarmtui.client.plan_builder import build_plan, parse_levels
 from swarmtui.model.base import BadInput
-from swarmtui.model.load import MAX_STREAMS, Closed, Load, Open, Requests, SerialRates, Swarm, parse_requests
+from swarmtui.model.load import MAX_STREAMS, Closed, Load, Open, SerialRates, Swarm
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_length import Requests, parse_requests
 from swarmtui.prompts.library import parse_workload
 
 
@@ -91,3 +92,18 @@ def test_plan_has_what_does_not_depend_on_the_load() -> None:
     plan = build_plan(parse_workload(RANDOM, "file.toml"), RunChoices(plan="manual", max_tokens=7, max_c=9), seed=5)
     assert (plan.goal, plan.max_tokens, plan.max_c, plan.seed) == ("manual", 7, 9, 5)
     assert build_plan(parse_workload(RANDOM, "file.toml"), RunChoices()) == Plan()
+
+
+def test_precision_and_complete_are_for_the_levels_of_a_closed_loop() -> None:
+    closed = '[load]\nmode = "closed"\nrequests = 9\n'
+    assert load_for(closed, precision="2%") == Closed(precision="2%")
+    assert load_for(closed, complete=True) == Closed(requests=9, complete=True)
+    assert Closed(precision="2%").run_length == "until ± 2 %, 2C (at least 5, 3C from C=16) to 16C requests"
+    for chosen in ({"requests": "5"}, {"duration": "5s"}, {"plan": "manual"}, {"rate": "4"}):
+        with pytest.raises(BadInput) as refused:
+            load_for(closed, precision="2%", **chosen)
+        assert refused.value.key == "precision"
+    with pytest.raises(BadInput, match="'50%' is not a share"):
+        load_for(closed, precision="50%")
+    with pytest.raises(BadInput, match="only for the levels of a closed loop"):
+        load_for('[load]\nmode = "barrier"\n', complete=True)

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.load import Closed, Load, Open, Ramp, parse_requests, traits
+from swarmtui.model.load import Closed, Load, Open, Ramp, traits
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_length import parse_requests
 from swarmtui.model.workload import effective_load
 from swarmtui.prompts.library import parse_workload
 from tests.model.loads import LOADS

@@ -28,6 +28,7 @@ from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_cal
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.load_modes import PlannedLoad
+from swarmtui.session_process.precision import PrecisionGoal
 from swarmtui.session_process.task_sources import NewTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, summarise
@@ -187,9 +188,10 @@ class _VirtualClient:
         turns: deque[tuple[float, _RequestInFlight]] = deque()
         idle: list[int] = []
         measured = 0
+        goal = None if source.precision is None else PrecisionGoal(self.starts[-1], *source.precision)
         while free or turns or flights:
             waits = source.fills and source.may_end is None
-            if source.over or (waits and not source.has_more and not measured):
+            if source.over or (goal and goal.reached and not free) or (waits and not source.has_more and not measured):
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -225,6 +227,8 @@ class _VirtualClient:
                     flight = flights.pop(job.number)
                     record = self._record(flight, number, c, run, flight.task.phase if phase == "level" else phase)
                     self.records.append(record)
+                    if goal is not None:
+                        goal.add(record)
                     if flight.turn < len(flight.task.followups):
                         turns.append((step.end + _THINK_S, flight))
                         continue

@@ -14,7 +14,7 @@ from math import fsum, pi, sqrt
 from statistics import fmean
 
 from swarmtui.analysis.compare.distributions import t_quantile
-from swarmtui.analysis.levels.runs import LevelRun, Span, steady_parts
+from swarmtui.analysis.levels.runs import LevelRun, Span, steady, steady_parts
 from swarmtui.analysis.levels.stats import ratio, standard_deviation
 from swarmtui.model.record import CANCELLED, Record
 
@@ -122,6 +122,13 @@ def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     error *= sqrt(sum(max(0, len(run.window_sends) - 1) for run in runs) / len(cycles))
     # All streams share the steps of the server: C cycles are worth one observation.
     return t_quantile(_CONFIDENCE, max(_MIN_DF, len(batches) - 1)) * error
+
+
+def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
+    """Return the half-width of the steady rate as a share of it."""
+    parts = [part for run in runs if (part := steady(run.records, c, run.steady_window)) is not None]
+    rate = ratio(fsum(part.tokens for part in parts), fsum(part.seconds for part in parts))
+    return ratio(steady_half_width(c, runs), rate)
 
 
 def _batch_rates(c: int, run: LevelRun) -> list[float]:

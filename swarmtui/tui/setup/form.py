@@ -16,12 +16,12 @@ from swarmtui.model.config import Config
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.load import Closed, Load
 
-PlanField = Literal["levels", "rate", "runs", "requests", "warmup", "canaries", "too_long"]
+PlanField = Literal["levels", "rate", "runs", "requests", "precision", "warmup", "canaries", "too_long"]
 PLAN_FIELDS: tuple[PlanField, ...] = get_args(PlanField)
 
 _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
     "manual": ("warmup",),
-    "cliff": ("requests", "warmup", "canaries"),
+    "cliff": ("requests", "precision", "warmup", "canaries"),
     "open": ("rate", "runs", "requests", "warmup"),
     "probe": (),
 }
@@ -60,6 +60,7 @@ def plan_fields(plan: PlanKind, load: Load) -> tuple[PlanField, ...]:
         "requests": load.has("requests"),
         "warmup": True,
         "canaries": load.has("canaries"),
+        "precision": load.has("precision"),
         "too_long": trace,
     }
     return tuple(name for name in PLAN_FIELDS if has.get(name))

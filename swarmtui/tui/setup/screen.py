@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _PREFETCH_S = 1.0
 _PLAN_FIELDS = (
-    ("levels", "levels"), ("rate", "rate"), ("runs", "runs"), ("requests", "requests"), ("warmup", "warm-up"),
-    ("canaries", "canaries"), ("too_long", "too long"),
+    ("levels", "levels"), ("rate", "rate"), ("runs", "runs"), ("requests", "requests"), ("precision", "precision"),
+    ("warmup", "warm-up"), ("canaries", "canaries"), ("too_long", "too long"),
 )  # fmt: skip
 # The text field that belongs to the last item of each list.
 _TYPED_FIELDS = {"endpoints": "url", "models": "model", "workloads": "file"}

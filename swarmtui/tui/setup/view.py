@@ -134,6 +134,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else _requests_hint(load),
         "warmup": str(load.warmup_requests),
         "canaries": "none, or 1% to 20%",
+        "precision": "instead of requests: ± of steady, 2%",
         "too_long": "refuse; or skip, truncate",
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and not load.by_rate else hints

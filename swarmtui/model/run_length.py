@@ -1,0 +1,66 @@
+"""How long a run is: a number of requests, a multiple of C, or what the user typed for a share."""
+
+from __future__ import annotations
+
+import re
+
+from swarmtui.model.base import BadInput, Stored
+
+# A closed loop has this many requests per stream if their number was not chosen, more with many streams: their longest
+# answers last for several cycles of the others (`python -m tests.bench.load_shape`). A median needs five.
+_FEW_CYCLES, _MANY_CYCLES, _MANY_STREAMS = 2, 3, 16
+_LEAST_REQUESTS = 5
+
+
+class Requests(Stored, frozen=True, kw_only=True):
+    """The number of requests of a run: a fixed number, or a multiple of C (`4C`)."""
+
+    count: int = 4
+    per_stream: bool = True
+
+    def at(self, c: int) -> int:
+        return self.count * c if self.per_stream else self.count
+
+    def __str__(self) -> str:
+        return f"{self.count}C" if self.per_stream else str(self.count)
+
+    @property
+    def text(self) -> str:
+        """`1 request`, `4C requests`"""
+        return "1 request" if str(self) == "1" else f"{self} requests"
+
+
+class DefaultRequests(Requests, frozen=True, kw_only=True):
+    """As many requests as a steady rate needs, by level: whole cycles, and enough for a median."""
+
+    count: int = _FEW_CYCLES
+
+    def at(self, c: int) -> int:
+        cycles = _MANY_CYCLES if c >= _MANY_STREAMS else self.count
+        return c * max(cycles, -(-_LEAST_REQUESTS // c))
+
+    def __str__(self) -> str:
+        return f"{self.count}C ({self._exceptions})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.count}C requests ({self._exceptions})"
+
+    @property
+    def _exceptions(self) -> str:
+        return f"at least {_LEAST_REQUESTS}, {_MANY_CYCLES}C from C={_MANY_STREAMS}"
+
+
+def parse_requests(text: str) -> Requests:
+    match = re.fullmatch(r"\s*(\d+)\s*([cC]?)\s*", text)
+    if not match or int(match.group(1)) < 1:
+        raise BadInput(f"{text!r} is neither a number nor a multiple of C like 4C", key="requests")
+    return Requests(count=int(match.group(1)), per_stream=bool(match.group(2)))
+
+
+def parse_percentage(text: str, limits: tuple[float, float], key: str) -> float:
+    """Parse a share within limits, which are in per cent: `2%`."""
+    match, (low, high) = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text), limits
+    if not match or not low <= float(match.group(1)) <= high:
+        raise BadInput(f"{text!r} is not a share from {low:g}% to {high:g}%, such as 2%", key=key)
+    return float(match.group(1)) / 100

@@ -1,0 +1,52 @@
+"""Runs that end when the half-width of their steady rate is small enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarmtui.session_process.precision import PrecisionGoal
+from tests.bench.load_shape import SHAPES, simulate
+from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.seeds.virtual_session import simulate_journal
+from tests.session_process.harness import SessionHarness, plan
+
+
+@pytest.mark.parametrize("c", [4, 8])
+def test_run_ends_when_its_half_width_is_reached(c: int) -> None:
+    (rough, short_s), (exact, long_s) = (
+        simulate(c, 3, shape=SHAPES["cv1.5"], precision=text) for text in ("15%", "0.8%")
+    )
+    assert rough.half_width is not None and exact.half_width is not None
+    assert exact.half_width < 0.01 and exact.half_width < rough.half_width
+    assert short_s < long_s and exact.n <= 16 * c
+
+
+def test_run_that_does_not_reach_it_ends_after_sixteen_requests_per_stream() -> None:
+    level, _ = simulate(2, 3, shape=SHAPES["errors, EOS"], precision="0.1%")
+    assert level.n + level.unfinished == 32
+
+
+def test_answers_in_flight_do_not_count_as_silence() -> None:
+    """A look during the run finds the half-width of what is known, not of a rate that seems to fall at the end."""
+    shape = SHAPES["cv0.5"]
+    journal = simulate_journal(shape.simulator, shape.workload, seed=4, levels=(8,), requests="6C", warmup=1)
+    start = next(stage for stage in journal.stages if stage.phase == "level")
+    goal = PrecisionGoal(start, 0.0, 24)
+    answered = sorted((r for r in journal.records if r.ok), key=lambda record: record.left_ns)
+    for record in answered[:-12]:
+        goal.add(record)
+    assert goal.found is not None and goal.found < 0.02
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_session_says_that_a_level_did_not_reach_the_precision(harness: SessionHarness, complete: bool) -> None:
+    with scripted_server(respond_with_words(3, gap_s=0.01)) as server:
+        chosen = plan(2, requests=None, precision="0.1%", complete=complete)
+        client = harness.start(server.url, chosen)
+        assert client.wait_for_end().ending == "done"
+    journal = harness.journal(client)
+    (level,) = client.frames[-1].levels
+    events = [event for event in journal.events if event.name == "precision_missed"]
+    reached = level.half_width is not None and level.half_width <= 0.001
+    assert reached or (len(events) == 1 and "± 0.1 % was to be reached" in events[0].detail)
+    assert level.complete and (reached or level.n + level.unfinished == 32)
