@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate, islice
+from math import fsum
 from typing import Literal, TypeVar
 
 import msgspec
@@ -205,6 +208,24 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
             return [first + span * step // steps for step in range(self.chunks)]
         return [first + 1000 * offset for offset in accumulate(self.chunk_us)]
 
+    def chunks_until(self, bounds_ns: Sequence[int]) -> list[int]:
+        """Return how many chunks had arrived at each of some moments, without a list of all their times.
+
+        Chunk times are rounded: those read together with the last one may be after it, and are counted with it.
+        """
+        first, last = self.t_first_ns, self.t_last_ns
+        if first is None:
+            return [0] * len(bounds_ns)
+        if not self.chunk_us:
+            times = self.chunk_times_ns()
+            return [bisect_right(times, bound) for bound in bounds_ns]
+        offsets = list(accumulate(self.chunk_us))
+        count = len(offsets)
+        found = [bisect_right(offsets, (bound - first) // 1000) for bound in bounds_ns]
+        if last is None:
+            return found
+        return [count if bound >= last else min(n, count - 1) for n, bound in zip(found, bounds_ns, strict=True)]
+
     @property
     def longest_gap_us(self) -> int | None:
         """The longest gap between two chunks; None if there were fewer than two."""
@@ -221,6 +242,16 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
             return [float(self.tokens_out)]
         rest = (self.tokens_out - first) / (self.chunks - 1)
         return [first, *([rest] * (self.chunks - 1))]
+
+    def tokens_of_chunks(self, start: int, end: int) -> float:
+        """Return the tokens of the chunks from number `start` up to `end`, without a list of all chunks."""
+        if self.chunk_tokens is not None or self.tokens_out is None or self.chunks < 2:
+            return fsum(self.tokens_per_chunk()[start:end])
+        if start >= end:
+            return 0.0
+        first = float(self.first_tokens or 0)
+        rest = (self.tokens_out - first) / (self.chunks - 1)
+        return (end - start) * rest if start else first + (end - 1) * rest
 
 
 def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -100,23 +99,17 @@ def steady_parts(records: Sequence[Record], bounds: Sequence[int]) -> Iterator[t
     their chunks and the tokens per chunk of the others. A chunk exactly at the start of a part is outside.
     """
     per_chunk = tokens_per_chunk(records)
-    tokens: list[list[float]] = [[] for _ in bounds[1:]]
+    parts: list[list[tuple[float, int]]] = [[] for _ in bounds[1:]]
     for record in records:
-        times = record.chunk_times_ns()
-        if not times or times[0] > bounds[-1] or (record.t_last_ns or times[-1]) <= bounds[0]:
+        first_ns, last_ns = record.t_first_ns, record.t_last_ns
+        if first_ns is None or first_ns > bounds[-1] or (last_ns is not None and last_ns <= bounds[0]):
             continue
-        if record.t_last_ns is not None:
-            # Chunk times are rounded, so that those read together with the last one may be after it.
-            rounded_up = bisect_right(times, record.t_last_ns)
-            times[rounded_up:] = [record.t_last_ns] * (len(times) - rounded_up)
-            times[-1] = record.t_last_ns
         estimated = not record.ok and record.chunk_tokens is None
-        shares = [per_chunk] * len(times) if estimated else record.tokens_per_chunk()
-        places = [bisect_right(times, bound) for bound in bounds]
-        for part, (first, last) in zip(tokens, pairwise(places), strict=True):
-            part.extend(shares[first:last])
-    for part, (start, end) in zip(tokens, pairwise(bounds), strict=True):
-        yield SteadyPart(seconds=(end - start) / 1e9, tokens=fsum(part)), len(part)
+        for part, (start, end) in zip(parts, pairwise(record.chunks_until(bounds)), strict=True):
+            part.append(((end - start) * per_chunk if estimated else record.tokens_of_chunks(start, end), end - start))
+    for part, (start, end) in zip(parts, pairwise(bounds), strict=True):
+        tokens = fsum(tokens for tokens, _ in part)
+        yield SteadyPart(seconds=(end - start) / 1e9, tokens=tokens), sum(chunks for _, chunks in part)
 
 
 class LevelRun(NamedTuple):

@@ -5,7 +5,6 @@ All requests that were in flight in the window count, whatever their phase, also
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from cmath import rect
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -96,8 +95,8 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
         return None
     if record.ok and (first, last) == (start, end):
         return record.decoded
-    times = record.chunk_times_ns()
-    chunks = bisect_right(times, end) - max(1, bisect_right(times, start))
+    before, arrived = record.chunks_until((start, end))
+    chunks = arrived - max(1, before)
     if record.ok and record.decoded is not None and record.chunks > 1:
         tokens_per_chunk = record.decoded[0] / (record.chunks - 1)
     return chunks * tokens_per_chunk, (end - start) / 1e9
