@@ -239,7 +239,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     tokens of the same requests; of cancelled ones, `uncertain_tokens` may have been on their way to the client, and
     `uncounted_tokens` may not be in the server's count; `miscounted` is the share of answers with fewer tokens than
     chunks. `first_coalesced` is the share of answers whose first token has the timestamp of a later one, `first_error`
-    by how much their TTFT may be too long, as a share of the mean TTFT.
+    by how much mean TTFT or time per token may be off for that, as a share.
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cached_share` is that of the prompt tokens,
     `unique_cached` that of answers of whose prompts the part that no other prompt has was in the prefix cache.

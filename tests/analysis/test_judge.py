@@ -113,8 +113,9 @@ def test_unknown_facts_give_no_line() -> None:
         ("token_counts", {"miscounted": 0.0}, "ok"),
         ("token_counts", {"miscounted": 0.02}, "note"),
         ("token_counts", {"client_tokens": 1000, "server_tokens": 1000, "miscounted": 0.03}, "doubtful"),
-        ("first_reads", {"first_coalesced": 0.05, "first_error": 0.01}, "ok"),
-        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "doubtful"),
+        ("first_reads", {"first_coalesced": 0.05, "first_error": 0.02}, "ok"),
+        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.02}, "doubtful"),
+        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "note"),
         ("host_pressure", {"host": HostUse(pressure=0.15)}, "ok"),
         ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.06)}, "doubtful"),
         ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.05)}, "note"),
@@ -176,7 +177,7 @@ def test_every_rule_that_can_be_doubtful_says_why() -> None:
         lag_p99_s=1.0, tpot_s=0.01, turnaround=1.0, send_delay=1.0, worker_cpu=1.0, c=8, c_held=1.0, in_flight=8,
         other_clients=8.0, token_sources=("chunks",), miscounted=1.0, engine_ratio=2.0, cache="cold",
         cached_share=1.0, preemptions=1.0, throttled=1.0, throttle=("thermal",), clock_spread=1.0, clock_steps=1,
-        clock_bound_s=1.0, coalesced_chunks=1.0, first_coalesced=1.0, restarted=True, frozen=1,
+        clock_bound_s=1.0, coalesced_chunks=1.0, first_coalesced=1.0, first_error=1.0, restarted=True, frozen=1,
         host=HostUse(pressure=1.0, steal=1.0),
     )  # fmt: skip
     lines = judge(doubtful)

@@ -148,3 +148,47 @@ def test_a_stop_while_the_prompts_of_a_batch_are_read_is_named(for_ms: float, fo
     ends = [end(number=run + 1, at=20000.0 * run + 15000.0) for run in range(4)]
     (level,) = level_figures(records, stages, ends)
     assert kinds(level) == found
+
+
+def batch(number: int, sent: float, read_ms: float, prompt: int = 400, cached: int = 0) -> list[Record]:
+    """Four requests that are sent together, and whose prompts are read together."""
+    return [
+        request(
+            sent,
+            [sent + read_ms + 0.3 * n + 10 * k for k in range(8)],
+            task=10 * number + n,
+            agent=n,
+            c=4,
+            run=number,
+            stage=number,
+            tokens_in=prompt,
+            cached_tokens=cached,
+        )
+        for n in range(4)
+    ]
+
+
+@pytest.mark.parametrize(("read_ms", "named"), [(1900.0, []), (4600.0, ["all_waiting"])])
+def test_a_batch_waits_for_all_its_prompts(read_ms: float, named: list[str]) -> None:
+    """Each TTFT is the time of four prompts; a stop of 3 s makes it longer than that explains."""
+    times = {1: 1600.0, 2: read_ms, 3: 1700.0, 4: 1650.0}
+    records = [record for number, ms in times.items() for record in batch(number, 10000.0 * number, ms)]
+    stages = [stage(number, c=4, run=number, load="barrier", t_ns=BOOT_NS + 10**10 * number) for number in times]
+    (level,) = level_figures(records, stages, [end(number, at=10000.0 * number + 9000) for number in times])
+    assert kinds(level) == named
+
+
+def test_a_few_new_tokens_of_a_long_context_explain_a_silence() -> None:
+    """Prompts of 15,000 tokens, most of them cached: what is read takes about as long, however little it is."""
+    records = [
+        request(
+            n * 6000.0, [n * 6000.0 + 3000 + 30 * k for k in range(90)], task=n, tokens_in=15000, cached_tokens=14600
+        )
+        for n in (0, 1, 2, 5, 6)
+    ]
+    late = request(19000.0, [24000.0, 24020.0], task=9, agent=1, tokens_in=15000, cached_tokens=14960)
+    stream = request(
+        1000.0, [2000 + 30 * k for k in range(600)] + [23500 + 30 * k for k in range(300)], task=8, agent=2
+    )
+    (level,) = level_figures([*records, late, stream], [stage(c=3)], [end(at=1e6)])
+    assert kinds(level) == []

@@ -9,7 +9,14 @@ import msgspec
 
 from swarmtui.analysis.capacity.scaling import piles_up
 from swarmtui.analysis.quality.facts import send_delay_share
-from swarmtui.analysis.quality.judge import COALESCED_CHUNKS, FIRST_COALESCED, IN_FLIGHT, MISCOUNTED, SEND_DELAY
+from swarmtui.analysis.quality.judge import (
+    COALESCED_CHUNKS,
+    FIRST_COALESCED,
+    FIRST_ERROR,
+    IN_FLIGHT,
+    MISCOUNTED,
+    SEND_DELAY,
+)
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline, StageStart
@@ -66,11 +73,14 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
             "coalesced_chunks",
             f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's timestamp",
         )
-    if FIRST_COALESCED.grade(level.first_coalesced or 0.0) != "ok":
+    late_s = level.first_error_s or 0.0
+    if FIRST_COALESCED.grade(level.first_coalesced or 0.0) != "ok" and late_s > FIRST_ERROR.note * (
+        level.ttft_s.mean or 0.0
+    ):
         yield (
             "first_reads",
             f"{short_percent(level.first_coalesced)} of first tokens share their timestamp with later ones:"
-            f" TTFT may be {short(1e3 * (level.first_error_s or 0.0))} ms too long",
+            f" TTFT may be {short(1e3 * late_s)} ms too long",
         )
     if MISCOUNTED.grade(level.miscounted / max(1, level.ok)) == "doubtful":
         yield "miscounted", f"{level.miscounted} of {level.ok} answers have fewer tokens, by usage, than chunks of text"

@@ -123,11 +123,16 @@ def record_facts(answered: Sequence[Record]) -> QualityFacts:
         miscounted=ratio(sum(record.miscounted for record in answered), len(answered)),
         coalesced_chunks=ratio(sum(record.coalesced_chunks for record in answered), chunks),
         first_coalesced=ratio(sum(record.first_coalesced > 0 for record in answered), len(answered)),
-        first_error=ratio(
-            sum(record.first_error_s or 0.0 for record in answered), sum(record.ttft_s or 0.0 for record in answered)
-        ),
+        first_error=_first_error(answered),
         closed_connections=any(record.new_connection for record in answered) or None,
     )
+
+
+def _first_error(answered: Sequence[Record]) -> float | None:
+    """Return by how much mean TTFT or mean time per token may be off since first tokens were read late, as a share."""
+    error_s = sum(record.first_error_s or 0.0 for record in answered)
+    times = [sum(r.ttft_s or 0.0 for r in answered), sum(r.decoded[1] for r in answered if r.decoded is not None)]
+    return max((error_s / seconds for seconds in times if seconds), default=None)
 
 
 def _unique_cached(answered: Sequence[Record]) -> float | None:

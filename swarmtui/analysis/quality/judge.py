@@ -35,7 +35,9 @@ OTHER_CLIENTS = Limit(0.05)  # their requests in flight, as a share of ours
 OTHER_REQUESTS = Limit(0.0, 0.02)  # as a share of our requests
 TOKEN_COUNTS = Limit(0.01)  # difference between client and server
 MISCOUNTED = Limit(0.0, 0.02)  # answers with fewer tokens than chunks, of all
-FIRST_COALESCED = Limit(0.05)  # answers whose first token shares its timestamp with the next, of all
+# Answers whose first token shares its timestamp with the next, of all; and by how much that moves a mean, at most.
+FIRST_COALESCED = Limit(0.05)
+FIRST_ERROR = Limit(0.0, 0.01)
 DECODE_RATE = Limit(0.03)  # difference between client and engine
 CACHED = Limit(0.02)  # of the prompt tokens, or of answers with more in the cache than the shared part
 PREEMPTIONS = Limit(0.0)
@@ -215,9 +217,11 @@ def _first_reads(facts: QualityFacts) -> Grade | None:
         return None
     value = f"{short_percent(facts.first_coalesced, 2)} of answers"
     if facts.first_coalesced and facts.first_error is not None:
-        value += f", TTFT up to {short_percent(facts.first_error, 2)} too long"
+        value += f", TTFT or time per token up to {short_percent(facts.first_error, 2)} off"
+    states = [FIRST_COALESCED.grade(facts.first_coalesced)]
+    states += [FIRST_ERROR.grade(facts.first_error)] if facts.first_error is not None else []
     return Grade(
-        FIRST_COALESCED.grade(facts.first_coalesced),
+        min(states, key=_STATES.index),
         value,
         "the first token of nearly every answer has its own timestamp",
         "first tokens were read together with later ones: TTFT may be too long, and time per token too short",

@@ -6,14 +6,16 @@ While a server reads the prompt of one request, the streams of others may wait: 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice, pairwise
+from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.levels.runs import LevelRun, Span
-from swarmtui.analysis.levels.stats import Tally, median, percentile
+from swarmtui.analysis.levels.stats import Tally, percentile
 from swarmtui.model.findings import Finding
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -24,10 +26,11 @@ from swarmtui.numbers import short
 _MIN_NS = 500_000_000
 # Streams are silent if they receive nothing for so many of their 99th percentile of gaps.
 _GAPS = 8
-# Reading a prompt may take so many times as long as usual: other prompts and streams share the server.
-_PREFILLS = 4.0
-# All wait for a first token if that takes so many times as long as the median of the level.
-_TTFTS = 3.0
+# Reading prompts may take so many times as long as usual, and more if they are far longer than usual: other streams
+# share the server, and the time per token grows with the prompt.
+_SLOWER, _SLOWER_IF_LONG, _LONG = 2.0, 4.0, 2.0
+# What is usual, among answers of which some had to wait for something else.
+_USUAL = 0.25
 
 _SENTENCES = {
     "frozen": "no stream received anything for {} s: the server or the network froze",
@@ -35,32 +38,66 @@ _SENTENCES = {
 }
 
 
+class PrefillTimes(NamedTuple):
+    """How long the first token usually takes, in all and per prompt token, and how many prompt tokens are usual.
+
+    `fastest_s` is the TTFT of the fastest level: in others, requests may wait for a slot.
+    """
+
+    ttft_s: float = 0.0
+    per_token_s: float = 0.0
+    tokens: float = 0.0
+    fastest_s: float = 0.0
+
+    def longest_ns(self, tokens: int) -> float:
+        """Return how long so many prompt tokens may take to be read; few of a long context take long, too."""
+        slower = _SLOWER_IF_LONG if tokens > _LONG * self.tokens else _SLOWER
+        return 1e9 * max(slower * self.per_token_s * tokens, _SLOWER * self.fastest_s)
+
+
 def with_silences(levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[LevelRun]]) -> list[Level]:
     """Add the silences of each level, and flag it."""
-    by_level = [median(map(_prefill_cost, _answered(runs[level.key]))) for level in levels]
+    usual = [prefill_times(runs[level.key]) for level in levels]
     # The level with the shortest queue tells best how long a prompt takes.
-    cost = min((cost for cost in by_level if cost is not None), default=0.0)
+    fastest = min((times for times in usual if times.ttft_s), default=PrefillTimes(), key=lambda times: times.ttft_s)
     found = []
-    for level, shared_cost in zip(levels, by_level, strict=True):
-        silences = tuple(
-            silence for run in runs[level.key] for silence in find_silences(run, cost, shared_cost or cost)
-        )
+    for level, times in zip(levels, usual, strict=True):
+        known = times._replace(per_token_s=fastest.per_token_s, fastest_s=fastest.ttft_s)
+        silences = tuple(silence for run in runs[level.key] for silence in find_silences(run, known))
         longest = {silence.kind: silence for silence in sorted(silences, key=lambda silence: silence.seconds)}
         flags = [Finding(code=kind, text=silence_sentence(silence)) for kind, silence in sorted(longest.items())]
         found.append(msgspec.structs.replace(level, silences=silences, flags=(*level.flags, *flags)))
     return found
 
 
+def prefill_times(runs: Iterable[LevelRun]) -> PrefillTimes:
+    """Return what is usual in a level; while a request waits, the prompts of others are read as well."""
+    reads: list[tuple[float, int]] = []
+    for run in runs:
+        longest = _longest_prompt(run.records)
+        firsts = sorted((r.t_first_ns, _fresh_tokens(r, longest)) for r in run.records if r.t_first_ns is not None)
+        times, read = [t_ns for t_ns, _ in firsts], [0, *accumulate(tokens for _, tokens in firsts)]
+        for r in run.sent:
+            if r.ok and r.ttft_s is not None and r.t_sent_ns is not None and r.t_first_ns is not None:
+                # Prompts that were read together end with first tokens a little apart.
+                together_ns = r.t_first_ns + (r.t_first_ns - r.t_sent_ns) // 20
+                tokens = read[bisect_right(times, together_ns)] - read[bisect_right(times, r.t_sent_ns)]
+                reads.append((r.ttft_s, tokens))
+    if not reads:
+        return PrefillTimes()
+    return PrefillTimes(
+        percentile(sorted(ttft_s for ttft_s, _ in reads), _USUAL),
+        percentile(sorted(ttft_s / max(1, tokens) for ttft_s, tokens in reads), _USUAL),
+        percentile(sorted(tokens for _, tokens in reads), 0.5),
+    )
+
+
 def silence_sentence(silence: Silence) -> str:
     return _SENTENCES[silence.kind].format(short(silence.seconds))
 
 
-def find_silences(run: LevelRun, prefill_cost: float, shared_cost: float) -> list[Silence]:
-    """Return the silences in the measured part of a run, without those that reading a prompt explains.
-
-    `prefill_cost` is the time to the first token, in seconds per prompt token that is not in the cache, and
-    `shared_cost` the same at this level, where prompts of other requests are read at the same time.
-    """
+def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
+    """Return the silences in the measured part of a run, without those that reading prompts explains."""
     window, records = _measured_window(run), [r for r in run.records if r.t_sent_ns is not None]
     if window is None:
         return []
@@ -72,16 +109,13 @@ def find_silences(run: LevelRun, prefill_cost: float, shared_cost: float) -> lis
             r for r in records if r.t_first_ns is not None and r.t_first_ns <= start and _overlaps(r, start, end)
         ]
         waiting = [r for r in records if (r.t_first_ns or end) >= end and _overlaps(r, start, end)]
-        fresh = [_fresh_tokens(r, records) for r in waiting]
-        explained_ns = 1e9 * _PREFILLS * prefill_cost * sum(fresh)
+        longest = _longest_prompt(records)
+        explained_ns = usual.longest_ns(sum(_fresh_tokens(r, longest) for r in waiting)) if waiting else 0.0
         if decoding:
             least_ns = _GAPS * _usual_gap_ns(records, gaps, hole)
         else:
             start = max(start, min((r.t_sent_ns or 0 for r in waiting), default=end))
-            others = (r.ttft_s for r in records if r.ttft_s is not None and not _overlaps(r, start, end))
-            least_ns = 1e9 * _TTFTS * (median(others) or 0.0)
-            # The cost at this level already has the prompts of the others in it.
-            explained_ns = min(explained_ns, 1e9 * _PREFILLS * shared_cost * max(fresh, default=0))
+            least_ns = 1e9 * _SLOWER * usual.ttft_s
         if end - start >= max(_MIN_NS, least_ns, explained_ns):
             silences.append(
                 Silence(kind="frozen" if decoding else "all_waiting", t_ns=start, seconds=(end - start) / 1e9)
@@ -135,20 +169,16 @@ def _usual_gap_ns(records: Iterable[Record], gaps: Mapping[int, list[Span]], hol
     return 1000.0 * percentile(Tally(pool), 0.99) if pool else 0.0
 
 
-def _answered(runs: Iterable[LevelRun]) -> list[Record]:
-    return [r for run in runs for r in run.finished if r.ok and r.ttft_s is not None and r.tokens_in]
+def _longest_prompt(records: Iterable[Record]) -> int:
+    return max((_fresh_tokens(record, 0) for record in records), default=0)
 
 
-def _prefill_cost(record: Record) -> float:
-    return (record.ttft_s or 0.0) / max(1, _fresh_tokens(record, ()))
-
-
-def _fresh_tokens(record: Record, others: Iterable[Record]) -> int:
-    """Return the prompt tokens that the server had to read; of a request without a count, as many as the longest."""
+def _fresh_tokens(record: Record, longest: int) -> int:
+    """Return the prompt tokens that the server had to read; `longest` for a request without a count."""
     replayed = record.replayed
     tokens = record.tokens_in or (replayed.input_tokens if replayed is not None else None)
     if tokens is None:
-        return max((_fresh_tokens(other, ()) for other in others if other.tokens_in), default=0)
+        return longest
     cached = record.cached_tokens
     if cached is None:
         cached = replayed.reusable_tokens if replayed is not None else 0
