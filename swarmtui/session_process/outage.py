@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from swarmtui.analysis.machine.server_counters import counter_change
+from swarmtui.analysis.machine.server_counters import counters_reset
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.session_process.journal_queue import JournalQueue
@@ -26,16 +26,19 @@ _COUNTDOWN_S = 0.25
 
 # Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
 _CONFIRMING_SAMPLES = 8
+# Counters that began again are below this share of what they were.
+_BEGAN_ANEW = 0.5
 # A stream breaks some time before a sample shows that the server's counters started again.
 _BROKEN_BEFORE_NS = 2_000_000_000
 
 
 class _Decrease(NamedTuple):
-    """Counters that are lower than `before`, which was read at `since_ns`."""
+    """Counters that are lower than `before`, which was read at `since_ns`; `anew`: so low that they began again."""
 
     before: tuple[ServerState, ...]
     since_ns: int
     seen_ns: int
+    anew: bool
 
 
 class ServerEvents:
@@ -67,7 +70,8 @@ class ServerEvents:
             if self._decrease is not None and not self._streams_broke(self._decrease):
                 self._find_several()
                 return
-            self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns), 0
+            anew = _is_lower(self._servers, servers, _BEGAN_ANEW)
+            self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, anew), 0
         self._servers, self._read_ns = servers, read_ns
         if (decrease := self._decrease) is None:
             return
@@ -85,16 +89,18 @@ class ServerEvents:
             self.restarted, self._decrease = True, None
 
     def _streams_broke(self, decrease: _Decrease) -> bool:
-        return self._broken_ns is not None and self._broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
+        """Whether streams broke as well; replicas have counted about as much as each other, and are not `anew`."""
+        return decrease.anew and self._broken_ns is not None and self._broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
 
     def _find_several(self) -> None:
         self.several_servers, self._decrease = True, None
         self._journal.log_event("several_servers", "counters jump: several servers answer at the metrics URL")
 
 
-def _is_lower(before: tuple[ServerState, ...], after: tuple[ServerState, ...]) -> bool:
-    change = counter_change(before, after)
-    return change is not None and change.restarted
+def _is_lower(before: tuple[ServerState, ...], after: tuple[ServerState, ...], share: float = 1.0) -> bool:
+    """Whether a server has a counter below this share of what it was."""
+    known = {state.url: state for state in before}
+    return any(counters_reset(known[state.url], state, share) for state in after if state.url in known)
 
 
 class Outage:

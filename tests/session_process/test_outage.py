@@ -174,6 +174,15 @@ def test_decreased_counters_at_the_end_are_a_restart(tmp_path: Path) -> None:
     assert server.found.restarted and not server.found.several_servers
 
 
+def test_an_error_behind_a_load_balancer_is_no_restart(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    server.sample(1.0, tokens=500)
+    server.found.add_record(Record(task=0, error="closed_early", t_done_ns=1_400_000_000))
+    server.sample(2.0, tokens=450)
+    server.sample(3.0, tokens=520)
+    assert server.found.several_servers and not server.found.restarted
+
+
 @pytest.mark.parametrize("tokens", [(500, 40, 510), (500, 40, 90, 45), (500, 40, 44, 520, 50)])
 def test_counters_that_jump_are_several_servers(tmp_path: Path, tokens: tuple[int, ...]) -> None:
     server = EventsHarness(tmp_path)

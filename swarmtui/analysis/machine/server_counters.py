@@ -55,13 +55,12 @@ def sum_changes(grown: Sequence[ServerState]) -> ServerState:
     return msgspec.structs.replace(grown[-1], **values)
 
 
-def counters_reset(before: ServerState, after: ServerState) -> bool:
-    """Whether a counter is lower than before, because the server restarted."""
-    counters = ((getattr(before, name), getattr(after, name)) for name in COUNTERS)
-    if any(old is not None and new is not None and new < old for old, new in counters):
-        return True
+def counters_reset(before: ServerState, after: ServerState, share: float = 1.0) -> bool:
+    """Whether a counter is lower than before, or than this share of it, because the server restarted."""
+    counters = [(getattr(before, name), getattr(after, name)) for name in COUNTERS]
     times = ((getattr(before, name), getattr(after, name)) for name in HISTOGRAMS)
-    return any(old is not None and new is not None and new.count < old.count for old, new in times)
+    counters += [(old.count, new.count) for old, new in times if old is not None and new is not None]
+    return any(old is not None and new is not None and new < share * old for old, new in counters)
 
 
 def histogram_change(before: ServerHistogram | None, after: ServerHistogram | None) -> ServerHistogram | None:
