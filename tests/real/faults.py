@@ -25,11 +25,20 @@ from tests.real.servers import CONTEXT, SLOTS, Server
 _FREEZE_S = 3.0
 _DURATION = "6s"
 # How long the first prompt of a batch should take: frames show a moment ago.
-_PREFILL_S = 0.25
+_PREFILL_S = 0.12
 
 # A host that is busy, or a virtual machine whose host is; then these lines, about delays of the client, are no wonder.
 HOST = frozenset({"host_pressure", "host_steal"})
-DELAYS = {*HOST, "in_flight", "turnaround", "send_delay", "client_lag", "first_reads", "coalesced_chunks"}
+DELAYS = {
+    *HOST,
+    "in_flight",
+    "turnaround",
+    "send_delay",
+    "client_lag",
+    "first_reads",
+    "coalesced_chunks",
+    "decode_rate",
+}
 
 
 class NotCaused(Exception):
@@ -83,7 +92,7 @@ def _write_batches(server: Server, folder: Path) -> str:
     words = " ".join(random.choices(("alpha", "beta", "gamma", "delta"), k=1500))
     started = time.monotonic()
     tokens = ask(server.url, words, 1)["usage"]["prompt_tokens"]
-    length = int(min(max(400, _PREFILL_S * tokens / (time.monotonic() - started)), CONTEXT // 4))
+    length = int(min(max(200, _PREFILL_S * tokens / (time.monotonic() - started)), CONTEXT // 4))
     lengths = f"input_tokens = {length}\noutput_tokens = 8"
     load = f'mode = "barrier"\nlevels = [{SLOTS}]\nserial = "none"\nruns = 4'
     path = folder / "workloads" / "batches.toml"
