@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from swarmtui.model.redaction import MASK, has_key_prefix, is_secret_name
+from swarmtui.model.redaction import MASK, cover_url, has_key_prefix, is_secret_name
 
 # NAME=… and {"name": …} inside a value.
 _INNER_NAME = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[:=]")
@@ -27,7 +27,8 @@ def parse_command_line(argv: Sequence[str], short_flags: Mapping[str, str]) -> d
     for flag, value in _pairs(words):
         name = _long_name(flag, short_flags)
         if not is_secret(name, value):
-            flags[name] = f"{flags[name]}, {value}" if name in flags and flags[name] != value else value
+            shown = _cover(value)
+            flags[name] = f"{flags[name]}, {shown}" if name in flags and flags[name] != shown else shown
     return flags
 
 
@@ -63,9 +64,17 @@ def redact_flags(text: str) -> str:
         elif equals and is_secret(name, value):
             shown.append(f"{name}={MASK}")
         else:
-            shown.append(MASK if is_secret("", word) else word)
-        hidden = (is_flag and not equals and is_secret_name(name)) or (hidden and not is_flag)
+            shown.append(MASK if is_secret("", word) else _cover(word))
+        # What follows --api-key, or the name in "Authorization: Bearer KEY".
+        announced = is_secret_name(name) and ((is_flag and not equals) or word.endswith(":"))
+        hidden = announced or (hidden and not is_flag)
     return text if shown == words else " ".join(shown)
+
+
+def _cover(value: str) -> str:
+    """Mask what may be secret in a URL, also after --flag=."""
+    scheme = re.search(r"\w+://", value)
+    return value if scheme is None else value[: scheme.start()] + cover_url(value[scheme.start() :])[0]
 
 
 def _program_length(argv: Sequence[str]) -> int:

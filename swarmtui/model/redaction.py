@@ -23,8 +23,8 @@ _PART = 8
 _STRIDE, _BLOCK = 4, 5
 
 _SECRET_WORDS = frozenset(
-    ("auth", "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "header", "headers", "jwt",
-     "keys", "otp", "pass", "passcode", "passphrase", "passwd", "psk", "pw", "pwd", "secrets")
+    ("auth", "authorization", "bearer", "cookie", "cookies", "credential", "credentials", "header", "headers", "hft",
+     "jwt", "keys", "otp", "pass", "passcode", "passphrase", "passwd", "psk", "pw", "pwd", "secrets")
 )  # fmt: skip
 # "authtoken" and "apikey" are secrets, "tokens" and "tokenizer" are not.
 _SECRET_ENDINGS = ("key", "token", "secret", "password")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.registry import engine_from_command, flags_from_command, flags_from_environment
 
 
@@ -68,10 +69,21 @@ def test_unknown_program_uses_short_flags_of_all_engines() -> None:
         "--note hf_HIDDENHIDDENHIDDENHIDDEN",
         "--note sk-HIDDENHIDDENHIDDENHIDDEN",
         "--env Authorization: Bearer HIDDEN",
+        "-hft HIDDEN",
+        "--report-to https://host/x?sig=HIDDEN&api-version=3",
+        "--report-to=https://hooks.host/services/HIDDEN0123456789",
     ],
 )
 def test_secrets_are_dropped(words: str) -> None:
     assert "HIDDEN" not in json.dumps(flags_from_command(["server", *words.split(" "), "--port", "1"]))
+    redacted = redact_flags(f"server {words} --port 1")
+    assert "HIDDEN" not in redacted and redacted.startswith("server -") and redacted.endswith(" --port 1")
+
+
+def test_typed_flags_without_quotation_marks_are_redacted() -> None:
+    assert redact_flags('--config {"token": "HIDDEN", "n": 1} --port 1') == "--config … … … … --port 1"
+    plain = "--model-url https://host/models/qwen-3.gguf --port 1"
+    assert redact_flags(plain) == plain
 
 
 def test_flags_that_only_resemble_secrets_are_kept() -> None:
