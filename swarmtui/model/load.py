@@ -26,7 +26,7 @@ _MAX_WARMUP = 8
 # A run that has to reach a half-width ends after this many requests per stream if it does not.
 MOST_CYCLES = 16
 # The smallest and the largest share that can be chosen, in per cent.
-_CANARIES, _PRECISION = (1.0, 20.0), (0.1, 20.0)
+_CANARIES, _PRECISION = (1.0, 20.0), (0.5, 20.0)
 
 
 class SerialRates(InputStruct, frozen=True, kw_only=True):

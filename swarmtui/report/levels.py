@@ -28,7 +28,6 @@ from swarmtui.numbers import (
 from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
 
-_SMALLEST_HALF_WIDTH = 0.001
 BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
 Part = TypeVar("Part")
 
@@ -61,7 +60,7 @@ def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) ->
 
 def _two_digits(share: float) -> str:
     """The half-width itself is not known better."""
-    return short_percent(share, 2) if share >= _SMALLEST_HALF_WIDTH else f"< {short_percent(_SMALLEST_HALF_WIDTH)}"
+    return short_percent(share, 2)
 
 
 def _three(value: float) -> str:

@@ -9,7 +9,7 @@ from cmath import rect
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import fsum, pi, sqrt
+from math import fsum, hypot, pi, sqrt
 from statistics import fmean
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -22,6 +22,9 @@ _MAX_BATCHES = 10
 _MIN_BATCHES = 4
 _MIN_DF = 2
 _CONFIDENCE = 0.975
+# What no spread within a level shows: a level begins before its streams are as different as they are later. Without
+# it, the interval of many streams covers the truth in 50 to 80 % of cases (`python -m tests.bench.load_shape`).
+_START_ERROR = 0.0025
 
 # The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
 # lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
@@ -110,7 +113,8 @@ def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     """
     batches = [rate for run in runs for rate in _batch_rates(c, run)]
     if len(batches) >= _MIN_BATCHES:
-        return t_quantile(_CONFIDENCE, len(batches) - 1) * standard_deviation(batches) / sqrt(len(batches))
+        half_width = t_quantile(_CONFIDENCE, len(batches) - 1) * standard_deviation(batches) / sqrt(len(batches))
+        return hypot(half_width, _START_ERROR * fmean(batches))
     cycles = [cycle for run in runs for cycle in _cycles(run)]
     tokens, seconds = fsum(n for n, _ in cycles), fsum(length for _, length in cycles)
     if len(cycles) < 2 or not seconds:
@@ -120,7 +124,8 @@ def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
     error *= sqrt(sum(max(0, len(run.window_sends) - 1) for run in runs) / len(cycles))
     # All streams share the steps of the server: C cycles are worth one observation.
-    return t_quantile(_CONFIDENCE, max(_MIN_DF, len(batches) - 1)) * error
+    half_width = t_quantile(_CONFIDENCE, max(_MIN_DF, len(batches) - 1)) * error
+    return hypot(half_width, _START_ERROR * c * tokens / seconds)
 
 
 def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
