@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.levels.figures import QueueReading, level_figures
-from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -35,7 +34,7 @@ class LevelRecords:
     """
 
     def __init__(self, plan: Plan, journal: JournalQueue) -> None:
-        self._rates, self.journal = plan.load.serial_rates, journal
+        self._rates, self._journal = plan.load.serial_rates, journal
         self.starts: list[StageStart] = []
         self.ends: list[StageEnd] = []
         self._records: list[Record] | None = []
@@ -67,8 +66,8 @@ class LevelRecords:
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
         stages = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends)]
-        lines = [*stages, *self.journal.unsaved_requests]
-        journal = self.journal.duplicate()
+        lines = [*stages, *self._journal.unsaved_requests]
+        journal = self._journal.duplicate()
         try:
             process = await asyncio.create_subprocess_exec(
                 *module_command("swarmtui.sessions.compute_levels"), str(journal),
@@ -96,12 +95,11 @@ class LiveLevels:
         self._records, self._state = records, state
         self._computing: asyncio.Task[None] | None = None
         self._stale = False
-        self._logged: set[int] = set()
 
     def refresh(self) -> None:
         levels = self._records.levels_in_memory(self._state.servers, self._state.queue)
         if levels is not None:
-            self._publish(levels)
+            self._state.levels = levels
             return
         self._stale = True
         if self._computing is None or self._computing.done():
@@ -110,15 +108,7 @@ class LiveLevels:
     async def _compute(self) -> None:
         while self._stale:
             self._stale = False
-            self._publish(await self._records.levels_from_journal() or self._state.levels)
-
-    def _publish(self, levels: tuple[Level, ...]) -> None:
-        """Show the levels, and log the silences in them that are new."""
-        self._state.levels = levels
-        for silence in (silence for level in levels for silence in level.silences):
-            if silence.t_ns not in self._logged:
-                self._logged.add(silence.t_ns)
-                self._records.journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
+            self._state.levels = await self._records.levels_from_journal() or self._state.levels
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait until the levels are up to date, or `stop_now` is set."""

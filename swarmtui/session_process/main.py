@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -425,6 +426,9 @@ class SessionProcess:
             self._state.note = f"counting the tokens of {len(uncounted)} answers"
             await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
             self._state.note = ""
+        # What is a silence follows from all levels.
+        for silence in (silence for level in self._state.levels for silence in level.silences):
+            journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
         journal.write(self._state.quality.final(self._state.levels))
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now
