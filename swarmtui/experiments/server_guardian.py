@@ -31,6 +31,8 @@ _POLL_S = 0.05
 # How long what a killed guardian leaves behind may take to end, and what was killed to be gone.
 _TERMINATE_S, _KILL_S = 1.0, 5.0
 
+_CGROUP = "swarmtui-server-"
+
 # Blocked until they are handled.
 GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
@@ -60,7 +62,7 @@ class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
     libc = ctypes.CDLL(None, use_errno=True)
-    cgroup = _make_cgroup(f"swarmtui-server-{os.getpid()}")
+    cgroup = _make_cgroup(f"{_CGROUP}{os.getpid()}")
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     if guardian := os.fork():
         status = _watch(guardian, cgroup)
@@ -121,7 +123,7 @@ def _guard(libc: ctypes.CDLL, cgroup: Path | None) -> int:
 
 def _make_cgroup(name: str) -> Path | None:
     """Create a cgroup below that of this process; None without cgroup v2, or if it is not delegated to the user."""
-    with suppress(OSError, StopIteration):
+    with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         own = next(line.removeprefix("0::") for line in lines if line.startswith("0::"))
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -130,6 +132,10 @@ def _make_cgroup(name: str) -> Path | None:
         # Controllers for the children would change how much CPU time and memory the server gets.
         if ".." in parent.parts or (parent / "cgroup.subtree_control").read_text().strip():
             return None
+        for left in parent.glob(f"{_CGROUP}*"):
+            # Both processes of its guardian were killed; one with processes in it cannot be removed.
+            if not psutil.pid_exists(int(left.name.removeprefix(_CGROUP))):
+                _remove_cgroup(left)
         cgroup = parent / name
         cgroup.mkdir()
         return cgroup

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -178,6 +179,15 @@ def test_process_without_the_session_and_environment_of_its_server_is_stopped(
             wait_until(lambda: server.failure() == "its guardian process died", "it is noticed")
     assert not alive(hidden) and sim_on(port) == []
     assert directory.name not in {path.name for path in cgroups()}
+
+
+def test_empty_cgroup_of_a_killed_guardian_is_removed() -> None:
+    require_cgroup()
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = server_guardian._make_cgroup(f"swarmtui-server-{ended.pid}")
+    assert left is not None
+    assert left not in cgroups()
 
 
 def test_cgroup_ends_a_process_that_cannot_be_found(tmp_path: Path) -> None:
