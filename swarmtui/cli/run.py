@@ -185,7 +185,12 @@ missed: to show 95 % takes at least 59 requests.
 )
 @shared.api_key
 @click.option(
-    "--header", "headers", multiple=True, callback=_strip_headers, metavar="K=V", help="Header to send; repeatable."
+    "--header",
+    "headers",
+    multiple=True,
+    callback=_strip_headers,
+    metavar="K=V",
+    help="Header to send; repeatable. Quoted, K=$VAR takes it from a variable, which `ps` does not show.",
 )
 @shared.ca_file
 @shared.insecure

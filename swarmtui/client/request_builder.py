@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -92,7 +93,7 @@ def build_request(
         catch("endpoints", check_ca_file, endpoint.ca_file)
     key_field = "api_key_env" if choices.api_key_env else "endpoints"
     api_key = catch(key_field, read_api_key, choices.api_key_env or endpoint.api_key_env)
-    headers = catch("headers", _pairs, choices.headers) or {}
+    headers = catch("headers", _headers, choices.headers) or {}
     catch("headers", check_headers, endpoint.headers | headers)
     tags = catch("tags", lambda texts: mask_secrets(_pairs(texts)), choices.tags)
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
@@ -182,6 +183,14 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
             raise BadInput("expected K=V")  # without what was given: it may be a key
         pairs[name.strip()] = value
     return pairs
+
+
+def _headers(texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse headers; the value `$NAME` is that of the variable, which the process list does not show."""
+    return {
+        name: (read_api_key(value[1:]) or "") if re.fullmatch(r"\$[A-Za-z_]\w*", value) else value
+        for name, value in _pairs(texts).items()
+    }
 
 
 def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:

@@ -111,6 +111,19 @@ def test_keys_in_the_wrong_place_are_refused_and_not_repeated(sandbox: Sandbox, 
     assert any(words in said for words in told)
 
 
+def test_header_can_come_from_a_variable(sandbox: Sandbox) -> None:
+    """What is typed can be read by all users in the list of processes."""
+    given = ("--header", "X-Api-Key=$MY_KEY", *GIVEN[4:])
+    with scripted_server() as server:
+        ran = sandbox.run_benchmark(server.url, *given, env={"MY_KEY": KEY})
+        assert "NOT_SET is not set" in sandbox.run(
+            "run", "--endpoint", server.url, "--header", "X=$NOT_SET"
+        ).error_line(2)
+    assert ran.code == 0, ran
+    assert {request.headers["x-api-key"] for request in server.received} == {KEY}
+    assert KEY not in ran.out + ran.err and leaks(sandbox) == []
+
+
 def test_tag_named_like_a_key_is_masked(sandbox: Sandbox) -> None:
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, "--tag", f"api_key={KEY}", "--tag", "gpu=h200", *GIVEN[4:])
