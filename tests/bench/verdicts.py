@@ -1,16 +1,19 @@
 """How often comparisons, tunes and probes claim what is not there, and find what is: `python -m tests.bench.verdicts`.
 
-Everything is drawn from lognormal distributions with fixed seeds; `--trials N` sets the number of draws.
+Everything is drawn with fixed seeds: normal deviations, the tails of Student's t with 3 degrees of freedom, 2 %
+outliers of eight standard deviations, deviations of which a share (AR) lasts into the next run, and one side that
+varies three times as much. `--trials N` sets the number of draws, `compare`, `ab`, `tune` or `probe` select a part.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from math import exp, log
+from math import exp, log, sqrt
 from random import Random
 
+from swarmtui.analysis.compare.correlation import positions
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.probe_history import ProbeResult, probe_history
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
@@ -26,18 +29,40 @@ from tests.analysis.level_builders import level, summary
 CLAIMS = ("faster", "slower")
 LEVELS = (1, 2, 4, 8)
 WEEK = 7 * 24
+KINDS = ("Gauss", "t3", "2 % outliers", "AR 0.3", "AR 0.5", "AR 0.7", "spread ×3")
+
+
+def deviations(random: Random, n: int, kind: str) -> Iterator[float]:
+    """Draw n deviations in the order of time, with a standard deviation of 1 (without the outliers)."""
+    rho = float(kind[3:]) if kind.startswith("AR ") else 0.0
+    value = random.gauss(0, 1)
+    for _ in range(n):
+        if kind == "t3":
+            value = random.gauss(0, 1) / sqrt(sum(random.gauss(0, 1) ** 2 for _ in range(3)))
+        yield value - (8.0 if kind == "2 % outliers" and random.random() < 0.02 else 0.0)
+        value = rho * value + sqrt(1 - rho**2) * random.gauss(0, 1)
 
 
 def session(
-    random: Random, name: str, cv: float, *, change: float = 0.0, runs: int = 4, shared: float = 0.0, seed: int = 0
+    random: Random,
+    name: str,
+    cv: float,
+    *,
+    change: float = 0.0,
+    runs: int = 4,
+    shared: float = 0.0,
+    seed: int = 0,
+    kind: str = "Gauss",
+    levels: tuple[int, ...] = LEVELS,
 ) -> Summary:
-    """Draw a session with four levels; `shared` is the spread between sessions, which all its runs have in common."""
-    levels = []
-    luck = random.gauss(0, shared)
-    for c in LEVELS:
-        rates = [100.0 * c * (1 + change) * exp(luck + random.gauss(0, cv)) for _ in range(runs)]
-        levels.append(level(c, tps=runs / sum(1 / rate for rate in rates), runs=rates))
-    return summary(levels, name, plan=Plan(load=Closed(runs=runs), seed=seed))
+    """Draw a session; `shared` is the spread between sessions, which all its runs have in common."""
+    luck, apart = random.gauss(0, shared), list(deviations(random, runs * len(levels), kind))
+    found = []
+    for number, c in enumerate(levels):
+        at = positions(number, len(levels), range(1, runs + 1), runs > 1)
+        rates = [100.0 * c * (1 + change) * exp(luck + cv * apart[position]) for position in at]
+        found.append(level(c, tps=runs / sum(1 / rate for rate in rates), runs=rates))
+    return summary(found, name, plan=Plan(load=Closed(levels=levels, runs=runs), seed=seed))
 
 
 class Count:
@@ -56,40 +81,58 @@ class Count:
 
     def show(self, name: str, demand: str) -> None:
         any_claim, at_all = 100 * self.any / self.trials, 100 * self.all / self.trials
-        print(f"{name:<62}{any_claim:>9.1f} %{at_all:>10.1f} %{self.contradictory:>8}   {demand}")
+        show(name, f"{any_claim:>9.1f} %{at_all:>10.1f} %{self.contradictory:>8}", demand)
 
 
-def comparisons(trials: int) -> Iterator[tuple[str, Count, str]]:
-    for cv in (0.01, 0.03):
-        for same_seed in (False, True):
+def show(name: str, figures: str, demand: str) -> None:
+    print(f"{name:<66}{figures:<30} {demand}", flush=True)
+
+
+def print_compare(trials: int) -> None:
+    show("compare", f"{'any claim':>11}{'all levels':>12}{'holds 0':>8}", "demand")
+    for levels, runs in ((LEVELS, 4), (LEVELS, 8), ((4,), 4), ((4,), 8)):
+        size = f"{len(levels)} × {runs}"
+        for kind in (*KINDS, "AR 0.95"):
             random, count = Random(1), Count()
+            wider = 3 if kind == "spread ×3" else 1
             for _ in range(trials):
-                b = session(random, "b", cv, seed=0 if same_seed else 1)
-                count.add(compare_pair(session(random, "a", cv), b))
-            yield f"equal sessions, CV {cv:.0%}{', same seed' if same_seed else ''}", count, "any ≤ 5 %"
-    random, count = Random(2), Count()
-    for _ in range(trials):
-        count.add(compare_pair(session(random, "a", 0.01), session(random, "b", 0.01, change=0.05, seed=1)))
-    yield "+5 % at CV 1 %", count, "any ≥ 95 %"
+                a = session(random, "a", 0.03, kind=kind, runs=runs, levels=levels)
+                b = session(random, "b", 0.03 * wider, kind=kind, runs=runs, levels=levels, seed=1)
+                count.add(compare_pair(a, b))
+            count.show(f"equal sessions, {size}, {kind}", "" if kind == "AR 0.95" else "any ≤ 5 %")
+        for kind in ("Gauss", "AR 0.5"):
+            random, count = Random(2), Count()
+            for _ in range(trials):
+                a = session(random, "a", 0.01, kind=kind, runs=runs, levels=levels)
+                b = session(random, "b", 0.01, kind=kind, runs=runs, levels=levels, change=0.05, seed=1)
+                count.add(compare_pair(a, b))
+            count.show(f"+5 % at CV 1 %, {size}, {kind}", "any ≥ 95 %")
+    for cv in (0.01, 0.03):
+        random, count = Random(1), Count()
+        for _ in range(trials):
+            count.add(compare_pair(session(random, "a", cv), session(random, "b", cv)))
+        count.show(f"equal sessions, 4 × 4, CV {cv:.0%}, same seed", "any ≤ 5 %")
     for known in (0, 4, 8):
         random, count = Random(3), Count()
-        for _ in range(trials):
+        for _ in range(trials // 2):
             history = [session(random, f"0{k}", 0.01, shared=0.01) for k in range(known)]
             a, b = session(random, "a", 0.01, shared=0.01), session(random, "b", 0.01, shared=0.01, seed=1)
             count.add(compare_pair(a, b, history=history))
         demand = "any ≤ 5 %" if known else "these sessions do differ"
-        yield f"session spread = run spread = 1 %, {known} earlier sessions", count, demand
+        count.show(f"session spread = run spread = 1 %, {known} earlier sessions", demand)
     random, count = Random(4), Count()
     for _ in range(trials // 4):
         sides = [pool([session(random, f"{k}", 0.01, runs=1, shared=0.01) for k in range(4)]) for _ in "ab"]
         count.add(compare_pair(*sides))
-    yield "equal, 4 v 4 sessions of one run pooled, spread 1 %", count, "any ≤ 5 %"
+    count.show("equal, 4 v 4 sessions of one run pooled, spread 1 %", "any ≤ 5 %")
 
 
-def ab_test(random: Random, change: float, cv: float) -> Decision:
+def ab_test(random: Random, change: float, cv: float, kind: str) -> Decision:
     values: dict[str, list[float]] = {"A": [], "B": []}
-    for side in interleaved_sides(2 * CHECKPOINTS[-1], random.randrange(1000)):
-        values[side].append(100 * exp(random.gauss(0, cv)) * (1 + (change if side == "B" else 0)))
+    apart = deviations(random, 2 * CHECKPOINTS[-1], kind)
+    for side, deviation in zip(interleaved_sides(2 * CHECKPOINTS[-1], random.randrange(1000)), apart, strict=True):
+        wider = 3 if kind == "spread ×3" and side == "B" else 1
+        values[side].append(100 * exp(cv * wider * deviation) * (1 + (change if side == "B" else 0)))
         n = len(values["A"])
         if n == len(values["B"]) and n in CHECKPOINTS:
             found = evaluate(values["A"], values["B"], max_runs=16)
@@ -99,44 +142,56 @@ def ab_test(random: Random, change: float, cv: float) -> Decision:
 
 
 def print_ab(trials: int) -> None:
-    for change, cv, demand in ((0.0, 0.01, "≤ 5 %"), (0.0, 0.03, "≤ 5 %"), (0.05, 0.01, "≥ 95 %")):
+    rows = [*((0.0, 0.03, kind) for kind in KINDS), (0.0, 0.01, "Gauss"), (0.05, 0.01, "Gauss"), (0.05, 0.01, "AR 0.5")]
+    for change, cv, kind in rows:
         random = Random(5)
-        found = [ab_test(random, change, cv) for _ in range(trials)]
+        found = [ab_test(random, change, cv, kind) for _ in range(trials)]
         claims = [one for one in found if one.word in CLAIMS]
         wrong = sum(one.interval is None or one.interval.low <= 0 <= one.interval.high for one in claims)
-        share = 100 * len(claims) / trials
-        print(f"{f'ab: {change:+.0%} at CV {cv:.0%}':<62}{share:>9.1f} %{'':>12}{wrong:>8}   claims {demand}")
+        figures = f"{100 * len(claims) / trials:>9.1f} %{'':>12}{wrong:>8}"
+        show(f"ab: {change:+.0%} at CV {cv:.0%}, {kind}", figures, f"claims {'≥ 95 %' if change else '≤ 5 %'}")
 
 
 def print_tune(trials: int) -> None:
     """Screen equal configurations with a start each, restart the best three, and count who is called behind."""
-    for cells in (8, 30):
-        for spread in (0.0, 0.005, 0.01):
-            random, behind = Random(6), 0
-            file = TuneFile(command="x {port}", grid={"--n": tuple(range(cells))})
-            for _ in range(trials):
-                screens = [one_start(random, n, 0, spread) for n in range(cells)]
-                best = sorted(screens, key=lambda start: -(start.out_tps or 0.0))[:3]
-                restarts = [one_start(random, int(start.flags["--n"]), k, spread) for start in best for k in (1, 2, 3)]
-                behind += "behind" in summarise_tune(file, [*screens, *restarts]).standings
-            name = f"tune: {cells} equal configurations, run CV 1 %, start CV {spread:.1%}"
-            print(f"{name:<62}{100 * behind / trials:>9.1f} %{'':>20}   one behind ≤ 5 %")
+    for cells, kind, spread in (
+        *((8, kind, 0.005) for kind in KINDS), (8, "Gauss", 0.0), (8, "Gauss", 0.01), (30, "Gauss", 0.005),
+    ):  # fmt: skip
+        random, behind = Random(6), 0
+        file = TuneFile(command="x {port}", grid={"--n": tuple(range(cells))})
+        for _ in range(trials):
+            shared = deviations(random, cells + 9, kind)
+            screens = [one_start(random, n, 0, spread, kind, next(shared)) for n in range(cells)]
+            best = [start.flags["--n"] for start in sorted(screens, key=lambda start: -(start.out_tps or 0.0))[:3]]
+            restarts = [
+                one_start(random, int(n), k, spread, kind, next(shared))
+                for k in (1, 2, 3)
+                for n in random.sample(best, 3)
+            ]
+            behind += "behind" in summarise_tune(file, [*screens, *restarts]).standings
+        name = f"tune: {cells} equal configurations, run CV 1 %, start CV {spread:.1%}, {kind}"
+        show(name, f"{100 * behind / trials:>9.1f} %", "one behind ≤ 5 %")
 
 
-def one_start(random: Random, n: int, number: int, spread: float) -> Start:
-    runs = [100 * exp(random.gauss(0, 0.01)) for _ in range(4)]
-    return Start(flags={"--n": n}, round=number, out_tps=exp(random.gauss(0, spread)) * sum(runs) / len(runs))
+def one_start(random: Random, n: int, number: int, spread: float, kind: str, shared: float) -> Start:
+    """Draw a start with four runs; the spread of every third configuration may be larger."""
+    wider = 3 if kind == "spread ×3" and n % 3 == 0 else 1
+    runs = [100 * exp(wider * random.gauss(0, 0.01)) for _ in range(4)]
+    return Start(flags={"--n": n}, round=number, out_tps=exp(wider * spread * shared) * sum(runs) / len(runs))
 
 
-def probes(random: Random, n: int, log_rate: float = 0.0, slope: float = 0.0, first: int = 0) -> list[ProbeResult]:
+def probes(
+    random: Random, n: int, change: Callable[[int], float] = lambda k: 0.0, kind: str = "Gauss"
+) -> list[ProbeResult]:
+    """Draw hourly probes with a CV of 1 %; `change` is the log of the change at each."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     return [
         ProbeResult(
-            id=str(first + k),
-            created=(start + timedelta(hours=first + k)).isoformat(),
-            runs=(100 * exp(log_rate + random.gauss(0, 0.01)) * (1 + slope * k),),
+            id=str(k),
+            created=(start + timedelta(hours=k)).isoformat(),
+            runs=(100 * exp(0.01 * deviation + change(k)),),
         )
-        for k in range(n)
+        for k, deviation in enumerate(deviations(random, n, kind))
     ]
 
 
@@ -145,33 +200,38 @@ def flags(found: list[ProbeResult]) -> list[bool]:
 
 
 def print_probes(trials: int) -> None:
-    for week in (1, 2, 5):
-        random = Random(7)
-        flagged = sum(sum(flags(probes(random, week * WEEK))[-WEEK:]) for _ in range(trials))
-        print(f"{f'probe: flags in stationary week {week}, hourly':<62}{flagged / trials:>9.2f}{'':>22}   ≤ 0.6")
-    for weeks in (1, 4):
-        random, delays = Random(8), []
-        for _ in range(trials):
-            calm = probes(random, weeks * WEEK)
-            found = flags([*calm, *probes(random, 12, log(0.97), first=len(calm))])[-12:]
+    for week in (1, 2):
+        for kind in KINDS[:-1]:
+            random = Random(7)
+            flagged = sum(sum(flags(probes(random, week * WEEK, kind=kind))[-WEEK:]) for _ in range(trials))
+            show(f"probe: flags in stationary week {week}, hourly, {kind}", f"{flagged / trials:>9.2f}", "≤ 0.6")
+    for weeks in (1, 2):
+        random, delays, calm = Random(8), [], weeks * WEEK
+        for _ in range(2 * trials):
+            found = flags(probes(random, calm + 6, lambda k: log(0.97) if k >= calm else 0.0))[-6:]  # noqa: B023
             delays.append(found.index(True) + 1 if True in found else 99)
-        by = ", ".join(f"{k}: {100 * sum(delay <= k for delay in delays) / trials:.0f} %" for k in (2, 3, 4, 5, 6))
-        print(f"{f'probe: −3 % step after {weeks} weeks, flagged by probe':<62} {by}   by 3 ≥ 95 %")
-    random = Random(9)
-    ended = sum(flags(probes(random, WEEK, slope=-0.1 / WEEK))[-1] for _ in range(trials))
-    print(f"{'probe: slow −10 % over a week, flagged at its end':<62}{100 * ended / trials:>9.1f} %")
+        by = ", ".join(f"{k}: {100 * sum(delay <= k for delay in delays) / len(delays):.0f} %" for k in (2, 3, 4, 5))
+        show(f"probe: −3 % step after {weeks} weeks, flagged by probe", f" {by}", "by 3 ≥ 95 %")
+    for weeks in (0, 1):
+        random, calm = Random(9), weeks * WEEK
+        decline = [
+            flags(probes(random, calm + WEEK, lambda k: log(1 - 0.1 * max(0, k - calm) / WEEK)))[-1]  # noqa: B023
+            for _ in range(max(1, trials // 4))
+        ]
+        name = f"probe: slow −10 % over a week, after {weeks} stationary ones, at its end"
+        show(name, f"{100 * sum(decline) / len(decline):>9.1f} %", "≥ 95 %")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="*", choices=["compare", "ab", "tune", "probe"])
     parser.add_argument("--trials", type=int, default=2000)
-    trials = parser.parse_args().trials
-    print(f"{'4 levels × 4 runs':<62}{'any claim':>11}{'all levels':>12}{'holds 0':>8}   demand")
-    for name, count, demand in comparisons(trials):
-        count.show(name, demand)
-    print_ab(trials)
-    print_tune(trials)
-    print_probes(max(1, trials // 10))
+    given = parser.parse_args()
+    for name, part, share in (
+        ("compare", print_compare, 1), ("ab", print_ab, 1), ("tune", print_tune, 1), ("probe", print_probes, 10),
+    ):  # fmt: skip
+        if not given.part or name in given.part:
+            part(max(1, given.trials // share))
 
 
 if __name__ == "__main__":

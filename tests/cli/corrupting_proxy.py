@@ -1,4 +1,4 @@
-"""A proxy between client and simulator that corrupts a share of the answers; canaries get the right answer first."""
+"""A proxy between client and simulator that corrupts a share of the answers under load; canaries are answered first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class CorruptingProxy:
     """Forwards each request to `knowing` if it asks a canary question, else to `server`; both are 127.0.0.1 ports.
 
     Corrupted answers have as many bytes as before, so that the HTTP framing stays valid: they are a loop, or contain
-    characters that are not text.
+    characters that are not text. An answer that nobody shares the server with is left alone.
     """
 
     def __init__(self, server: int, knowing: int, share: float, seed: int) -> None:
         self._server, self._knowing, self._share, self._random = server, knowing, share, Random(seed)
         self.answers, self.corrupted, self.port = 0, 0, 0
+        self._in_flight = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -51,6 +52,7 @@ class CorruptingProxy:
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Serve one request; the connection ends with it."""
+        self._in_flight += 1
         try:
             head = await client.readuntil(b"\r\n\r\n")
             length = _LENGTH.search(head)
@@ -63,11 +65,12 @@ class CorruptingProxy:
         except (OSError, asyncio.IncompleteReadError):
             pass  # the client or the server has gone
         finally:
+            self._in_flight -= 1
             to_client.close()
 
     def _choose_filler(self) -> bytes | None:
         self.answers += 1
-        if self._random.random() >= self._share:
+        if self._in_flight < 2 or self._random.random() >= self._share:
             return None
         self.corrupted += 1
         return self._random.choice((b"a", _NOT_TEXT))

@@ -65,13 +65,13 @@ def test_worse_answers_are_an_alarm(sandbox: Sandbox, knows: bool) -> None:
 def run_through_proxy(
     sandbox: Sandbox, knows: RawServer, share: float, seed: int, requests: int, canaries: str
 ) -> tuple[CorruptingProxy, str]:
-    """Run a level of C=8 on a simulator behind a proxy that corrupts a share of its answers; return what it prints."""
+    """Run C=1 and C=8 behind a proxy that corrupts a share of the answers of C=8; return what it prints."""
     simulator = start_simulator("moe-tp1?speed=50&output.median=120&output.cv=0.3&slots=8")
     try:
         ports = [int(str(url).rpartition(":")[2]) for url in (simulator.url(), knows.url)]
         with CorruptingProxy(ports[0], ports[1], share, seed) as proxy:
             ran = sandbox.run_benchmark(
-                f"http://127.0.0.1:{proxy.port}", "--levels", "8", "--requests", str(requests),
+                f"http://127.0.0.1:{proxy.port}", "--levels", "1,8", "--requests", str(requests),
                 "--canaries", canaries, "--warmup", "1", "--no-gpu", "--seed", str(seed), "--quiet",
             )  # fmt: skip
     finally:

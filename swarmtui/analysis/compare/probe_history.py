@@ -2,7 +2,8 @@
 
 Drift is judged by two means of the latest probes, in standard deviations of a reference: the probes before the latest
 24, since the server last changed. The exponentially weighted mean finds a small lasting change, the plain mean of three
-a step soon after it. A single outlier is no drift.
+a step soon after it. A single outlier is no drift. Probes are not independent: the limits allow for the correlation of
+each with the next, and for the tails of the reference.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from math import exp, fsum, log, sqrt
 
 from swarmtui.analysis.compare.verdicts import coefficient_of_variation
@@ -23,12 +25,16 @@ MIN_REFERENCE = 20
 
 _WEIGHT = 0.2
 _CLIPPED_AT = 3.0
-_LIMIT = 3.5
+_LIMIT = 3.4
 # The weighted mean alone finds a step of three standard deviations within three probes in two of three cases.
 _NEWEST = 3
-_NEWEST_LIMIT = 3.2
+_NEWEST_LIMIT = 3.05
 _MAD_TO_SD = 1.4826  # of a normal distribution
 _MEDIAN_VARIANCE = 1.57  # the variance of the median of n values is 1.57 / n times that of one value
+_MAX_CORRELATION = 0.8  # with more, even the largest lasting change would stay within the limits
+_MAX_LIMIT = 2.9  # below the deviation at which probes are clipped, for the same reason
+# The limits are wider by this share / n: the standard deviation of few or correlated probes is estimated too small.
+_SMALL_REFERENCE = 3.0
 
 
 class ProbeResult(Stored, frozen=True, kw_only=True):
@@ -58,7 +64,8 @@ class ProbeResult(Stored, frozen=True, kw_only=True):
 class Drift(Stored, frozen=True, kw_only=True):
     """The state at one probe: the median of the reference, the smoothed rate, and the limits that it must not leave.
 
-    `newest` is the mean of the latest three probes, which has limits of its own.
+    `newest` is the mean of the latest three probes, which has limits of its own. `correlation` is that of a probe with
+    the next.
     """
 
     reference: float
@@ -68,6 +75,7 @@ class Drift(Stored, frozen=True, kw_only=True):
     newest: float
     newest_low: float
     newest_high: float
+    correlation: float = 0.0
 
     @property
     def smoothed_drifted(self) -> bool:
@@ -133,31 +141,45 @@ def probe_history(probes: Sequence[ProbeResult]) -> ProbeHistory:
 
 def _drift_by_probe(probes: Sequence[ProbeResult]) -> tuple[Drift | None, ...]:
     found: list[Drift | None] = []
-    latest: list[float] = []
+    known: list[float] = []
     reference: list[float] = []  # sorted
+    rho, tails, size = 0.0, 1.0, 0
     for probe in probes:
         if probe.server_changed:
-            latest, reference = [], []
-        latest.append(log(probe.tps or 1.0))
-        if len(latest) > LATEST:
-            insort(reference, latest.pop(0))
-        found.append(_drift(reference, latest) if len(reference) >= MIN_REFERENCE else None)
+            known, reference, size = [], [], 0
+        known.append(log(probe.tps or 1.0))
+        if len(known) > LATEST:
+            insort(reference, known[-LATEST - 1])
+        if len(reference) < MIN_REFERENCE:
+            found.append(None)
+            continue
+        if len(reference) >= size:  # in steps of a twentieth: the slowest part for a long history
+            rho, tails = probe_correlation(known[:-LATEST]), _tails(reference)
+            size = len(reference) + 1 + len(reference) // 20
+        found.append(_drift(reference, known[-LATEST:], rho, tails))
     return tuple(found)
 
 
-def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
-    """Compare the smoothed `latest` with a sorted reference; all are logs of rates."""
+def _drift(reference: Sequence[float], latest: Sequence[float], rho: float, tails: float) -> Drift:
+    """Compare the smoothed `latest` with a sorted reference; all are logs of rates.
+
+    `rho` is the correlation of the reference, `tails` the standard deviation of its clipped deviations.
+    """
     middle = percentile(reference, 0.5)
-    spread = _MAD_TO_SD * percentile(sorted(abs(value - middle) for value in reference), 0.5)
+    spread = _robust_deviation([value - middle for value in reference])
     apart = [(value - middle) / spread if spread else _CLIPPED_AT * _sign(value - middle) for value in latest]
     clipped = [max(-_CLIPPED_AT, min(_CLIPPED_AT, value)) for value in apart]
     smoothed = 0.0
     for value in clipped:
         smoothed += _WEIGHT * (value - smoothed)
     newest = fsum(clipped[-_NEWEST:]) / _NEWEST
-    reference_variance = _MEDIAN_VARIANCE / len(reference)
-    limit = _LIMIT * sqrt(_WEIGHT / (2 - _WEIGHT) + reference_variance)
-    newest_limit = _NEWEST_LIMIT * sqrt(1 / _NEWEST + reference_variance)
+    independent = len(reference) * (1 - rho) / (1 + rho)
+    scale = tails * (1 + _SMALL_REFERENCE / independent)
+    kept = rho * (1 - _WEIGHT)
+    smoothed_variance = _WEIGHT / (2 - _WEIGHT) * (1 + kept) / (1 - kept)
+    limit = min(_MAX_LIMIT, _LIMIT * scale * sqrt(smoothed_variance + _MEDIAN_VARIANCE / independent))
+    newest_variance = (3 + 4 * rho + 2 * rho**2) / 9
+    newest_limit = _NEWEST_LIMIT * scale * sqrt(newest_variance + _MEDIAN_VARIANCE / independent)
     unit = spread or 1e-9
 
     def rate(deviations: float) -> float:
@@ -171,7 +193,38 @@ def _drift(reference: Sequence[float], latest: Sequence[float]) -> Drift:
         newest=rate(newest),
         newest_low=rate(-newest_limit),
         newest_high=rate(newest_limit),
+        correlation=rho,
     )
+
+
+def probe_correlation(values: Sequence[float]) -> float:
+    """Estimate the correlation of each value with the next, from 0 to 0.8; a slow trend does not raise it.
+
+    Values two apart differ by 1 + ρ times as much, in squares, as neighbours do. Half a standard error is added: an
+    estimate that is too low costs more than one that is too high.
+    """
+    near = _clipped_square([other - one for one, other in pairwise(values)])
+    far = _clipped_square([other - one for one, other in zip(values, values[2:], strict=False)])
+    rho = far / near - 1 + 0.5 / sqrt(len(values)) if near else 0.0
+    return max(0.0, min(_MAX_CORRELATION, rho))
+
+
+def _tails(reference: Sequence[float]) -> float:
+    """Return the standard deviation of clipped deviations, relative to the robust one; 1 for a normal distribution."""
+    middle = percentile(reference, 0.5)
+    deviations = [value - middle for value in reference]
+    spread = _robust_deviation(deviations)
+    return sqrt(_clipped_square(deviations)) / spread if spread else 1.0
+
+
+def _clipped_square(values: Sequence[float]) -> float:
+    """Return the mean square of values around 0, without the weight of outliers."""
+    limit = _CLIPPED_AT * _robust_deviation(values)
+    return fsum(min(limit, abs(value)) ** 2 for value in values) / len(values)
+
+
+def _robust_deviation(values: Sequence[float]) -> float:
+    return _MAD_TO_SD * percentile(sorted(map(abs, values)), 0.5)
 
 
 def _sign(value: float) -> int:

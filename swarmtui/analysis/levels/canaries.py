@@ -1,7 +1,8 @@
 """Compare the answers to canary questions under load with those at C=1, and find degenerate answers.
 
 Two tests per level, which share an error rate of 5 % with those of all other levels: whether fewer canaries pass than
-at C=1 (Fisher's exact test), and whether more answers of all requests are degenerate than chance explains.
+at C=1, and whether more answers of all requests are degenerate than at the level C=1 (Fisher's exact test). Models
+differ in how many of their answers are degenerate, so without that level the second question has no answer.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ _ALPHA = 0.05
 _Z = 1.96
 # A model that passes a smaller share of the canaries at C=1 knows too little for a comparison.
 _MIN_REFERENCE = 0.5
-# A working server may return this share of degenerate answers.
-_DEGENERATE = 0.005
 
 
 def with_canaries(
@@ -36,8 +35,9 @@ def with_canaries(
     reference = {record.type: record for record in _answered(alone)}
     if not reference:
         return list(levels)
+    single = next((level for level in levels if level.c == 1 and level.rate is None), None)
     return [
-        _with_figures(level, list(_answered(records)), reference, len(levels))
+        _with_figures(level, list(_answered(records)), reference, single, len(levels))
         for level, records in zip(levels, under_load, strict=True)
     ]
 
@@ -47,7 +47,9 @@ def _answered(records: Iterable[Record]) -> Iterator[Record]:
     return (r for r in records if r.phase == "canary" and r.ok and r.error != CANCELLED and r.verdict is not None)
 
 
-def _with_figures(level: Level, records: list[Record], reference: dict[str, Record], levels: int) -> Level:
+def _with_figures(
+    level: Level, records: list[Record], reference: dict[str, Record], single: Level | None, levels: int
+) -> Level:
     passed = sum(record.verdict in PASSES for record in records)
     alone = sum(record.verdict in PASSES for record in reference.values())
     equal_chars = [_equal_chars(record, reference.get(record.type)) for record in records]
@@ -66,14 +68,19 @@ def _with_figures(level: Level, records: list[Record], reference: dict[str, Reco
         diverged=len(diverged),
         diverged_after=median(diverged) if diverged else None,
     )
-    findings = tuple(canary_findings(figures, level.degenerate, level.ok, level.name, _ALPHA / (2 * levels)))
+    answers = (level.degenerate, level.ok)
+    at_one = (single.degenerate, single.ok) if single and single is not level else None
+    findings = tuple(canary_findings(figures, answers, at_one, level.name, _ALPHA / (2 * levels)))
     return msgspec.structs.replace(level, canaries=figures, flags=(*level.flags, *findings))
 
 
 def canary_findings(
-    figures: CanaryFigures, degenerate: int, answers: int, name: str, alpha: float
+    figures: CanaryFigures, answers: tuple[int, int], at_one: tuple[int, int] | None, name: str, alpha: float
 ) -> Iterator[Finding]:
-    """Yield what the canaries of a level show; each of the two tests has the error rate `alpha`."""
+    """Yield what the canaries of a level show; each of the two tests has the error rate `alpha`.
+
+    `answers` has how many answers of the level are degenerate, and of how many; `at_one` those of the level C=1.
+    """
     n, passed, alone_n, alone = figures.n, figures.passed, figures.alone_n, figures.alone_passed
     if not figures.applicable:
         text = f"canaries are not applicable: alone, the model answers {alone} of {alone_n} questions"
@@ -84,9 +91,13 @@ def canary_findings(
     if n and fisher_p(alone, alone_n, passed, n) < alpha:
         change = f"{percent(alone / alone_n)} → {percent(passed / n)}"
         yield Finding(code="answers_worse", text=f"answers got worse: {change} at {name}")
-    if answers and binomial_tail(degenerate, answers, _DEGENERATE) < alpha:
-        share = f"{percent(degenerate / answers)} of answers are empty, loops or garbage"
-        yield Finding(code="answers_degenerate", text=f"answers got worse: {share} at {name}")
+    if at_one is None or not at_one[1] or not answers[1]:
+        return
+    (degenerate, of), (before, of_before) = answers, at_one
+    if fisher_p(of_before - before, of_before, of - degenerate, of) < alpha:
+        share = f"{percent(degenerate / of)} of answers are empty, loops or garbage at {name}"
+        text = f"answers got worse: {share}, {percent(before / of_before)} at C=1"
+        yield Finding(code="answers_degenerate", text=text)
 
 
 def _describe(figures: CanaryFigures) -> str:
@@ -122,18 +133,7 @@ def wilson_interval(passed: int, n: int) -> tuple[float | None, float | None]:
 
 def fisher_p(alone_passed: int, alone_n: int, passed: int, n: int) -> float:
     """Return the probability that `n` pass at most `passed` times, if load makes no difference."""
-    total, all_passed = alone_n + n, alone_passed + passed
-    ways = sum(comb(all_passed, k) * comb(total - all_passed, n - k) for k in range(min(passed, n) + 1) if n - k >= 0)
+    total, failed = alone_n + n, alone_n - alone_passed + n - passed
+    # By failures, of which there are few: as many as seen under load, or more.
+    ways = sum(comb(failed, k) * comb(total - failed, n - k) for k in range(n - passed, min(n, failed) + 1))
     return ways / comb(total, n)
-
-
-def binomial_tail(k: int, n: int, share: float) -> float:
-    """Return the probability of at least `k` of `n`."""
-    if k <= 0:
-        return 1.0
-    probability = (1 - share) ** n
-    below = 0.0
-    for i in range(k):
-        below += probability
-        probability *= (n - i) / (i + 1) * share / (1 - share)
-    return max(0.0, 1.0 - below)
