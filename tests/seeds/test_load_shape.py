@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from tests.bench.load_shape import FIGURES, long_run, simulate_level
+from tests.bench.load_shape import FIGURES, Shape, long_run, simulate, simulate_level
 
 
 @pytest.mark.parametrize("c", [4, 50])
@@ -16,3 +16,11 @@ def test_default_number_of_requests_is_enough(c: int) -> None:
     means = dict(zip(FIGURES, map(statistics.fmean, short), strict=True))
     for name, true in zip(FIGURES, truth, strict=True):
         assert means[name] == pytest.approx(true, rel=0.015), name
+
+
+@pytest.mark.parametrize("c", [5, 8])
+def test_half_width_of_a_level_that_queues_does_not_count_the_waiting(c: int) -> None:
+    """Four slots give the same rate whoever waits for them; the cycles of single streams differ by half."""
+    queue = Shape("moe-tp1?slots=4&output.median=100&output.cv=0.5", "chat", {})
+    level, _ = simulate(c, 5, shape=queue)
+    assert level.half_width is not None and level.half_width < 0.1

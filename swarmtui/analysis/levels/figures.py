@@ -15,10 +15,8 @@ from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
 from swarmtui.analysis.levels.runs import (
     LevelRun,
-    Span,
     SteadyPart,
     mean_in_flight,
-    most_at_once,
     runs_by_level,
     steady,
 )
@@ -304,15 +302,7 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
 
 def _streaming(runs: Sequence[LevelRun]) -> int | None:
     """Return the most streams that received tokens at the same time, of loads that hold C."""
-    return max((most_at_once(_token_spans(run)) for run in runs if traits(run.load).holds_c), default=0) or None
-
-
-def _token_spans(run: LevelRun) -> Iterable[Span]:
-    """Yield the times from the first to the last token, of answers with more than one."""
-    for record in run.records:
-        first, last = record.t_first_ns, record.t_last_ns
-        if first is not None and last is not None and first < last:
-            yield first, last
+    return max((run.streaming for run in runs if traits(run.load).holds_c), default=0) or None
 
 
 def queue_readings(samples: Iterable[Telemetry]) -> list[QueueReading]:

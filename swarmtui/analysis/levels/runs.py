@@ -152,6 +152,12 @@ class LevelRun(NamedTuple):
         return [*(r for r in own if r.error not in (None, CANCELLED)), *self.earlier_errors]
 
     @property
+    def streaming(self) -> int:
+        """The most streams that were between their first and last token at the same time."""
+        spans = ((record.t_first_ns or 0, record.t_last_ns or 0) for record in self.records)
+        return most_at_once((first, last) for first, last in spans if first < last)
+
+    @property
     def filled(self) -> bool:
         """Whether requests before or after the measured ones kept C in flight; a single stream may have no others."""
         others = any(record.phase in ("preroll", "filler") for record in self.unmeasured)

@@ -21,6 +21,9 @@ _MAX_BATCHES = 10
 # The spread of fewer batches than this is known too badly.
 _MIN_BATCHES = 4
 _MIN_DF = 2
+# Requests queue if no more than this share of the streams receives tokens at the same time.
+_QUEUED = 0.85
+_MIN_QUEUED_BATCHES = 2
 _CONFIDENCE = 0.975
 # What no spread within a level shows: a level begins before its streams are as different as they are later. Without
 # it, the interval of many streams covers the truth in 50 to 80 % of cases (`python -m tests.bench.load_shape`).
@@ -110,9 +113,13 @@ def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
 
     The replicates are batches of whole cycles, in which each of the C streams sends once: half a cycle would hold the
     prefill or the decode phase of streams that run in step. With few batches they are the cycles of single streams.
+    Where requests queue, it is the slots that send once per batch: a cycle of a stream is mostly waiting then, which
+    says nothing about the rate of the others.
     """
-    batches = [rate for run in runs for rate in _batch_rates(c, run)]
-    if len(batches) >= _MIN_BATCHES:
+    slots = max((run.streaming for run in runs), default=c)
+    queued = 0 < slots <= _QUEUED * c
+    batches = [rate for run in runs for rate in _batch_rates(slots if queued else c, run)]
+    if len(batches) >= (_MIN_QUEUED_BATCHES if queued else _MIN_BATCHES):
         half_width = t_quantile(_CONFIDENCE, len(batches) - 1) * standard_deviation(batches) / sqrt(len(batches))
         return hypot(half_width, _START_ERROR * fmean(batches))
     cycles = [cycle for run in runs for cycle in _cycles(run)]
