@@ -192,3 +192,13 @@ def test_a_few_new_tokens_of_a_long_context_explain_a_silence() -> None:
     )
     (level,) = level_figures([*records, late, stream], [stage(c=3)], [end(at=1e6)])
     assert kinds(level) == []
+
+
+def test_short_answers_have_few_gaps_and_the_silence_is_none_of_them() -> None:
+    warp = stopped(2350.0, 3000.0)
+    records = [
+        request(warp(n * 500.0), [warp(n * 500.0 + 200 + 40 * k) for k in range(7)], task=n, tokens_in=PROMPT)
+        for n in range(8)
+    ]
+    (level,) = level_figures(records, [stage()], [end(at=1e6)])
+    assert kinds(level) == ["frozen"]

@@ -22,8 +22,8 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Silence
 from swarmtui.numbers import short
 
-# A shorter silence moves no figure.
-_MIN_NS = 500_000_000
+# A shorter silence moves no figure. Times to the first token vary more than gaps.
+_MIN_NS, _MIN_WAITING_NS = 500_000_000, 1_000_000_000
 # Streams are silent if they receive nothing for so many of their 99th percentile of gaps.
 _GAPS = 8
 # Reading prompts may take so many times as long as usual, and more if they are far longer than usual: other streams
@@ -115,7 +115,7 @@ def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
             least_ns = _GAPS * _usual_gap_ns(records, gaps, hole)
         else:
             start = max(start, min((r.t_sent_ns or 0 for r in waiting), default=end))
-            least_ns = 1e9 * _SLOWER * usual.ttft_s
+            least_ns = max(_MIN_WAITING_NS, 1e9 * _SLOWER * usual.ttft_s)
         if end - start >= max(_MIN_NS, least_ns, explained_ns):
             silences.append(
                 Silence(kind="frozen" if decoding else "all_waiting", t_ns=start, seconds=(end - start) / 1e9)
