@@ -257,9 +257,9 @@ _NOT_FOR_CAPACITY = (
 def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the most agents that a server carries within an SLO.
 
-    Doubles the number of agents until one level misses the SLO, then bisects and repeats the levels at the border until
-    the bounds of Clopper and Pearson decide. Also says where prompts are evicted from the KV cache. Exit code 1: not
-    even one agent keeps the SLO.
+    Doubles the number of agents until a level, and one with twice as many, miss the SLO, then bisects, decides the
+    levels at the border with an error of 1 % for each look, and visits them again at the end. Also says where prompts
+    are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
     """
     from swarmtui.processes.spawn import start_session_process
 

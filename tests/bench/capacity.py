@@ -196,7 +196,7 @@ def long_run(preset: Preset, recordings: Sequence[Recording], c: int) -> tuple[b
 
 
 # The width over which the share falls, as a share of the answer: 95 % is passed by one unit of log odds in it.
-SHAPES = {"steep": 0.02, "gentle": 0.12, "flat": 0.4}
+SHAPES = {"steep": 0.02, "gentle": 0.12, "flat": 0.4, "flatter": 1.0}
 REQUEST_S = 3.0
 DIP = 4
 
