@@ -37,12 +37,19 @@ class Round(NamedTuple):
 
     def streams_at(self, t_ns: int) -> set[str]:
         """Return what the requests in flight at a time were doing: waiting for their first token, or decoding."""
-        requests = json.loads((self.directory / "detail.json").read_bytes())["requests"]
         return {
             "waiting" if request["t_first_ns"] is None or request["t_first_ns"] > t_ns else "decoding"
-            for request in requests
+            for request in self._requests()
             if request["t_sent_ns"] and request["t_sent_ns"] < t_ns < (request["t_done_ns"] or t_ns)
         }
+
+    def measured_after(self, t_ns: int) -> bool:
+        """Whether a measured request ended after a time: before, it was within what is measured."""
+        return any(request["phase"] == "level" and (request["t_done_ns"] or 0) > t_ns for request in self._requests())
+
+    def _requests(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.directory / "detail.json").read_bytes())["requests"]
+        return found
 
 
 class Running:
