@@ -57,6 +57,7 @@ class Stages:
         self._times = RequestTimes()
         # Reads the metrics of the servers and returns the latest, if there are any.
         self.read_servers: Callable[[], Telemetry] | None = None
+        self._cancel_ignored = False
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
         # Each gets every finished request, as it is in the journal.
@@ -287,8 +288,9 @@ class Stages:
         if self.read_servers is None:
             return
         cancelled = CancelledRequests(self.read_servers, stage.streams, since_ns)
-        if not await cancelled.wait(lambda: self.steering.state != "run"):
-            self.load.complete = True
+        ended = await cancelled.wait(lambda: self.steering.state != "run")
+        if not ended and not self._cancel_ignored:
+            self._cancel_ignored = self.load.complete = True
             self.journal.log_event("cancel_ignored", _CANCEL_IGNORED)
 
     def _has_ended(self, stage: ActiveStage, goal: PrecisionGoal | None) -> bool:

@@ -35,7 +35,15 @@ _SYNCHRONISED = Finding(
     text="synchronised: streams keep in step, so that TTFT and stream depend on how they started; lengths that vary, "
     "or a longer run, separate them",
 )
-_EVENT_FLAGS = {"server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "host_silent": _HOST_SILENT}
+_CANCEL_IGNORED = Finding(
+    code="cancel_ignored",
+    text="the server went on with requests that were cancelled when this level ended: later levels wait for answers",
+)
+_PRECISION_MISSED = Finding(code="precision_missed", text="the precision was not reached within 16C requests")
+_EVENT_FLAGS = {
+    "server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "host_silent": _HOST_SILENT,
+    "cancel_ignored": _CANCEL_IGNORED, "precision_missed": _PRECISION_MISSED,
+}  # fmt: skip
 
 
 def level_flags(level: Level, uncounted: int, unmeasured_errors: int, *, synchronised: bool = False) -> Findings:
@@ -109,7 +117,7 @@ def serial_flags(serial: SerialBaseline) -> Findings:
 
 
 def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: Sequence[Event]) -> tuple[Level, ...]:
-    """Flag the levels in which the server or a host went away, also those that were repeated afterwards."""
+    """Flag the levels by what happened in them, also those that were repeated after a server or host was away."""
     starts = sorted((stage.t_ns, (stage.c, stage.rate)) for stage in stages)
     hit: defaultdict[LevelKey, dict[str, Finding]] = defaultdict(dict)
     for event in events:
