@@ -202,3 +202,13 @@ def test_short_answers_have_few_gaps_and_the_silence_is_none_of_them() -> None:
     ]
     (level,) = level_figures(records, [stage()], [end(at=1e6)])
     assert kinds(level) == ["frozen"]
+
+
+def test_a_silence_at_the_end_of_a_level_that_was_cut_there_is_named() -> None:
+    """A run that is ended by time is cut to whole cycles: its window may end before the silence."""
+    answer = request(0.0, [200 + 20 * k for k in range(50)], task=1, tokens_in=PROMPT)
+    cut = request(
+        1300.0, [1500, 1520, 1540, 4600], task=2, phase="unfinished", error=CANCELLED, t_done_ns=BOOT_NS + 5000 * MS
+    )
+    (level,) = level_figures([answer, cut], [stage()], [end(at=5000.0)])
+    assert kinds(level) == ["frozen"]

@@ -124,8 +124,9 @@ def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
 
 
 def _measured_window(run: LevelRun) -> Span | None:
-    known = [window for window in (run.steady_window, run.window) if window is not None]
-    return (min(start for start, _ in known), max(end for _, end in known)) if known else None
+    """Return the time from the first measured send until the measured requests had ended, or were cancelled."""
+    measured = [r for r in (*run.sent, *run.unfinished) if r.t_sent_ns is not None]
+    return (min(r.t_sent_ns or 0 for r in measured), max(r.left_ns for r in measured)) if measured else None
 
 
 def _overlaps(record: Record, start: int, end: int) -> bool:
