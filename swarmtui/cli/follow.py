@@ -290,7 +290,11 @@ def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], 
         result = limit.evaluate(summary.levels)
         if result.missed:
             missed = True
-            prefix = "missed" if result.true else "cannot be evaluated"
+            prefix = (
+                "missed"
+                if result.true
+                else "cannot be evaluated, which counts as missed (more --requests, or FIGURE@C)"
+            )
             for reason in result.because or (limit.text,):
                 progress.write(f"{prefix}: {reason}")
     return missed

@@ -200,7 +200,11 @@ entry_encoder = msgspec.json.Encoder()
 
 
 class Spread(Stored, frozen=True, kw_only=True):
-    """Statistics of a sample; a percentile is null below its minimum n (p50 5, p90 29, p95 59, p99 299)."""
+    """Statistics of a sample; a percentile is null below its minimum n (p50 5, p90 29, p95 59, p99 299).
+
+    An interval holds its percentile with a confidence of 95 %: two of the values, whatever their distribution; null
+    where there are too few values for that (p50 6, p90 36, p95 72, p99 368), or some are only known to be longer.
+    """
 
     n: int
     mean: float | None = None
@@ -210,6 +214,10 @@ class Spread(Stored, frozen=True, kw_only=True):
     p95: float | None = None
     p99: float | None = None
     max: float | None = None
+    p50_interval: tuple[float, float] | None = None
+    p90_interval: tuple[float, float] | None = None
+    p95_interval: tuple[float, float] | None = None
+    p99_interval: tuple[float, float] | None = None
 
     @property
     def median(self) -> float | None:

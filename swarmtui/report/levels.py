@@ -74,6 +74,13 @@ def _with_range(spread: Spread) -> str | None:
     return f"{seconds(spread.median)} ({seconds(spread.min)}–{seconds(spread.max)})"
 
 
+def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str | None:
+    """`1.21 s (1.08 s … 1.44 s)`"""
+    if value is None or interval is None:
+        return None if value is None else seconds(value)
+    return f"{seconds(value)} ({seconds(interval[0])} … {seconds(interval[1])})"
+
+
 def tail(spread: Spread | None) -> float | None:
     """The p99, or the maximum of too few requests for one."""
     return None if spread is None else spread.max if spread.p99 is None else spread.p99
@@ -109,8 +116,8 @@ _COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("ttft", "TTFT", lambda x: x.ttft_s.median, seconds),
         Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.ttft_s)),
         Column[Level]("ttft_mean", "TTFT mean", lambda x: x.ttft_s.mean, seconds),
-        Column[Level]("ttft_p90", "TTFT p90", lambda x: x.ttft_s.p90, seconds),
-        Column[Level]("ttft_p99", "TTFT p99", lambda x: x.ttft_s.p99, seconds),
+        Column[Level]("ttft_p90", "TTFT p90", lambda x: _with_interval(x.ttft_s.p90, x.ttft_s.p90_interval)),
+        Column[Level]("ttft_p99", "TTFT p99", lambda x: _with_interval(x.ttft_s.p99, x.ttft_s.p99_interval)),
         Column[Level]("ttft_max", "TTFT max", lambda x: x.ttft_s.max, seconds),
         Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.ttft_s), seconds),
         Column[Level](
@@ -119,7 +126,7 @@ _COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("tpot_p90", "TPOT p90", lambda x: tokens(x.tokens_estimated, x.tpot_s.p90, milliseconds)),
         Column[Level]("e2e", "e2e", lambda x: x.e2e_s.median, seconds),
         Column[Level]("e2e_range", "e2e", lambda x: _with_range(x.e2e_s)),
-        Column[Level]("e2e_p90", "e2e p90", lambda x: x.e2e_s.p90, seconds),
+        Column[Level]("e2e_p90", "e2e p90", lambda x: _with_interval(x.e2e_s.p90, x.e2e_s.p90_interval)),
         Column[Level]("stall", "longest stall", lambda x: x.longest_stall_s, seconds),
         # compared with C=1
         Column[Level]("slowdown", "slowdown", lambda x: x.slowdown, short_percent),
@@ -342,7 +349,7 @@ def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
         ),
         _table(
             "Latency", levels, "load ttft_range ttft_p90 ttft_p99 tpot tpot_p90 e2e_range e2e_p90 stall",
-            "median, below 5 answers with minimum and maximum",
+            "median, below 5 answers with minimum and maximum; a percentile with its 95 % interval",
         ),
         _table(
             "Contention and speed-up", several,

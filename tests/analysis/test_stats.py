@@ -2,12 +2,23 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from math import exp, lgamma, log
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.stats import Tally, median, percentile, rate_summary, ratio, spread, tally_spread
+from swarmtui.analysis.levels.stats import (
+    Tally,
+    interval_ranks,
+    median,
+    percentile,
+    rate_summary,
+    ratio,
+    spread,
+    survival_spread,
+    tally_spread,
+)
 from tests.analysis.record_builders import request
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=400)
@@ -26,6 +37,36 @@ def test_percentiles_match_the_inclusive_definition(values: list[float]) -> None
 def test_percentile_is_null_below_its_minimum_n(name: str, smallest: int) -> None:
     assert getattr(spread(range(smallest - 1)), name) is None
     assert getattr(spread(range(smallest)), name) is not None
+
+
+@pytest.mark.parametrize(("name", "smallest"), [("p50", 6), ("p90", 36), ("p95", 72), ("p99", 368)])
+def test_interval_of_a_percentile_needs_more_values_than_the_percentile(name: str, smallest: int) -> None:
+    assert getattr(spread(range(smallest - 1)), f"{name}_interval") is None
+    low, high = getattr(spread(range(smallest)), f"{name}_interval")
+    assert low < getattr(spread(range(smallest)), name) <= high == smallest - 1
+
+
+def test_interval_of_a_median_is_the_one_in_tables() -> None:
+    """Of 100 values the 40th and the 61st, of 12 the third and the tenth."""
+    assert (interval_ranks(100, 0.5), interval_ranks(12, 0.5)) == ((39, 60), (2, 9))
+
+
+@given(st.integers(6, 3000), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_interval_covers_the_percentile_in_95_percent_of_samples(n: int, q: float) -> None:
+    """The number of values below the percentile is binomial; the normal approximation costs at most 0.7 points."""
+    ranks = interval_ranks(n, q)
+    if ranks is None:
+        assert n < 368
+        return
+    low, high = ranks
+    assert 0 <= low <= q * n <= high < n
+    logs = [lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(q) + (n - k) * log(1 - q) for k in range(n + 1)]
+    covered = sum(exp(logs[k]) for k in range(low + 1, high + 1))
+    assert covered >= 0.943
+
+
+def test_times_that_are_only_known_to_be_longer_have_no_interval() -> None:
+    assert survival_spread([1.0] * 50, [2.0]).p50_interval is None
 
 
 def test_single_value_has_no_median() -> None:

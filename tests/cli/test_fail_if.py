@@ -27,7 +27,8 @@ def test_missed_limit_exits_with_1_and_is_reported(sandbox: Sandbox) -> None:
 def test_limit_that_cannot_be_evaluated_is_missed(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--fail-if", "ttft_p99>10s")
     assert ran.code == 1, ran
-    assert "cannot be evaluated: ttft_p99>10s: p99 needs 299 answers, C=1 has 5" in ran.err
+    assert "cannot be evaluated, which counts as missed (more --requests, or FIGURE@C): ttft_p99>10s: " in ran.err
+    assert "p99 needs 299 answers, C=1 has 5" in ran.err
 
 
 def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
-from math import fsum, sqrt
-from typing import Protocol
+from math import ceil, fsum, sqrt
+from typing import Any, Protocol
 
+from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.model.record import Record
 from swarmtui.model.session import RateSummary, Spread
 
 SMALLEST_N = {"p50": 5, "p90": 29, "p95": 59, "p99": 299}
+_TAIL, _Z = 0.025, 1.96
+# From this standard deviation of a rank on, the normal approximation is used.
+_NORMAL_FROM = 3.0
 _SHARES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
 
@@ -73,7 +78,7 @@ def survival_spread(values: Sequence[float], censored: Sequence[float]) -> Sprea
             found |= dict.fromkeys(reached, value)
         at_risk -= 1
     n = len(ordered)
-    known = {name: value for name, value in found.items() if n >= SMALLEST_N[name]}
+    known: dict[str, Any] = {name: value for name, value in found.items() if n >= SMALLEST_N[name]}
     return Spread(n=n, min=ordered[0] if ordered else None, max=None, **known)
 
 
@@ -125,5 +130,24 @@ def _spread(ordered: Ordered, total: float) -> Spread:
     n = len(ordered)
     if not n:
         return Spread(n=0)
-    figures = {name: percentile(ordered, q) for name, q in _SHARES.items() if n >= SMALLEST_N[name]}
+    figures: dict[str, Any] = {name: percentile(ordered, q) for name, q in _SHARES.items() if n >= SMALLEST_N[name]}
+    ranks = {name: interval_ranks(n, _SHARES[name]) for name in figures}
+    figures |= {f"{name}_interval": (ordered[at[0]], ordered[at[1]]) for name, at in ranks.items() if at}
     return Spread(n=n, mean=total / n, min=ordered[0], max=ordered[n - 1], **figures)
+
+
+@lru_cache(maxsize=4096)
+def interval_ranks(n: int, q: float) -> tuple[int, int] | None:
+    """Return the ranks (from 0) between which a percentile lies with 95 % confidence; None if n is too small.
+
+    Each tail of the binomial distribution has at most 2.5 %; with many values it is close to the normal one.
+    """
+    deviation = sqrt(n * q * (1 - q))
+    if deviation > _NORMAL_FROM:
+        low, high = int(n * q - _Z * deviation), ceil(n * q + _Z * deviation) + 1
+    else:
+        # At least k of n values lie below the percentile with a probability of I_q(k, n − k + 1), which falls with k.
+        counts = range(1, n + 1)
+        low = bisect_right(counts, _TAIL - 1.0, key=lambda k: -incomplete_beta(k, n - k + 1, q))
+        high = 1 + bisect_left(counts, -_TAIL, key=lambda k: -incomplete_beta(k, n - k + 1, q))
+    return (low - 1, high - 1) if low >= 1 and high <= n else None

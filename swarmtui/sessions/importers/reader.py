@@ -129,7 +129,7 @@ def _benchmark(format: Format, document: Document, notes: list[str]) -> Imported
 def _spread(document: Document, path: str, ok: int) -> Spread:
     """Read a distribution without the percentiles for which n is too small. All zero means not measured."""
     n = document.count(path.replace("{}", "count")) or ok
-    parts = {
+    parts: dict[str, Any] = {
         part: document.seconds(path, names, 1e-3) for part, names in _PARTS.items() if n >= SMALLEST_N.get(part, 0)
     }
     return Spread(n=n, **parts) if any(parts.values()) else Spread(n=0)
