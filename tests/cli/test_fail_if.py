@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_met_limits_exit_with_0(sandbox: Sandbox) -> None:
 def test_missed_limit_exits_with_1_and_is_reported(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1,2", "--fail-if", "errors>0 or n@2>1", "--json")
     assert ran.code == 1, ran
-    assert "missed: n@2>1: n is 8 at C=2" in ran.err
+    assert re.search(r"missed: n@2>1: n is \d+ at C=2", ran.err)
     assert len(json.loads(ran.out)["levels"]) == 2
     assert sandbox.show_session()["state"] == "done"
 

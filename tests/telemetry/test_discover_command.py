@@ -40,7 +40,7 @@ def test_doctor_accepts_responding_endpoint_and_rejects_missing_one(simulator: s
     code, lines = swarmtui("doctor", "--endpoint", simulator, "--streams", "4", "--session-dir", str(tmp_path))
     state = {line["name"]: line["state"] for line in lines}
     assert code == 0, lines
-    assert list(state) == ["terminal", "colours", "open files", "GPU", "endpoint", "disk", "client speed"]
+    assert list(state) == ["terminal", "colours", "open files", "GPU", "endpoint", "host CPU", "disk", "client speed"]
     # On a busy core even the shortest round trip may be long.
     assert state["endpoint"] in ("ok", "doubtful") and state["client speed"] == "ok"
 
