@@ -85,8 +85,8 @@ def test_ramp_steps_through_its_levels(sandbox: Sandbox) -> None:
 
 def test_figures_of_each_of_two_replicas(sandbox: Sandbox) -> None:
     endpoint = "sim:moe-tp1?speed=20"
-    words = ("--endpoint", endpoint, "--workload", "chat", "--levels", "1,4", "--requests", "24", "--json", "--quiet")
-    alone, level = json.loads(sandbox.run_benchmark(endpoint, *words).out)["levels"]
+    words = ("--endpoint", endpoint, "--workload", "chat", "--levels", "1,4", "--requests", "24", "--complete")
+    alone, level = json.loads(sandbox.run_benchmark(endpoint, *words, "--json", "--quiet").out)["levels"]
     # Both are idle when the only stream sends a request, so they alternate.
     assert [part["n"] for part in alone["replicas"]] == [12, 12]
     assert [part["endpoint"] for part in level["replicas"]] == [0, 1]

@@ -6,6 +6,7 @@ They run in virtual time, so that the load of the machine does not matter; test_
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def rows(summary: Summary) -> list[float | None]:
 
 def ttft_of_first(preset: str, count: int) -> float:
     """Return the mean TTFT at C=8 with the requests that found an idle server, as the source counts it."""
-    records = simulate_journal(preset, "random-1k-1k", levels=(8,), requests=count).records
+    records = simulate_journal(preset, "random-1k-1k", levels=(8,), requests=count, preroll=False).records
     first = sorted((r for r in records if r.phase in LEVEL_PHASES), key=lambda r: r.t_sent_ns or 0)[:count]
     return sum(record.ttft_s or 0.0 for record in first) / count
 
@@ -69,11 +70,16 @@ def test_s0_rows_of_the_short_form(preset: str) -> None:
 
 @pytest.mark.parametrize("requests", ["16", "2C"])
 def test_s1_sweet_spot_queue_and_anomaly_of_two_replicas(requests: str) -> None:
-    summary = simulate_session("qwen36-27b-2x", "random-1k-1k", levels=(1, 2, 4, 8), requests=requests)
-    assert rows(summary) == [within_5_percent(row) for row in (82, 154, 225, 167)]
+    levels: dict[str, Any] = {"levels": (1, 2, 4, 8), "requests": requests}
+    from_idle = simulate_session("qwen36-27b-2x", "random-1k-1k", preroll=False, **levels)
+    assert rows(from_idle) == [within_5_percent(row) for row in (82, 154, 225, 167)]
+    summary = simulate_session("qwen36-27b-2x", "random-1k-1k", **levels)
+    assert rows(summary) == [pytest.approx(row, rel=0.07) for row in (82, 154, 225, 167)], (
+        "the queue is full throughout"
+    )
     said = " ".join(paint(finding_sentences(summary)).split())
     assert "sweet spot C=4 (2×2)" in said and "queue forms at C=8" in said and "cliff at C=8" in said
-    assert re.search("throughput fell by 2[78] % from C=4 to C=8 while all 4 slots were full", said)
+    assert re.search("throughput fell by 3[0-3] % from C=4 to C=8 while all 4 slots were full", said)
     # The 19 s and the 167 tok/s of the source are not consistent within 5 %: see presets.toml.
     assert ttft_of_first("qwen36-27b-2x", 16) == pytest.approx(19, rel=0.1)
 
