@@ -3,7 +3,7 @@
 Where there are two faults, the first is a full disk or a signal, and another signal comes soon after it. A response is
 `finished` when the server has sent its last byte. It is `lost` if a worker had processed it before the last signal and
 it is not in the session, and `unread` if it is missing but may not have been read when the signal came. Where the
-worker and the session process die together, what counts is what was on a disk at that moment. A filler that was
+worker and the session process die together, what counts is what was on a disk at that moment. A request that was
 cancelled at the end of its level is not lost. A `wrong sentence` is one about saving that is not true.
 """
 
@@ -256,5 +256,5 @@ def _saved(directory: Path) -> tuple[set[str], int, str]:
     ids = [record.id for record in records if record.ok]
     if len(set(ids)) != len(ids):
         wrong.append("a response is saved twice")
-    cancelled = sum(record.phase == "filler" and record.error == CANCELLED for record in records)
+    cancelled = sum(record.phase in ("filler", "unfinished") and record.error == CANCELLED for record in records)
     return set(ids), cancelled, "; ".join(wrong)

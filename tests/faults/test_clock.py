@@ -97,7 +97,17 @@ def test_suspension_does_not_cause_timeouts(sandbox: Sandbox) -> None:
     """All processes are stopped for longer than the idle timeout, as when a laptop is closed."""
     with scripted_server(respond_with_words(20, gap_s=0.02)) as server:
         command = sandbox.start_benchmark(
-            server.url, "--levels", "4", "--requests", "24", "--warmup", "none", "--no-gpu", "--idle-timeout", "1s"
+            server.url,
+            "--levels",
+            "4",
+            "--requests",
+            "24",
+            "--complete",
+            "--warmup",
+            "none",
+            "--no-gpu",
+            "--idle-timeout",
+            "1s",
         )
         wait_until(lambda: len(server.completed) >= 6, "some responses")
         pids = [process.pid for process in sandbox.processes()]

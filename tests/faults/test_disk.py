@@ -118,7 +118,7 @@ def test_full_disk_does_not_stop_the_run(sandbox: Sandbox, monkeypatch: pytest.M
         words = ("run", "--endpoint", server.url, "--session-dir", str(sandbox.sessions), "--json", *ENDLESS[:2])
         # Bytecode would be truncated too, and break later tests.
         ran = sandbox.run(
-            *words, "--requests", "60", "--warmup", "none", "--no-gpu",
+            *words, "--requests", "60", "--complete", "--warmup", "none", "--no-gpu",
             env={"PYTHONDONTWRITEBYTECODE": "1"}, before=["prlimit", "--fsize=16000"],
         )  # fmt: skip
     assert ran.code == 4, ran
@@ -392,7 +392,7 @@ def test_slow_disk_loses_no_request(sandbox: Sandbox) -> None:
     (slow / "sitecustomize.py").write_text(SLOW)
     env = {"PYTHONPATH": f"{slow}:{sandbox.environment['PYTHONPATH']}"}
     with scripted_server(ANSWER) as server:
-        words = ("--levels", "2", "--requests", "40", "--warmup", "none", "--no-gpu")
+        words = ("--levels", "2", "--requests", "40", "--complete", "--warmup", "none", "--no-gpu")
         ran = sandbox.run_benchmark(server.url, *words, env=env)
     assert ran.code == 0, ran
     records = read_journal(sandbox.session).records
