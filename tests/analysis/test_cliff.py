@@ -107,6 +107,15 @@ def test_level_that_the_next_one_does_not_confirm_is_disturbed_and_no_cliff() ->
     assert cliff is not None and (cliff.c_before, cliff.c) == (8, 16)
 
 
+def test_level_with_a_much_shorter_ttft_confirms_no_cliff() -> None:
+    """C=16 has three times the TTFT of the levels below a disturbed one, since steps take longer; nothing queues."""
+    ttfts, rates = {1: 0.015, 2: 0.020, 4: 0.027, 8: 2.5, 16: 0.061}, {1: 167, 2: 268, 4: 382, 8: 300, 16: 566}
+    levels = [level(c, tps=rates[c], ttft=ttft) for c, ttft in ttfts.items()]
+    assert find_cliff(levels) is None
+    assert [finding.code for finding in scaling(levels).anomalies] == ["disturbed_level", "unconfirmed_cliff"]
+    assert confirming_level(levels, 1024) == 32
+
+
 def test_search_measures_the_level_that_confirms_a_cliff() -> None:
     disturbed = [level(1, tps=100, ttft=0.1), level(2, tps=105, ttft=2.0)]
     assert next_level(disturbed, 1024) == 4 and next_level(disturbed, 2) is None

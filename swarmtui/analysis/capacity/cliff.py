@@ -22,6 +22,8 @@ QUEUED = 0.2
 QUEUED_TTFT_FACTOR = 3.0
 QUEUED_GAIN = 0.5
 _REFERENCE_LEVELS = 3
+# A level that confirms another one has at least this share of its TTFT.
+_CONFIRMED_TTFT = 0.5
 # Between close levels TTFT may grow little although requests queue: it is compared with levels this factor apart, too.
 # It also grows with the time of a decode step, which is no queue: it must then grow by the other factor more. On the
 # simulator, cliffs were found far below the slots with 2, and more of them above the slots with 2.5 and 3.
@@ -76,7 +78,7 @@ def find_queues(levels: Sequence[Level], slots: Slots | None = None) -> Queues:
             if above is None:
                 return found._replace(queued=level)
             following = known[at + 1]
-            if _queues_by_ttft(above, calm) if following is None else following:
+            if _confirms(above, level, calm) if following is None else following:
                 return found._replace(queued=level, confirmed=True, forms=found.forms or level)
             found = found._replace(disturbed=(*found.disturbed, level))
             continue
@@ -107,6 +109,12 @@ def _brings_gain(level: Level, before: Level) -> bool:
 
 def _queues_by_ttft(level: Level, calm: Sequence[Level]) -> bool:
     return _wait_factor(level, calm) is not None and not _brings_gain(level, calm[-1])
+
+
+def _confirms(above: Level, level: Level, calm: Sequence[Level]) -> bool:
+    """Whether the next higher level queues, too, and about as long: more streams do not wait less."""
+    longer = ratio(above.ttft_s.mean, level.ttft_s.mean)
+    return _queues_by_ttft(above, calm) and longer is not None and longer >= _CONFIRMED_TTFT
 
 
 def find_cliff(levels: Sequence[Level], slots: Slots | None = None) -> Cliff | None:
