@@ -27,7 +27,7 @@ Order = tuple[tuple[int, int], ...]
 def positions(level: int, levels: int, runs: Sequence[int], rotates: bool) -> list[int]:
     """Return when the runs (numbered from 1) of a level took place, counted in runs of all levels."""
     if not rotates:
-        return [level * max(runs, default=0) + run for run in runs]
+        return [level * max(runs, default=0) + run - 1 for run in runs]
     return [(run - 1) * levels + (level - run + 1) % levels for run in runs]
 
 
