@@ -292,6 +292,10 @@ def test_own_unmeasured_and_cancelled_requests_are_not_other_clients() -> None:
     facts = session_facts(session(), [good_level()], list(sent.values()), telemetry)
     assert (facts.other_requests, facts.own_requests) == (2.0, 4)
     assert session_facts(session(), [], list(sent.values()), telemetry[:1]).other_requests is None
+    # Four may be ours, or three of ours and one of another client: a server need not count what was cancelled.
+    for finished, others in ((13.0, 0.0), (14.0, None), (15.0, 1.0)):
+        counted = [sample(0, finished=10.0), sample(500, finished=finished)]
+        assert session_facts(session(), [], list(sent.values()), counted).other_requests == others
 
 
 def test_turnaround_is_the_time_between_two_requests_of_a_stream() -> None:

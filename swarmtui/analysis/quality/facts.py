@@ -14,7 +14,7 @@ from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
 from swarmtui.model.load import traits
-from swarmtui.model.record import LEVEL_PHASES, Record
+from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
 from swarmtui.model.session import Level, QualityEntry, Session
 from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Telemetry
 
@@ -214,6 +214,7 @@ def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], 
     spans = in_flight_spans(records)
     if not spans:
         return QualityFacts()
+    cancelled = sum(record.error == CANCELLED and record.t_sent_ns is not None for record in records)
     first_ns, last_ns = min(start for start, _ in spans), max(end for _, end in spans)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     before = [sample.servers for sample in samples if sample.servers_read_ns < first_ns]
@@ -224,7 +225,7 @@ def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], 
         QualityFacts(
             clock_spread=_clock_spread(records, telemetry),
             idle_before=_idle(before[-1]) if before else None,
-            other_requests=_other_requests(len(spans), before[-1], after[0])
+            other_requests=_other_requests(len(spans), cancelled, before[-1], after[0])
             if before and after and not reset
             else None,
             own_requests=len(spans),
@@ -277,14 +278,19 @@ def _idle(servers: Sequence[ServerState]) -> bool | None:
     return not any(busy) if busy else None
 
 
-def _other_requests(ours: int, before: Sequence[ServerState], after: Sequence[ServerState]) -> float | None:
+def _other_requests(
+    ours: int, cancelled: int, before: Sequence[ServerState], after: Sequence[ServerState]
+) -> float | None:
     """Return the requests that finished on the servers beyond ours, from before our first one to after our last.
 
-    All requests that we sent are ours, whatever their phase; servers do not always count those that were cancelled.
+    All requests that we sent are ours, whatever their phase. Servers do not always count those that were cancelled:
+    as many of others may be hidden behind them, so nothing is known then.
     """
     change = counter_change(before, after)
     finished = change.state.finished if change is not None else None
-    return None if finished is None else max(0.0, finished - ours)
+    if finished is None or ours - cancelled < finished <= ours:
+        return None
+    return max(0.0, finished - ours)
 
 
 def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> float | None:
