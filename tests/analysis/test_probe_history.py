@@ -120,7 +120,7 @@ def test_state_follows_from_reference_and_latest_probes() -> None:
     z = min(3.0, 0.1 / spread)
     assert log(state.reference / 100) == pytest.approx(0.0, abs=1e-9)
     assert log(state.smoothed / 100) == pytest.approx(z * (1 - 0.8**LATEST) * spread)
-    scale = sqrt(sum(value**2 for value in apart) / 20) * (1 + 3 / 20)
+    scale = sqrt(sum(value**2 for value in apart) / 20) * (1 + 2 / 20)
     assert state.correlation == 0
     assert log(state.high / 100) == pytest.approx(3.4 * sqrt(0.2 / 1.8 + 1.57 / 20) * scale)
     assert state.low == pytest.approx(100 * 100 / state.high)

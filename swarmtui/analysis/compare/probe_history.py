@@ -34,7 +34,7 @@ _MEDIAN_VARIANCE = 1.57  # the variance of the median of n values is 1.57 / n ti
 _MAX_CORRELATION = 0.8  # with more, even the largest lasting change would stay within the limits
 _MAX_LIMIT = 2.9  # below the deviation at which probes are clipped, for the same reason
 # The limits are wider by this share / n: the standard deviation of few or correlated probes is estimated too small.
-_SMALL_REFERENCE = 3.0
+_SMALL_REFERENCE = 2.0
 
 
 class ProbeResult(Stored, frozen=True, kw_only=True):
