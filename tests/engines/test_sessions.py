@@ -21,7 +21,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 
 
 def run_session(sandbox: Sandbox, url: str) -> Journal:
-    ran = sandbox.run_benchmark(url, "--levels", "1,2", "--requests", "4", "--no-gpu", "--json")
+    ran = sandbox.run_benchmark(url, "--levels", "1,2", "--requests", "4", "--complete", "--no-gpu", "--json")
     assert ran.code == 0, ran
     assert [(level["ok"], level["errors"]) for level in json.loads(ran.out)["levels"]] == [(4, 0), (4, 0)]
     return read_journal(sandbox.session)

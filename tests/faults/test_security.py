@@ -517,7 +517,7 @@ NESTED = b"\x82\xa4type\xa9Subscribe\xa1x" + b"\x91" * 100_000
 def test_client_with_another_protocol_is_disconnected(sandbox: Sandbox, message: bytes) -> None:
     holding = HoldingResponder(1)
     with scripted_server(holding) as server:
-        command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "30", "--no-gpu")
+        command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "30", "--complete", "--no-gpu")
         (path,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
         wait_until(lambda: server.received, "the first request")
         with socket.socket(socket.AF_UNIX) as client:
