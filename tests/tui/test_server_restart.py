@@ -87,8 +87,8 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 again = run_screen(app).source.live
                 await until(lambda: "baseline" in screen_text(app) and "change" in screen_text(app))
                 await until(lambda: again.ended is not None)
-                # On a busy host, the doubts come first.
-                pattern = r"--slots 1 → 4: (not sure: .*)?C=4, output tok/s: faster in these two sessions: \+"
+                # On a busy host, the doubts come first, and runs may differ too much for a claim.
+                pattern = r"--slots 1 → 4: (not sure: .*)?C=4, output tok/s: (faster|not sure yet)"
                 await until(lambda: re.search(pattern, result(app)) is not None)
                 await until(lambda: "% differ" in screen_text(app))
                 assert "4 v 4 runs" in result(app)
