@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.capacity.cliff import confirming_level, find_cliff, next_level
+from swarmtui.analysis.capacity.cliff import find_cliff, next_level
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence, scaling
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Level
@@ -97,10 +97,10 @@ def test_one_slow_calm_level_is_no_reference() -> None:
 def test_level_that_the_next_one_does_not_confirm_is_disturbed_and_no_cliff() -> None:
     """The server stopped for seconds at C=4: TTFT and throughput look like those of a queue."""
     levels = [level(1, tps=100, ttft=0.1), level(2, tps=200, ttft=0.1), level(4, tps=220, ttft=2.0)]
-    assert find_cliff(levels) is None and confirming_level(levels, 1024) == 8
+    assert find_cliff(levels) is None
     assert "C=4 may be the cliff" in scaling(levels).sentence
     levels.append(level(8, tps=800, ttft=0.1))
-    assert find_cliff(levels) is None and confirming_level(levels, 1024) is None
+    assert find_cliff(levels) is None
     assert [finding.code for finding in scaling(levels).anomalies] == ["disturbed_level"]
     levels += [level(16, tps=820, ttft=1.0), level(32, tps=820, ttft=3.0)]
     cliff = find_cliff(levels)
@@ -113,7 +113,6 @@ def test_level_with_a_much_shorter_ttft_confirms_no_cliff() -> None:
     levels = [level(c, tps=rates[c], ttft=ttft) for c, ttft in ttfts.items()]
     assert find_cliff(levels) is None
     assert [finding.code for finding in scaling(levels).anomalies] == ["disturbed_level", "unconfirmed_cliff"]
-    assert confirming_level(levels, 1024) == 32
 
 
 def test_search_measures_the_level_that_confirms_a_cliff() -> None:

@@ -39,8 +39,8 @@ def test_cdf_matches_closed_forms(t: float) -> None:
 
 
 @pytest.mark.parametrize(("n_a", "n_b", "cv"), [(3, 3, 0.01), (4, 4, 0.03), (4, 6, 0.01)])
-def test_interval_covers_93_to_97_percent(n_a: int, n_b: int, cv: float) -> None:
-    """The logs of the rates are normally distributed; the second side is 5 % faster."""
+def test_interval_covers_94_to_98_percent(n_a: int, n_b: int, cv: float) -> None:
+    """The logs of the rates are normal, the second side is 5 % faster; of few runs intervals are wider than exact ones."""
     random = Random(n_a * n_b)
     trials, covered = 3000, 0
     for _ in range(trials):
@@ -50,7 +50,7 @@ def test_interval_covers_93_to_97_percent(n_a: int, n_b: int, cv: float) -> None
         assert estimate is not None
         found = estimate.interval()
         covered += found.low <= expm1(0.05) <= found.high
-    assert 0.93 <= covered / trials <= 0.97
+    assert 0.94 <= covered / trials <= 0.98
 
 
 def test_sample_standard_deviation() -> None:

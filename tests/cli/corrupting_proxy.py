@@ -70,7 +70,8 @@ class CorruptingProxy:
 
     def _choose_filler(self) -> bytes | None:
         self.answers += 1
-        if self._in_flight < 2 or self._random.random() >= self._share:
+        # At C=1 a request can arrive before its predecessor is over here.
+        if self._in_flight < 3 or self._random.random() >= self._share:
             return None
         self.corrupted += 1
         return self._random.choice((b"a", _NOT_TEXT))

@@ -112,7 +112,7 @@ def test_run_waits_for_the_server_and_repeats_the_level(
 def test_run_ends_and_saves_if_the_server_does_not_come_back(sandbox: Sandbox) -> None:
     with running_server(responder=HoldingResponder(34)) as server:
         command = sandbox.start_benchmark(
-            server.url, "--levels", "2,4", "--requests", "24", "--on-restart", "1s", *LOAD
+            server.url, "--levels", "2,4", "--requests", "24", "--complete", "--on-restart", "1s", *LOAD
         )
         wait_until(lambda: len(server.completed) >= 34, "the second level")
     ran = command.wait()

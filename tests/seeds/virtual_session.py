@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmtui.analysis.answers import check_answer
-from swarmtui.analysis.capacity.cliff import confirming_level, next_level
+from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
@@ -103,10 +103,10 @@ def simulate_cliff_search(
 def simulate_sweep(
     simulator: str, workload: str, planned: Sequence[int], *, seed: int = 1, freeze: Freeze | None = None
 ) -> tuple[Level, ...]:
-    """Simulate the levels of a sweep without known slots, with one more if a cliff has to be confirmed."""
+    """Simulate the levels of a sweep without known slots."""
 
     def choose(levels: tuple[Level, ...]) -> int | None:
-        return planned[len(levels)] if len(levels) < len(planned) else confirming_level(levels, 512)
+        return planned[len(levels)] if len(levels) < len(planned) else None
 
     return _simulate_levels(simulator, workload, choose, seed, freeze)
 

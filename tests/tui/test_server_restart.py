@@ -90,13 +90,13 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 # On a busy host, the doubts come first, and runs may differ too much for a claim.
                 pattern = r"--slots 1 → 4: (not sure: .*)?C=4, output tok/s: (faster|not sure yet)"
                 await until(lambda: re.search(pattern, result(app)) is not None)
-                await until(lambda: "% differ" in screen_text(app))
+                await until(lambda: re.search(r"% +(faster|not sure yet)", screen_text(app)) is not None)
                 assert "4 v 4 runs" in result(app)
     assert first.session is not None and again.session is not None
     assert again.session.previous == first.session.id
     assert again.session.plan.seed == first.session.plan.seed == 7
     (change,) = read_log(tmp_path / "sessions")
-    assert (change.what, change.verdict) == ("--slots 1 → 4", "faster")
+    assert change.what == "--slots 1 → 4" and change.verdict in ("faster", "not sure yet")
     assert (change.before, change.after) == (first.session.id, again.session.id)
 
 

@@ -127,14 +127,6 @@ def find_cliff(levels: Sequence[Level], slots: Slots | None = None) -> Cliff | N
     return Cliff(c_before=calm[-1].c, c=level.c, gain=throughput_gain(calm[-1], level), ttft_factor=factor)
 
 
-def confirming_level(levels: Sequence[Level], highest: int, slots: Slots | None = None) -> int | None:
-    """Return the level that has to confirm a cliff, if the highest level looks like one; else None."""
-    found = find_queues(levels, slots)
-    if found.queued is None or found.confirmed:
-        return None
-    return _above(found.queued.c, highest)
-
-
 def _above(c: int, highest: int) -> int | None:
     return min(2 * c, highest) if c < highest else None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.capacity.cliff import confirming_level
-from swarmtui.model.load import MAX_STREAMS, Closed, Ramp
+from swarmtui.model.load import Ramp
 from swarmtui.session_process.stages import Stages
 
 
@@ -21,20 +20,7 @@ async def run(stages: Stages, levels: tuple[int, ...], runs: int) -> bool:
         is_last_run = number == len(order) or order[number][0] != key
         if is_last_run and not stages.records.answered:
             return False
-    await _confirm_cliff(stages)
     return True
-
-
-async def _confirm_cliff(stages: Stages) -> None:
-    """Run one more level if only the TTFT of the highest one says that requests queue there: it may be by chance."""
-    if not isinstance(stages.load.mode, Closed):
-        return
-    await stages.levels_computed()
-    levels = [level for level in stages.state.levels if level.has_complete_run]
-    c = confirming_level(levels, MAX_STREAMS, stages.state.slots)
-    if c is not None:
-        stages.journal.log_event("cliff_check", f"C={c} follows, to confirm or rule out a cliff at the highest level")
-        await stages.run_level((c, None), 1, 1)
 
 
 async def _ramp(stages: Stages, levels: tuple[int, ...], every_s: float) -> None:
