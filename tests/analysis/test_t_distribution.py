@@ -40,7 +40,7 @@ def test_cdf_matches_closed_forms(t: float) -> None:
 
 @pytest.mark.parametrize(("n_a", "n_b", "cv"), [(3, 3, 0.01), (4, 4, 0.03), (4, 6, 0.01)])
 def test_interval_covers_94_to_98_percent(n_a: int, n_b: int, cv: float) -> None:
-    """The logs of the rates are normal, the second side is 5 % faster; of few runs intervals are wider than exact ones."""
+    """The logs of the rates are normal, and the second side is 5 % faster; few runs give cautious intervals."""
     random = Random(n_a * n_b)
     trials, covered = 3000, 0
     for _ in range(trials):
