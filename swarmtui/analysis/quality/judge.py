@@ -277,15 +277,19 @@ def _throttling(facts: QualityFacts) -> Grade | None:
 
 def _host_pressure(facts: QualityFacts) -> Grade | None:
     use = facts.host or HostUse()
-    known = [(use.pressure, CPU_PRESSURE, "tasks"), (use.waited, CPU_WAIT, "client and server")]
-    found = [(share, limit.grade(share), who) for share, limit, who in known if share is not None]
+    found = []
+    if use.pressure is not None:
+        pressure = f"tasks waited for a CPU in {short_percent(use.pressure, 2)} of the time"
+        found.append((CPU_PRESSURE.grade(use.pressure), pressure))
+    if use.waited is not None:
+        # A sum over processes, which can exceed the time.
+        found.append((CPU_WAIT.grade(use.waited), f"client and server waited {use.waited:.2f} s per second for one"))
     if not found:
         return None
-    value = ", ".join(f"{who} waited for a CPU in {short_percent(share, 2)} of the time" for share, _, who in found)
     bad_sentence = "the host was busy: the client, and a server on the same host, were delayed"
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
-    state = min((state for _, state, _ in found), key=_STATES.index)
-    return Grade(state, value, "the host had CPU time to spare", bad_sentence)
+    state = min((state for state, _ in found), key=_STATES.index)
+    return Grade(state, ", ".join(value for _, value in found), "the host had CPU time to spare", bad_sentence)
 
 
 def _host_steal(facts: QualityFacts) -> Grade | None:
