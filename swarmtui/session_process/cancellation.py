@@ -48,7 +48,7 @@ class CancelledRequests:
                 # Other clients come and go; and some servers leave the last number when they have nothing to do.
                 many = requests is not None and requests - self._others >= max(1, self._own // 2)
                 running = many and (passed_s < _PAUSE_S or _works(first, sample))
-            if passed_s >= (_PAUSE_S if not running else _MAX_WAIT_S):
+            if passed_s >= (_PAUSE_S if not running else _MAX_WAIT_S if _counts(sample) else _PATIENCE_S):
                 break
             await asyncio.sleep(_POLL_S)
             passed_s = (time.perf_counter_ns() - self._cancelled_ns) / 1e9
@@ -63,10 +63,11 @@ def _requests(sample: Telemetry) -> float | None:
 
 
 def _works(first: Telemetry, latest: Telemetry) -> bool:
-    """Whether a server that counts tokens as it generates them counted more since the first sample."""
-    counts = [
-        [server.output_tokens for server in sample.servers if not engine_named(server.engine).counts_tokens_at_end]
-        for sample in (first, latest)
-    ]
-    known = [[count for count in side if count is not None] for side in counts]
-    return not known[1] or sum(known[1]) > sum(known[0])
+    """Whether a server that counts tokens as it generates them counted more since the first sample, if one does."""
+    return not _counts(latest) or sum(_counts(latest)) > sum(_counts(first))
+
+
+def _counts(sample: Telemetry) -> list[float]:
+    """Return the tokens that servers have generated, of those that count them at once."""
+    at_once = (server for server in sample.servers if not engine_named(server.engine).counts_tokens_at_end)
+    return [server.output_tokens for server in at_once if server.output_tokens is not None]

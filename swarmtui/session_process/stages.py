@@ -57,6 +57,7 @@ class Stages:
         self._times = RequestTimes()
         # Reads the metrics of the servers and returns the latest, if there are any.
         self.read_servers: Callable[[], Telemetry] | None = None
+        self._cancelled: CancelledRequests | None = None
         self._cancel_ignored = False
         self.first_error: Record | None = None
         self.uncounted = UncountedAnswers()
@@ -176,6 +177,7 @@ class Stages:
         `enough`.
         """
         while True:
+            await self._wait_for_server()
             source, c = self.load.task_source(key, run, least), key[0]
             await self.run_stage(
                 c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough
@@ -235,6 +237,7 @@ class Stages:
 
         A closed loop also ends when what it has measured is `enough`.
         """
+        await self._wait_for_server()
         self._stages += 1
         load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
         stage = ActiveStage(
@@ -279,15 +282,15 @@ class Stages:
         self.records.ends.append(end)
         self.journal.write(end)
         self._stage = None
-        if ended and source.fills and self.steering.current_state() == "run":
-            await self._wait_for_server(stage, start.t_ns)
+        if ended and source.fills and self.read_servers is not None:
+            self._cancelled = CancelledRequests(self.read_servers, stage.streams, start.t_ns)
         return stage
 
-    async def _wait_for_server(self, stage: ActiveStage, since_ns: int) -> None:
-        """Wait until the server has noticed that requests were cancelled; without that, levels wait for answers."""
-        if self.read_servers is None:
+    async def _wait_for_server(self) -> None:
+        """Wait until the server has noticed that requests were cancelled; if it does not, levels wait for answers."""
+        cancelled, self._cancelled = self._cancelled, None
+        if cancelled is None:
             return
-        cancelled = CancelledRequests(self.read_servers, stage.streams, since_ns)
         ended = await cancelled.wait(lambda: self.steering.state != "run")
         if not ended and not self._cancel_ignored:
             self._cancel_ignored = self.load.complete = True
