@@ -18,7 +18,9 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
             "sim:moe-tp1?slots=4", *PLAN, "--server-flags", "--max-num-seqs 4", "--baseline", "last"
         )
         assert ran.code == 0, ran
-        assert re.search(r"^C=4, output tok/s: faster in these two sessions: \+\d+\.\d % \(9", ran.out, re.MULTILINE)
+        # On a busy host the doubts come first, on several lines.
+        text = " ".join(ran.out.split())
+        assert re.search(r"C=4, output tok/s: faster in these two sessions: \+\d+\.\d % \(9", text), text
         assert sandbox.show_session()["session"]["previous"] == first
         seeds = [sandbox.show_session(name)["session"]["plan"]["seed"] for name in ("last", first)]
         assert seeds[0] == seeds[1]
