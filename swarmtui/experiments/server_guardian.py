@@ -5,7 +5,7 @@ pipe (also if the parent is killed), stops the server. The end of the pipe after
 Events are reported on standard output, one per line; standard error is the log of the server.
 
 There are two processes: the guardian starts and stops the server, and its parent, the watcher, stops what is left if
-the guardian is killed. If the watcher is killed, the guardian goes on. Both are subreapers: processes that the server
+the guardian is killed. If the watcher is killed, the guardian continues. Both are subreapers: processes that the server
 leaves behind become their children, also those in sessions of their own. Where the cgroup of this process is delegated
 to the user, the server is put into a cgroup below it, which is killed as a whole.
 """

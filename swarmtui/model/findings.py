@@ -169,7 +169,7 @@ SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
 
 
 class SearchedLevel(Stored, frozen=True, kw_only=True):
-    """What a search knows of a level so far. For a cliff, a level that queues is missed, and `n` are its requests.
+    """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
     `dip`: it was missed, although a higher level is kept.
     """

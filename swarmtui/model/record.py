@@ -30,7 +30,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")
 
-# The same timestamp of the kernel may differ by this much in two reads: the offset to our clock is measured anew.
+# The same timestamp of the kernel may differ by this much in two reads: the offset to our clock is measured again.
 SAME_STAMP_NS = 1000
 
 # A server may send the text of one token in two chunks, such as a character it held back; few of an answer.

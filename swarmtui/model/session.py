@@ -123,7 +123,7 @@ class CapacitySearch(Stored, frozen=True, kw_only=True, tag_field="kind", tag="c
 
 
 class SearchEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="search"):
-    """What a search for the cliff or the capacity knows, before each of its runs and at its end."""
+    """A search for the cliff or the capacity writes what it knows before each of its runs, and at its end."""
 
     t_ns: int
     search: SearchState

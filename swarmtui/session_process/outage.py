@@ -27,18 +27,18 @@ _COUNTDOWN_S = 0.25
 # Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
 _CONFIRMING_SAMPLES = 8
 # Counters that began again are below this share of what they were.
-_BEGAN_ANEW = 0.5
+_BEGAN_AGAIN = 0.5
 # A stream breaks some time before a sample shows that the server's counters started again.
 _BROKEN_BEFORE_NS = 2_000_000_000
 
 
 class _Decrease(NamedTuple):
-    """Counters that are lower than `before`, which was read at `since_ns`; `anew`: so low that they began again."""
+    """Counters that are lower than `before`, which was read at `since_ns`; `restarted`: so low that they began at 0."""
 
     before: tuple[ServerState, ...]
     since_ns: int
     seen_ns: int
-    anew: bool
+    restarted: bool
 
 
 class ServerEvents:
@@ -70,8 +70,8 @@ class ServerEvents:
             if self._decrease is not None and not self._streams_broke(self._decrease):
                 self._find_several()
                 return
-            anew = _is_lower(self._servers, servers, _BEGAN_ANEW)
-            self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, anew), 0
+            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN)
+            self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, restarted), 0
         self._servers, self._read_ns = servers, read_ns
         if (decrease := self._decrease) is None:
             return
@@ -89,8 +89,9 @@ class ServerEvents:
             self.restarted, self._decrease = True, None
 
     def _streams_broke(self, decrease: _Decrease) -> bool:
-        """Whether streams broke as well; replicas have counted about as much as each other, and are not `anew`."""
-        return decrease.anew and self._broken_ns is not None and self._broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
+        """Whether streams broke as well; replicas have counted about as much as each other, and did not restart."""
+        broken_ns = self._broken_ns
+        return decrease.restarted and broken_ns is not None and broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
 
     def _find_several(self) -> None:
         self.several_servers, self._decrease = True, None

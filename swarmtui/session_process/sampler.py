@@ -39,7 +39,7 @@ _STALE_NS = 10_000_000_000
 
 
 class PreflightFindings:
-    """What preflight found out before the load, when requests disturb nothing.
+    """Holds what preflight found out before the load, when requests disturb nothing.
 
     `window` is set if requests of a trace do not fit into it, and `too_long` says how many.
     """

@@ -225,7 +225,7 @@ class ClosedLoopTasks(NewTasks):
 
     @property
     def to_finish(self) -> int | None:
-        """Of C requests in flight at the end of the window, one is a filler; the others may all be measured."""
+        """One of the C requests in flight at the end of the window is a filler; the others may all be measured."""
         if self.precision is not None and self.has_more:
             return None
         return self.total if self._complete or self.total is None else max(1, self.total - self._c + 1)

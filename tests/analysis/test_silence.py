@@ -1,4 +1,4 @@
-"""A silence of all streams is told from the prompt of another request, against the gaps and prompts of its session."""
+"""A silence of all streams and the prompt of another request, distinguished by the gaps and prompts of a session."""
 
 from __future__ import annotations
 

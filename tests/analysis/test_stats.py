@@ -47,7 +47,7 @@ def test_interval_of_a_percentile_needs_more_values_than_the_percentile(name: st
 
 
 def test_interval_of_a_median_is_the_one_in_tables() -> None:
-    """Of 100 values the 40th and the 61st, of 12 the third and the tenth."""
+    """The interval is from the 40th to the 61st of 100 values, and from the third to the tenth of 12."""
     assert (interval_ranks(100, 0.5), interval_ranks(12, 0.5)) == ((39, 60), (2, 9))
 
 

@@ -103,7 +103,7 @@ def test_failed_sessions_are_no_jobs() -> None:
 
 
 def test_hit_rate_by_the_counters_of_the_server() -> None:
-    """Of the hits that were possible between the samples 97 % happened, and so many are taken for the measured ones."""
+    """97 % of the possible hits happened between the samples; this share is also assumed for the measured requests."""
     records = [request(at, 2, turn, reusable=480 * turn) for at, turn in ((1, 0), (5, 1))]
     records.append(request(9, 2, 2, reusable=960, phase="filler", error=CANCELLED))
 

@@ -112,7 +112,7 @@ def test_keys_in_the_wrong_place_are_refused_and_not_repeated(sandbox: Sandbox, 
 
 
 def test_header_can_come_from_a_variable(sandbox: Sandbox) -> None:
-    """What is typed can be read by all users in the list of processes."""
+    """All users can read in the list of processes what was typed."""
     given = ("--header", "X-Api-Key=$MY_KEY", *GIVEN[4:])
     with scripted_server() as server:
         ran = sandbox.run_benchmark(server.url, *given, env={"MY_KEY": KEY})

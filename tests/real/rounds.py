@@ -22,7 +22,7 @@ _FRAMES_PER_S = 20.0
 
 
 class Round(NamedTuple):
-    """What a run reported: exit code, codes of doubtful lines, of the flags of levels and of events."""
+    """Holds what a run reported: exit code, codes of doubtful lines, of the flags of levels and of events."""
 
     exit_code: int
     doubtful: tuple[str, ...]

@@ -47,7 +47,7 @@ def slots_seen(levels: Sequence[Level]) -> int | None:
 
 
 class Queues(NamedTuple):
-    """Where requests queue: the levels below, which do not, and the lowest one that does, `queued`.
+    """Separates the levels below, at which no requests queue, from the lowest one at which they do, `queued`.
 
     `confirmed`: that one is known by more than its own TTFT. `disturbed` ones looked like it, but the next higher level
     does not queue. `forms` is the lowest level at which requests wait, even if throughput still grows.

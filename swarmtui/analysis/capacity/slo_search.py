@@ -1,7 +1,7 @@
 """Search for the most agents that keep an SLO: judge the levels that were visited, and choose the next visit.
 
 C doubles until a level misses the SLO. A run at twice that level has to miss it, too: otherwise it was a dip, and the
-search goes on above it. Then the gap is bisected, the levels on both sides of the border are visited until the bounds
+search continues above it. Then the gap is bisected, the levels on both sides of the border are visited until the bounds
 of Clopper and Pearson decide them, and at the end they are visited again: what a machine does changes over minutes.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
 """

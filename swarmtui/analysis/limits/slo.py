@@ -196,7 +196,7 @@ class SloTally:
 
     @property
     def counts(self) -> list[tuple[int, int]]:
-        """For each condition, the requests that meet it, and all that do or do not."""
+        """Return the requests that meet each condition, and all that do or do not."""
         runs = (self.runs(number) for number in range(len(self.slo.conditions)))
         return [(sum(good for good, _ in of), sum(n for _, n in of)) for of in runs]
 
