@@ -1,0 +1,50 @@
+"""The answer of a session to three questions: how many agents, why no more, what to change."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from swarmtui.model.base import Stored
+from swarmtui.model.findings import Finding
+
+
+class AnswerPoint(Stored, frozen=True, kw_only=True):
+    """One level: median TTFT (its p90 if there are enough requests), tok/s per stream and in total."""
+
+    c: int
+    ttft_s: float | None
+    ttft_p90_s: float | None = None
+    per_stream_tps: float | None
+    out_tps: float | None
+
+
+class NextStep(Stored, frozen=True, kw_only=True):
+    """Something to try: a stable `code`, a sentence, and the command or flag to copy, if there is one."""
+
+    code: str
+    sentence: str
+    command: str = ""
+
+
+class Answer(Stored, frozen=True, kw_only=True):
+    """`headline` says how many agents (after a search, or a run with an SLO), else which level is best.
+
+    `agents` with `low` and `high` is the capacity, null if no SLO was judged; `high` is null if no level missed it.
+    `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level. `at_capacity` is
+    the level of `agents`, else the best one. `limit` says why there are no more: its code is `not_known` where no fact
+    tells. `doubts` is empty if nothing puts the measurement in doubt.
+    """
+
+    headline: Finding
+    agents: int | None = None
+    low: int | None = None
+    high: int | None = None
+    slo: str = ""
+    confidence: float | None = None
+    best_c: int | None = None
+    one_agent: AnswerPoint | None = None
+    at_capacity: AnswerPoint | None = None
+    limit: Finding
+    next: tuple[NextStep, ...] = ()
+    quality: Literal["ok", "note", "doubtful"] = "ok"
+    doubts: str = ""
