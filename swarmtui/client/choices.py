@@ -8,8 +8,9 @@ from swarmtui.model.base import Stored
 from swarmtui.model.load import Arrival, Rules
 from swarmtui.model.plan import AgentHeader
 
-# A plan to choose from: a sweep as the workload says, another goal, an open loop, or a probe.
-PlanKind = Literal["sweep", "manual", "cliff", "capacity", "open", "probe"]
+# A plan to choose from: a sweep as the workload says, another goal, an open loop, or a probe. `quick` and `capacity`
+# search for the capacity with bounds of 20 % and of 1 %.
+PlanKind = Literal["quick", "capacity", "sweep", "manual", "cliff", "open", "probe"]
 
 
 class RunChoices(Stored, frozen=True, kw_only=True):

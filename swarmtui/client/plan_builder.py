@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from swarmtui.analysis.limits.slo import validate_slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, validate_slo
 from swarmtui.client.choices import RunChoices
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions
@@ -17,15 +17,16 @@ from swarmtui.model.workload import Trace, Workload, effective_load
 
 _MAX_RUNS = 1000
 _GAMMA_BURST = 4.0
+_QUICK_ALPHA = 0.2
 
 
 def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
     """Build a plan. Raise BadInput, whose key is the choice, for what is wrong or does not fit together."""
     goal: PlanGoal = "sweep"
-    if choices.plan in ("manual", "cliff", "capacity"):
+    if choices.plan in ("manual", "cliff"):
         goal = choices.plan
-    if goal == "capacity" and not choices.slo:
-        raise BadInput("enter what the agents need, for example ttft_p95=2s,stream_p5=20", key="slo")
+    elif choices.plan in ("quick", "capacity"):
+        goal = "capacity"
     if choices.plan == "open" and not choices.rate:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
     return Plan(
@@ -36,10 +37,11 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
         seed=seed,
         timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
         workers=choices.workers,
-        slo=validate_slo(choices.slo),
+        slo=validate_slo(choices.slo or (DEFAULT_SLO if goal == "capacity" else "")),
         agent_header=choices.agent_header,
         too_long=_parse_too_long(choices.too_long, workload),
         max_c=choices.max_c or Plan().max_c,
+        alpha=_QUICK_ALPHA if choices.plan == "quick" else Plan().alpha,
         price_per_hour=choices.price_per_hour,
     )
 

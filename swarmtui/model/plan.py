@@ -31,7 +31,8 @@ class Plan(Stored, frozen=True, kw_only=True):
 
     That is manual control from the first level on, or a search up to `max_c`: for the cliff, or for the capacity, the
     most agents that keep the SLO. `slo` is written as on the command line. `price_per_hour` is that of the server, for
-    the cost of tokens. `agent_header`: lines in front of the system prompt that change with every request.
+    the cost of tokens. `alpha` is the error of the bounds that decide a level of a search for the capacity.
+    `agent_header`: lines in front of the system prompt that change with every request.
     `too_long`: what happens to the requests of a trace that do not fit into the server's context; null refuses it.
     """
 
@@ -46,6 +47,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     agent_header: AgentHeader | None = None
     too_long: TooLong | None = None
     max_c: int = 1024
+    alpha: float = 0.01
     price_per_hour: float | None = None
 
 

@@ -19,6 +19,8 @@ from swarmtui.numbers import seconds, short, short_percent
 
 _KEY = "--slo"
 DEFAULT_SHARE = 0.95
+# The SLO of a search for the capacity, if neither the user nor the workload gives one.
+DEFAULT_SLO = "ttft_p90=2s,stream_p10=20"
 # The error of a bound, unless another one is chosen.
 _ALPHA = 0.05
 # An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
