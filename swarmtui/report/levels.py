@@ -1,9 +1,8 @@
-"""Build the tables that have one row per level, from one list of columns."""
+"""Build the tables that have one row per level."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
-from typing import TypeVar
+from collections.abc import Iterable, Sequence, Set
 
 from swarmtui.analysis.capacity.scaling import best_level, scaling
 from swarmtui.analysis.compare.sessions import Pair
@@ -11,180 +10,19 @@ from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Slots
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
-from swarmtui.model.session import Level, SerialBaseline, Spread, Summary, TaskFigures
-from swarmtui.model.telemetry import TtftSplit
-from swarmtui.numbers import (
-    MISSING,
-    count,
-    factor,
-    gib,
-    milliseconds,
-    seconds,
-    short_percent,
-    signed_percent,
-    significant,
-    supported,
-)
+from swarmtui.model.session import Level, Summary, TaskFigures
+from swarmtui.numbers import MISSING, signed_percent
 from swarmtui.report.comparison import verdict_cell
+from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
 
 BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
-Part = TypeVar("Part")
-
-
-def tokens(estimated: bool, value: float | None, number: Callable[[float], str] = significant) -> Cell | None:
-    """Mark a figure per token with ~ if the server did not count the tokens."""
-    if value is None:
-        return None
-    return Cell(f"~{number(value)}", "estimated") if estimated else Cell(number(value))
-
-
-def _per_token(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
-    return Column(id, title, lambda level: tokens(level.tokens_estimated, value(level)))
-
-
-def _rate(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
-    """A rate, in as many digits as the steady rate of its level has."""
-    return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, x.half_width)))
-
-
-def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
-    """Read a value of a part that not every level has."""
-
-    def read(level: Level) -> Value:
-        found = part(level)
-        return None if found is None else value(found)
-
-    return read
-
-
-def _two_digits(share: float) -> str:
-    """The half-width itself is not known better."""
-    return short_percent(share, 2)
-
-
-def _three(value: float) -> str:
-    return significant(value, 3)
-
-
-def _with_range(spread: Spread) -> str | None:
-    """The median; of too few answers for one with the range, unless some were cut off and the longest is not known."""
-    if spread.p50 is not None or spread.max is None or spread.min == spread.max:
-        return None if spread.median is None else seconds(spread.median)
-    return f"{seconds(spread.median)} ({seconds(spread.min)}–{seconds(spread.max)})"
-
-
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str | None:
-    """`1.21 s (1.08 s … 1.44 s)`"""
-    if value is None or interval is None:
-        return None if value is None else seconds(value)
-    return f"{seconds(value)} ({seconds(interval[0])} … {seconds(interval[1])})"
-
-
-def tail(spread: Spread | None) -> float | None:
-    """The p99, or the maximum of too few requests for one."""
-    return None if spread is None else spread.max if spread.p99 is None else spread.p99
-
-
-def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], Value]:
-    def read(split: TtftSplit) -> Value:
-        part = value(split)
-        return Cell(f"est. {seconds(part)}", "estimated") if part is not None and split.estimated else part
-
-    return _of(lambda level: level.ttft_split, read)
-
-
-_COLUMNS: dict[str, Column[Level]] = {
-    column.id: column
-    for column in (
-        Column[Level]("load", "C", lambda x: f"{x.offered_load:g}"),
-        Column[Level]("runs", "runs", lambda x: x.runs),
-        Column[Level]("n", "n", lambda x: x.n),
-        Column[Level]("ok", "answers", lambda x: x.ok),
-        Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
-        Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
-        _rate("steady", "steady", lambda x: x.out_tps_steady),
-        Column[Level]("half_width", "±", lambda x: x.half_width, _two_digits),
-        _rate("wall", "wall", lambda x: x.out_tps_wall),
-        Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
-        _rate("total", "prompt + output", lambda x: x.total_tps),
-        _rate("stream", "stream", lambda x: x.per_stream_tps.mean),
-        _rate("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
-        Column[Level]("in_flight", "in flight", lambda x: x.c_achieved, _three),
-        Column[Level]("wall_s", "wall time", lambda x: x.wall_s, seconds),
-        # latency
-        Column[Level]("ttft", "TTFT", lambda x: x.ttft_s.median, seconds),
-        Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.ttft_s)),
-        Column[Level]("ttft_mean", "TTFT mean", lambda x: x.ttft_s.mean, seconds),
-        Column[Level]("ttft_p90", "TTFT p90", lambda x: _with_interval(x.ttft_s.p90, x.ttft_s.p90_interval)),
-        Column[Level]("ttft_p99", "TTFT p99", lambda x: _with_interval(x.ttft_s.p99, x.ttft_s.p99_interval)),
-        Column[Level]("ttft_max", "TTFT max", lambda x: x.ttft_s.max, seconds),
-        Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.ttft_s), seconds),
-        Column[Level](
-            "tpot", "TPOT mean", lambda x: tokens(x.tokens_estimated, x.tpot_s.mean, milliseconds), short="TPOT"
-        ),
-        Column[Level]("tpot_p90", "TPOT p90", lambda x: tokens(x.tokens_estimated, x.tpot_s.p90, milliseconds)),
-        Column[Level]("e2e", "e2e", lambda x: x.e2e_s.median, seconds),
-        Column[Level]("e2e_range", "e2e", lambda x: _with_range(x.e2e_s)),
-        Column[Level]("e2e_p90", "e2e p90", lambda x: _with_interval(x.e2e_s.p90, x.e2e_s.p90_interval)),
-        Column[Level]("stall", "longest stall", lambda x: x.longest_stall_s, seconds),
-        # compared with C=1
-        Column[Level]("slowdown", "slowdown", lambda x: x.slowdown, short_percent),
-        Column[Level]("scaling", "scaling", lambda x: x.rate_speedup, factor),
-        Column[Level]("wall_speedup", "wall speed-up", lambda x: x.wall_speedup, factor),
-        Column[Level]("token_ratio", "token ratio", lambda x: x.token_ratio, _three),
-        Column[Level]("straggler", "straggler", lambda x: x.straggler, _three),
-        Column[Level]("passed", "passed", lambda x: x.pass_rate, short_percent, short="pass"),
-        # serial baseline
-        Column[Level](
-            "speed_up", "speed-up", lambda x: x.serial.speedup if x.serial else x.wall_speedup, factor
-        ),
-        Column[Level]("serial_s", "serial", _of(lambda x: x.serial, lambda s: _serial(s, seconds(s.wall_s)))),
-        Column[Level]("serial_speedup", "speed-up", _of(lambda x: x.serial, lambda s: _serial(s, factor(s.speedup)))),
-        Column[Level]("serial_clean", "clean", _of(lambda x: x.serial, lambda s: s.clean_speedup), factor),
-        Column[Level]("serial_tps", "serial tok/s", _of(lambda x: x.serial, lambda s: s.out_tps)),
-        # open loop
-        Column[Level]("arrived", "arrival rate", lambda x: x.arrived_per_s, _three),
-        Column[Level]("served", "completion rate", lambda x: x.served_per_s, _three, short="done/s"),
-        Column[Level]("send_delay", "send delay", lambda x: tail(x.send_delay_s), milliseconds),
-        # recorded sessions
-        Column[Level]("jobs", "jobs", _of(lambda x: x.replay, lambda r: r.jobs)),
-        Column[Level]("jobs_failed", "failed", _of(lambda x: x.replay, lambda r: r.failed)),
-        Column[Level]("jobs_h", "jobs/h", _of(lambda x: x.replay, lambda r: r.jobs_per_h), _three),
-        Column[Level]("jobs_h_user", "per user", _of(lambda x: x.replay, lambda r: r.jobs_per_h_user), _three),
-        Column[Level]("jobs_h_gpu", "per GPU", _of(lambda x: x.replay, lambda r: r.jobs_per_h_gpu), _three),
-        Column[Level]("job_s", "time per job", _of(lambda x: x.replay, lambda r: r.job_s.median), seconds),
-        Column[Level]("context", "live context", _of(lambda x: x.replay, lambda r: r.live_context), count),
-        Column[Level]("hit", "hit rate", _of(lambda x: x.replay, lambda r: r.hit_rate), short_percent),
-        Column[Level]("max_hit", "at most", _of(lambda x: x.replay, lambda r: r.max_hit_rate), short_percent),
-        Column[Level]("cached", "cached tokens", _of(lambda x: x.replay, lambda r: r.cached_tokens), count),
-        Column[Level]("fresh", "fresh tokens", _of(lambda x: x.replay, lambda r: r.fresh_tokens), count),
-        Column[Level]("recorded", "recorded", _of(lambda x: x.replay, lambda r: r.recorded_tokens), count),
-        Column[Level](
-            "prompt_error", "prompt error", _of(lambda x: x.replay, lambda r: r.prompt_error),
-            lambda error: signed_percent(error, 2),
-        ),
-        # machine
-        Column[Level]("gpu_w", "GPU W", _of(lambda x: x.energy, lambda e: e.mean_w)),
-        _per_token("j_token", "J/token", lambda x: x.energy.j_per_token if x.energy else None),
-        _per_token("tokens_j", "tokens/J", lambda x: x.energy.tokens_per_j if x.energy else None),
-        Column[Level]("gpu_gib", "GPU GiB", _of(lambda x: x.energy, lambda e: e.peak_memory), gib),
-        Column[Level]("throttled", "throttled", _of(lambda x: x.energy, lambda e: e.throttled), short_percent),
-        Column[Level]("ttft_queue", "TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds),
-        Column[Level]("ttft_prefill", "TTFT: prefill", _ttft_part(lambda split: split.prefill_s), seconds),
-        Column[Level]("ttft_rest", "TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds),
-    )
-}  # fmt: skip
-
-
-def _serial(baseline: SerialBaseline, text: str) -> Cell:
-    return Cell(f"{text} (extrapolated)", "estimated") if baseline.extrapolated else Cell(text)
 
 
 def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:
     """Build a table without the columns that have no value."""
     shown = list(levels)
-    columns = [_COLUMNS[name] for name in ids.split()]
+    columns = [COLUMNS[name] for name in ids.split()]
     columns[0] = columns[0]._replace(title=load_title(shown))
     return tabulate(title, shown, columns, note).without_missing()
 
@@ -262,7 +100,7 @@ def _main_columns(
     unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
-    columns = [own.get(name) or _COLUMNS[name] for name in names]
+    columns = [own.get(name) or COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
 
 

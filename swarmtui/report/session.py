@@ -19,7 +19,8 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import comparison_tables
-from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables, tokens
+from swarmtui.report.level_columns import tokens
+from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
 from swarmtui.report.tasks import task_tables
 
