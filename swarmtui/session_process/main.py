@@ -26,7 +26,7 @@ from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.record import Record
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, ServerEntry, Session, TelemetryEntry
+from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, Session
 from swarmtui.processes.exits import redact_stderr
 from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator
@@ -36,6 +36,7 @@ from swarmtui.session_process.clients import Client, ClientConnections
 from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
+from swarmtui.session_process.sample_feed import SampleFeed
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
 from swarmtui.session_process.scheduler import Scheduler
 from swarmtui.session_process.session_head import describe_session
@@ -55,9 +56,6 @@ from swarmtui.state.session_state import SessionState
 
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostLink, HostPool, HostWorker
-
-_POINT_S = 0.25
-_JOURNAL_SAMPLE_NS = 900_000_000
 
 # The imports of the sampler would delay the first request.
 _SAMPLER_DELAY_S = 0.3
@@ -221,7 +219,8 @@ class SessionProcess:
         )
         scheduler.read_servers = sampler.read_now
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
-        sampling = asyncio.create_task(self._sample(sampler, journal, events))
+        samples = SampleFeed(sampler, self._state, journal, events, self._update_warnings)
+        sampling = asyncio.create_task(samples.run())
         # The modules stay in memory: without them collections are short, and free the garbage of a long run early.
         gc.freeze()
         running = asyncio.create_task(scheduler.run())
@@ -233,7 +232,7 @@ class SessionProcess:
             running.cancel()
             failed[0].result()  # raises
         self._load_ended = True
-        await self._take_last_sample(sampler, journal, events, load_ended=running.done())
+        await samples.finish(self._stop_now, load_ended=running.done())
         if not running.done():
             running.cancel()
             return "interrupted", self._interruption
@@ -244,42 +243,11 @@ class SessionProcess:
         ending = running.result()
         return ending, _describe_failure(endpoints[0], scheduler.first_error) if ending == "unusable" else ""
 
-    async def _take_last_sample(
-        self, sampler: Sampler, journal: JournalQueue, events: ServerEvents, *, load_ended: bool
-    ) -> None:
-        await run_interruptible(self._stop_now, partial(sampler.finish, load_ended=load_ended))
-        latest = sampler.latest()
-        self._state.add_sample(latest)
-        events.add_sample(latest)
-        events.finish()
-        _write_servers(sampler, journal)
-        journal.write(TelemetryEntry(telemetry=sampler.sample()))
-
     async def _listen(self, path: Path) -> None:
         try:
             await self._clients.listen(path)
         except OSError as error:
             raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
-
-    async def _sample(self, sampler: Sampler, journal: JournalQueue, events: ServerEvents) -> None:
-        """Add a point to the history four times per second, and a sample to the journal once per second."""
-        state, written_ns = self._state, 0
-        while True:
-            latest = sampler.latest()
-            state.add_sample(latest)
-            events.add_sample(latest)
-            state.tick(time.perf_counter_ns())
-            self._update_warnings()
-            while not sampler.baseline.empty():
-                baseline = sampler.baseline.get()
-                state.quality.add_baseline(baseline)
-                journal.write(TelemetryEntry(telemetry=baseline))
-            _write_servers(sampler, journal)
-            sample = sampler.sample()
-            if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers or sample.host):
-                written_ns = sample.t_ns
-                journal.write(TelemetryEntry(telemetry=sample))
-            await asyncio.sleep(_POINT_S)
 
     def _frame(self, rows: bool) -> client_protocol.Frame:
         return self._state.frame(time.perf_counter_ns(), rows=rows)
@@ -440,13 +408,6 @@ def _open_journal(directory: Path) -> JournalQueue:
         return JournalQueue(directory)
     except OSError as error:
         raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
-
-
-def _write_servers(sampler: Sampler, journal: JournalQueue) -> None:
-    """Store the servers that were identified."""
-    while not sampler.servers.empty():
-        number, server = sampler.servers.get()
-        journal.write(ServerEntry(endpoint=number, server=server))
 
 
 def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:
