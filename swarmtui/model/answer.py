@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 from swarmtui.model.base import Stored
-from swarmtui.model.findings import Finding
+
+
+class AnswerSentence(Stored, frozen=True, kw_only=True):
+    """A sentence for readers, and its stable `code` for programs."""
+
+    code: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class AnswerPoint(Stored, frozen=True, kw_only=True):
@@ -19,11 +28,12 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
 
 
 class NextStep(Stored, frozen=True, kw_only=True):
-    """Something to try: a stable `code`, a sentence, and the command or flag to copy, if there is one."""
+    """Something to try: a sentence, the command or flag to copy, if there is one, and the figures behind it."""
 
     code: str
     sentence: str
     command: str = ""
+    evidence: str = ""
 
 
 class Answer(Stored, frozen=True, kw_only=True):
@@ -35,7 +45,7 @@ class Answer(Stored, frozen=True, kw_only=True):
     tells. `doubts` is empty if nothing puts the measurement in doubt.
     """
 
-    headline: Finding
+    headline: AnswerSentence
     agents: int | None = None
     low: int | None = None
     high: int | None = None
@@ -44,7 +54,7 @@ class Answer(Stored, frozen=True, kw_only=True):
     best_c: int | None = None
     one_agent: AnswerPoint | None = None
     at_capacity: AnswerPoint | None = None
-    limit: Finding
+    limit: AnswerSentence
     next: tuple[NextStep, ...] = ()
     quality: Literal["ok", "note", "doubtful"] = "ok"
     doubts: str = ""

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.model.answer import Answer
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
@@ -214,7 +215,7 @@ class Frame(ProtocolMessage, frozen=True):
     loads. `provisional` are levels that are not in `levels` yet. `outage_s` is how long the server has been away.
     `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
-    the server or the user names.
+    the server or the user names. `answer` is set once the session has ended.
     """
 
     t_ns: int
@@ -263,6 +264,7 @@ class Frame(ProtocolMessage, frozen=True):
     trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()
     slots: Slots | None = None
+    answer: Answer | None = None
 
     @property
     def server_waiting(self) -> float | None:

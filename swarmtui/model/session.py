@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from swarmtui.model.answer import Answer
 from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, SearchState
@@ -505,7 +506,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
 class Summary(Stored, frozen=True, kw_only=True):
     """The output of `run --json`, which detail.json extends by the requests.
 
-    `pooled_sessions` is the number of sessions that `compare` pooled into this summary; 0 is a single session.
+    `answer` is null for a pooled summary, and one of another tool. `pooled_sessions` is the number of sessions that
+    `compare` pooled into this summary; 0 is a single session.
     """
 
     schema: int
@@ -524,4 +526,5 @@ class Summary(Stored, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     quality: tuple[QualityLine, ...] = ()
     tasks: tuple[TaskFigures, ...] = ()
+    answer: Answer | None = None
     pooled_sessions: int = 0

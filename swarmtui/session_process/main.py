@@ -107,7 +107,7 @@ class SessionProcess:
         if self._journal is not None:
             saved = await self._save(ending, message)
         if saved.summary is not None:
-            self._state.finish(saved.summary.levels, saved.summary.quality)
+            self._state.finish(saved.summary)
         self._state.status = "ended"
         ended = client_protocol.Ended(saved.ending, saved.message, saved.directory, fault)
         await self._clients.close(ended, self._frame(False))

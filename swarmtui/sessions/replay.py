@@ -199,7 +199,7 @@ class Replay:
     def _set_levels(self, state: SessionState, now: int, ended: bool) -> None:
         """Set the levels of the stages that have ended; the newest known ones while others are computed."""
         if ended and self._summary is not None:
-            state.finish(self._summary.levels, self._summary.quality)
+            state.finish(self._summary)
             return
         count = bisect_right(self._end_times, now)
         state.levels = self._levels[max(known for known in self._levels if known <= count)]

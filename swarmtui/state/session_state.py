@@ -13,6 +13,7 @@ from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import QueueReading, queue_readings, task_figures
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
+from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.load import traits
@@ -30,6 +31,7 @@ from swarmtui.model.session import (
     Session,
     StageEnd,
     StageStart,
+    Summary,
     TaskFigures,
     TelemetryEntry,
 )
@@ -73,6 +75,7 @@ class SessionState:
         self.left_at_least = False
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
+        self._answer: Answer | None = None
         self.telemetry: Telemetry | None = None
         self.queue: list[QueueReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
@@ -265,9 +268,10 @@ class SessionState:
             ttft_s=point.ttft_s,
         )
 
-    def finish(self, levels: tuple[Level, ...], quality: tuple[QualityLine, ...]) -> None:
-        """Set the figures of the whole session."""
-        self.levels, self._final_quality, self._judged = levels, quality, None
+    def finish(self, summary: Summary) -> None:
+        """Set the figures of the whole session, and its answer."""
+        self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
+        self._answer = summary.answer
 
     # what is shown
 
@@ -377,6 +381,7 @@ class SessionState:
             trace=self._trace.view(self.servers),
             tails=self.watched.tails if rows else (),
             slots=self.slots,
+            answer=self._answer,
         )
 
 
