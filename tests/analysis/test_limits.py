@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
-from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo, slo_sentence
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, goodput, parse_slo, slo_sentence
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -284,3 +284,11 @@ def test_unfinished_request_counts_only_if_a_limit_was_already_met_or_missed(
     cut = msgspec.structs.replace(cut, t_done_ns=BOOT_NS + 200 * MS)
     tally = SloTally(parse_slo(text), [cut])
     assert (tally.n, tally.good) == (int(met is not None), int(met is True))
+
+
+def test_an_slo_is_said_in_plain_words() -> None:
+    slo = parse_slo(DEFAULT_SLO)
+    assert slo.words() == "a first token within 2 s and 20 tok/s each, for 90 % of requests"
+    assert slo.short_words() == "first token ≤ 2 s · ≥ 20 tok/s"
+    mixed = parse_slo("tpot=50ms,share=99%,stall_p95=1s").words()
+    assert mixed == "50 ms per token, for 99 % of requests; no stall above 1 s, for 95 % of requests"

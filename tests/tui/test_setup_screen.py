@@ -136,7 +136,7 @@ def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
 async def test_found_servers_come_first_and_simulators_are_folded(
     tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_setup(LastSetup(choices=RunChoices(endpoints=("sim:moe-tp1",), plan="manual")), Config())
+    write_setup(LastSetup(choices=RunChoices(endpoints=("sim:moe-tp1",), plan="quick")), Config())
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=size) as pilot:
@@ -181,6 +181,32 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
         assert not started
         await pilot.press("enter")
         await until(lambda: [request.endpoints for request in started] == [(other.url,)])
+
+
+async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2),))
+    app = SwarmApp(session_root=tmp_path)
+    started: list[RunRequest] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "› how many agents? about a minute" in screen_text(app))
+        await until(lambda: "a first token within 2 s and 20 tok/s each, for 90 % of requests" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: bool(started))
+        app.screen.query_one("#slo", Input).value = "ttft_p95=500ms"
+        app.screen.query_one("#max_tokens", Input).value = "many"
+        await until(lambda: "max tokens: 'many' is not a whole number above 0" in screen_text(app))
+        app.screen.query_one("#max_tokens", Input).value = "256"
+        await until(lambda: "a first token within 500 ms, for 95 % of requests" in screen_text(app))
+        await pilot.press("4", "down", "enter")
+        await until(lambda: len(started) == 2)
+    plans = [(one.plan.goal, one.plan.slo, one.plan.alpha, one.plan.max_tokens) for one in started]
+    assert plans == [
+        ("capacity", "ttft_p90=2s,stream_p10=20", 0.2, None),
+        ("capacity", "ttft_p95=500ms", 0.01, 256),
+    ]
 
 
 async def test_servers_that_do_not_answer_in_time_get_more_of_it(
@@ -306,7 +332,7 @@ def test_last_choices_override_the_defaults(tmp_path: Path) -> None:
     assert default_choices(config) == RunChoices(workload="chat", plan="sweep", levels="1,3", warmup="2", timeout="90s")
     chosen = read_setup(config, tmp_path).choices
     assert (chosen.plan, chosen.levels, chosen.warmup, chosen.timeout) == ("cliff", "1,3", "2", "90s")
-    assert default_choices(Config()) == RunChoices(workload="coding", plan="manual")
+    assert default_choices(Config()) == RunChoices(workload="coding", plan="quick")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"choices": {"plan": "nonsense"}}', '{"choices": {"levels": 3}}'])

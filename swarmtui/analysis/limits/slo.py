@@ -43,6 +43,15 @@ _FIGURES: dict[str, Callable[[Record], float | None]] = {
     _RATE: lambda record: record.decode_tps,
 }
 _FORMS = "ttft=500ms, ttft_p95=2s or stream_p5=20"
+# Limits in plain words, and short: the figure of a time, or its sign.
+_WORDS = {
+    "ttft": ("a first token within {}", "first token ≤ {}"),
+    "ttfo": ("a first token of the answer within {}", "first output ≤ {}"),
+    "tpot": ("{} per token", "per token ≤ {}"),
+    "e2e": ("an answer within {}", "answer ≤ {}"),
+    "stall": ("no stall above {}", "stall ≤ {}"),
+    _RATE: ("{} each", "≥ {}"),
+}
 
 
 class SloCondition(Stored, frozen=True, kw_only=True):
@@ -77,6 +86,10 @@ class SloCondition(Stored, frozen=True, kw_only=True):
             return name in _MAY_BE_MISSING
         return value >= self.limits[name] if name == _RATE else value <= self.limits[name]
 
+    def words(self, *, brief: bool = False) -> str:
+        """`a first token within 2 s`, or short `first token ≤ 2 s`; without the share."""
+        return " and ".join(_WORDS[name][brief].format(_amount(name, limit)) for name, limit in self.limits.items())
+
     def __str__(self) -> str:
         """`TTFT p95 ≤ 2 s`, `≥ 20 tok/s per user (p5)`, `TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 %`"""
         part = "" if self.percentile is None else f"p{self.percentile}"
@@ -87,6 +100,10 @@ class SloCondition(Stored, frozen=True, kw_only=True):
             for name, limit in self.limits.items()
         ]
         return " and ".join(texts) + ("" if part else f" for {short_percent(self.share)} of requests")
+
+
+def _amount(name: str, limit: float) -> str:
+    return f"{short(limit)} tok/s" if name == _RATE else _time(limit)
 
 
 def _time(value: float) -> str:
@@ -101,6 +118,19 @@ class Slo(Stored, frozen=True, kw_only=True):
 
     def met_by(self, record: Record) -> bool:
         return all(condition.met_by(record) for condition in self.conditions)
+
+    def words(self) -> str:
+        """`a first token within 2 s and 20 tok/s each, for 90 % of requests`"""
+        shares = dict.fromkeys(condition.share for condition in self.conditions)
+        of_share = {
+            share: " and ".join(condition.words() for condition in self.conditions if condition.share == share)
+            for share in shares
+        }
+        return "; ".join(f"{text}, for {short_percent(share)} of requests" for share, text in of_share.items())
+
+    def short_words(self) -> str:
+        """`first token ≤ 2 s · ≥ 20 tok/s`"""
+        return " · ".join(condition.words(brief=True) for condition in self.conditions)
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.conditions))

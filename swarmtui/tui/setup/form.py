@@ -16,17 +16,24 @@ from swarmtui.model.config import Config
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.load import Closed, Load
 
-PlanField = Literal["levels", "rate", "runs", "requests", "precision", "warmup", "canaries", "too_long"]
+PlanField = Literal[
+    "levels", "rate", "runs", "requests", "precision", "slo", "max_tokens", "warmup", "canaries", "too_long"
+]
 PLAN_FIELDS: tuple[PlanField, ...] = get_args(PlanField)
 
 _FIELDS_OF_PLAN: dict[PlanKind, tuple[PlanField, ...]] = {
-    "manual": ("warmup",),
-    "cliff": ("requests", "precision", "warmup", "canaries"),
-    "open": ("rate", "runs", "requests", "warmup"),
-    "probe": (),
+    "quick": ("slo", "max_tokens", "warmup"),
+    "capacity": ("slo", "max_tokens", "warmup"),
+    "manual": ("warmup", "max_tokens"),
+    "cliff": ("requests", "precision", "warmup", "canaries", "max_tokens"),
+    "open": ("rate", "runs", "requests", "warmup", "max_tokens", "slo"),
+    "probe": ("max_tokens",),
 }
 _REMEMBERED = ("endpoints", "model", "workload", "plan", "api", "hosts", *PLAN_FIELDS)
-_LABELS = {"endpoints": "endpoint", "api": "API", "warmup": "warm-up", "too_long": "too long"}
+_LABELS = {
+    "endpoints": "endpoint", "api": "API", "warmup": "warm-up", "too_long": "too long", "slo": "SLO",
+    "max_tokens": "max tokens",
+}  # fmt: skip
 _FILE = "setup.json"
 _RECENT = 8
 
@@ -34,7 +41,7 @@ _RECENT = 8
 class LastSetup(Stored, frozen=True, kw_only=True):
     """The choices of the last start, completed from [defaults] in config.toml, and the endpoints of the last few."""
 
-    choices: RunChoices = RunChoices(plan="manual")
+    choices: RunChoices = RunChoices(plan="quick")
     recent: tuple[str, ...] = ()
 
     @property
@@ -55,10 +62,12 @@ def plan_fields(plan: PlanKind, load: Load) -> tuple[PlanField, ...]:
     if plan != "sweep":
         return (*_FIELDS_OF_PLAN[plan], "too_long") if trace else _FIELDS_OF_PLAN[plan]
     has: dict[PlanField, bool] = {
+        "slo": True,
         "levels": load.levels_key is not None,
         "runs": not load.continuous,
         "requests": load.has("requests"),
         "warmup": True,
+        "max_tokens": True,
         "canaries": load.has("canaries"),
         "precision": load.has("precision"),
         "too_long": trace,
@@ -71,7 +80,17 @@ def applicable(choices: RunChoices) -> RunChoices:
     fields = plan_fields(choices.plan, _load(choices.workload))
     dropped = [name for name in PLAN_FIELDS if name not in fields]
     timed = choices.plan == "sweep" and "requests" in fields and not choices.requests
-    return msgspec.structs.replace(choices, **dict.fromkeys(dropped if timed else [*dropped, "duration"]))
+    unused = dict.fromkeys(dropped if timed else [*dropped, "duration"])
+    return msgspec.structs.replace(choices, **unused | ({"slo": ""} if "slo" in unused else {}))
+
+
+def parse_max_tokens(text: str) -> int | FieldError | None:
+    """Return the tokens of the field, None if it is empty."""
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 9 or not int(text):
+        return FieldError("max_tokens", f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def error_text(error: FieldError) -> str:
@@ -96,7 +115,7 @@ def default_choices(config: Config) -> RunChoices:
     known = config.endpoints.get(endpoint)
     options |= {"runs": str(options["runs"])} if "runs" in options else {}
     endpoints = tuple(filter(None, (known.url if known else endpoint,)))
-    return RunChoices(endpoints=endpoints, plan="sweep" if "levels" in options else "manual", **options)
+    return RunChoices(endpoints=endpoints, plan="sweep" if "levels" in options else "quick", **options)
 
 
 def read_setup(config: Config, directory: Path | None = None) -> LastSetup:

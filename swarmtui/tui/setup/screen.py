@@ -28,7 +28,15 @@ from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
-from swarmtui.tui.setup.form import LastSetup, applicable, error_text, plan_fields, read_setup, write_setup
+from swarmtui.tui.setup.form import (
+    LastSetup,
+    applicable,
+    error_text,
+    parse_max_tokens,
+    plan_fields,
+    read_setup,
+    write_setup,
+)
 from swarmtui.tui.setup.view import PLAN_TEXTS, align_columns, field_hints, ready_text, sweep_text, workload_lines
 
 if TYPE_CHECKING:
@@ -37,7 +45,8 @@ if TYPE_CHECKING:
 _PREFETCH_S = 1.0
 _PLAN_FIELDS = (
     ("levels", "levels"), ("rate", "rate"), ("runs", "runs"), ("requests", "requests"), ("precision", "precision"),
-    ("warmup", "warm-up"), ("canaries", "canaries"), ("too_long", "too long"),
+    ("slo", "SLO"), ("max_tokens", "max tok."), ("warmup", "warm-up"), ("canaries", "canaries"),
+    ("too_long", "too long"),
 )  # fmt: skip
 # The text field that belongs to the last item of each list.
 _TYPED_FIELDS = {"endpoints": "url", "models": "model", "workloads": "file"}
@@ -54,7 +63,7 @@ class SetupScreen(Screen[None]):
         super().__init__()
         self._setup = LastSetup()
         self._workloads: tuple[catalogue.WorkloadInfo, ...] = ()
-        self._plan: PlanKind = "manual"
+        self._plan: PlanKind = "quick"
         self._unfolded = False
         self._agreed_to = ""
 
@@ -72,7 +81,7 @@ class SetupScreen(Screen[None]):
                 yield Static("── 4 plan ", markup=False, classes="rule")
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
-                    yield from field(name, label, getattr(choices, name) or "")
+                    yield from field(name, label, str(getattr(choices, name) or ""))
                 yield from field("hosts", "hosts", choices.hosts, hint="this host; auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
@@ -222,6 +231,8 @@ class SetupScreen(Screen[None]):
         fields: dict[str, Any] = {
             name: self._entry(name).value.strip() or None for name in (*(name for name, _ in _PLAN_FIELDS), "api")
         }
+        max_tokens = parse_max_tokens(fields["max_tokens"] or "")
+        fields |= {"slo": fields["slo"] or "", "max_tokens": None if isinstance(max_tokens, FieldError) else max_tokens}
         return msgspec.structs.replace(
             self._setup.choices,
             endpoints=(part.endpoint,),
@@ -234,6 +245,9 @@ class SetupScreen(Screen[None]):
         )
 
     def _request(self, choices: RunChoices) -> RunRequest | list[FieldError]:
+        max_tokens = parse_max_tokens(self._entry("max_tokens").value.strip())
+        if isinstance(max_tokens, FieldError):
+            return [max_tokens]
         endpoint = self._endpoint_part.configured or EndpointConfig(url=choices.endpoints[0])
         return build_request(applicable(choices), (endpoint,), self.app.session_root)
 

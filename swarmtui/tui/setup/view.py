@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from swarmtui.analysis.compare.differences import option_name
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
@@ -14,13 +15,15 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.lines import ljust, wrap
+from swarmtui.tui.lines import ljust, longest_fit, wrap
 from swarmtui.tui.setup.form import PlanField
 
 _SAMPLE_CHARS = 600
 _SHORT = 4
 
 PLAN_TEXTS: dict[PlanKind, str] = {
+    "quick": "how many agents? about a minute",
+    "capacity": "how many agents? 99 % sure, minutes",
     "sweep": "as defined by the workload",
     "manual": "manual: change C with keys",
     "cliff": "find the cliff: double C, bisect",
@@ -128,6 +131,8 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
     load = plan.load
     hints: dict[PlanField, str] = {
+        "slo": DEFAULT_SLO if plan.goal == "capacity" else "none, or ttft_p90=2s,stream_p10=20",
+        "max_tokens": "per answer: as the workload says",
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
@@ -155,14 +160,17 @@ def plan_text(plan: Plan) -> str:
     """Describe a plan in one line."""
     load, warmup = plan.load, plan.load.warmup_requests
     goals = {"manual": "manual control from C=1", "cliff": "search for the cliff"}
+    if plan.goal == "capacity":
+        goals["capacity"] = f"how many agents with {parse_slo(plan.slo).words()}"
     parts = [goals.get(plan.goal) or load.describe(load.sentence)]
-    if plan.goal != "manual" and load.has("requests"):
+    if plan.goal not in ("manual", "capacity") and load.has("requests"):
         parts.append(f"{load.run_length} each")
     if load.runs > 1:
         parts.append(f"{load.runs} runs" + (", rotated" if load.rotates else ""))
     if load.serial_tasks is None:
         parts.append("then the same tasks serially")
-    parts.append(count_noun(warmup, "warm-up request", "warm-up requests") if warmup else "no warm-up")
+    if plan.goal != "capacity":
+        parts.append(count_noun(warmup, "warm-up request", "warm-up requests") if warmup else "no warm-up")
     if plan.max_tokens is not None:
         parts.append(f"at most {plan.max_tokens:,} tokens per answer")
     return ", ".join(parts)
@@ -171,7 +179,13 @@ def plan_text(plan: Plan) -> str:
 def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     """Say what Enter starts, with the endpoint if there is room."""
     action = "does not answer; Enter tries anyway" if unreachable else "Enter starts"
-    text = f"{'▲' if unreachable else '●'} {action}: {plan_text(request.plan)}"
-    text += f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
+    start = f"{'▲' if unreachable else '●'} {action}: "
+    hosts = f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     address = f" · {sanitize(show_url(request.endpoints[0]))}"
-    return text + address if len(text + address) < width else text
+    long = start + plan_text(request.plan) + hosts
+    short = (
+        f"{start}how many agents? {parse_slo(request.plan.slo).short_words()}{hosts}"
+        if request.plan.goal == "capacity"
+        else long
+    )
+    return longest_fit((long + address, long, short + address, short), width - 1)
