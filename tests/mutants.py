@@ -2,6 +2,7 @@
 
     python -m tests.mutants            all mutants
     python -m tests.mutants sse steer  those whose name contains one of the words
+    python -m tests.mutants --jobs 16  so many at once, each in a copy of its own
 
 A mutant names a file, an exact piece of its text, what replaces it, and the tests that should fail. The script runs
 those tests once without a change, then once per mutant. It takes minutes, so it is run by hand and not in CI.
@@ -9,13 +10,16 @@ those tests once without a change, then once per mutant. It takes minutes, so it
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 
@@ -34,21 +38,43 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tests: list[str]
 
 
-def main(words: list[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    options = parser.parse_args()
     mutants = msgspec.convert(tomllib.loads(MUTANTS.read_text(encoding="utf-8"))["mutant"], list[Mutant])
-    chosen = [m for m in mutants if not words or any(word in m.name for word in words)]
-    with tempfile.TemporaryDirectory(prefix="swarmtui-mutants-") as folder:
-        tree = Path(folder) / "tree"
-        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
-        for tests in sorted({tuple(m.tests) for m in chosen}):
-            if not passes(tree, list(tests)):
-                print(f"these tests fail without a mutant: {' '.join(tests)}")
-                return 2
-        survivors = [m.name for m in chosen if survives(tree, m)]
-    print(
-        f"{len(chosen) - len(survivors)} of {len(chosen)} mutants killed; survivors: {', '.join(survivors) or 'none'}"
-    )
-    return 1 if survivors else 0
+    chosen = [m for m in mutants if not options.words or any(word in m.name for word in options.words)]
+    with (
+        tempfile.TemporaryDirectory(prefix="swarmtui-mutants-") as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for number in range(options.jobs):
+            tree = Path(folder) / str(number)
+            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache"))
+            trees.put(tree)
+
+        def fails(tests: tuple[str, ...]) -> bool:
+            tree = trees.get()
+            failed = not passes(tree, list(tests))
+            trees.put(tree)
+            return failed
+
+        def is_alive(mutant: Mutant) -> bool:
+            tree = trees.get()
+            alive = survives(tree, mutant)
+            trees.put(tree)
+            return alive
+
+        asked = sorted({tuple(m.tests) for m in chosen})
+        broken = [tests for tests, failed in zip(asked, pool.map(fails, asked), strict=True) if failed]
+        for tests in broken:
+            print(f"these tests fail without a mutant: {' '.join(tests)}")
+        tried = [m for m in chosen if tuple(m.tests) not in broken]
+        survivors = [m.name for m, alive in zip(tried, pool.map(is_alive, tried), strict=True) if alive]
+    print(f"{len(tried) - len(survivors)} of {len(tried)} mutants killed; survivors: {', '.join(survivors) or 'none'}")
+    return 2 if broken else 1 if survivors else 0
 
 
 def survives(tree: Path, mutant: Mutant) -> bool:
@@ -80,4 +106,4 @@ def passes(tree: Path, tests: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
