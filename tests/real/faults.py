@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ _PREFILL_S = 0.12
 
 # A host that is busy, or a virtual machine whose host is; then these lines, about delays of the client, are no wonder.
 HOST = frozenset({"host_pressure", "host_steal"})
-DELAYS = {
+_DELAYS = {
     *HOST,
     "in_flight",
     "turnaround",
@@ -41,12 +41,17 @@ DELAYS = {
 }
 
 
+def only_the_host(doubtful: Collection[str]) -> bool:
+    """Whether a busy host explains all doubtful lines of a run."""
+    return bool(HOST.intersection(doubtful)) and _DELAYS.issuperset(doubtful)
+
+
 class NotCaused(Exception):
     """The moment for the fault did not come."""
 
 
 class Case(NamedTuple):
-    """A fault or, without codes, a healthy run. `run` takes the server, a directory and the number of the round."""
+    """A fault or, without codes, a healthy run. `run` takes the server, a directory and a seed."""
 
     name: str
     codes: frozenset[str]
@@ -109,10 +114,10 @@ def _all_waiting(frame: Frame) -> bool:
 
 
 def _freeze(moment: Callable[[Frame], bool]) -> Callable[[Server, Path, int], Round]:
-    def run(server: Server, folder: Path, number: int) -> Round:
+    def run(server: Server, folder: Path, seed: int) -> Round:
         waiting = moment is _all_waiting
         words = ("--workload", _write_batches(server, folder)) if waiting else _load(folder, "decode.toml")
-        with open_run(server.url, folder / "sessions", *words) as running:
+        with open_run(server.url, folder / "sessions", seed, *words) as running:
             if not running.wait_for(moment):
                 raise NotCaused
             server.signal(signal.SIGSTOP)
@@ -132,16 +137,18 @@ def _freeze(moment: Callable[[Frame], bool]) -> Callable[[Server, Path, int], Ro
     return run
 
 
-def _kill(server: Server, folder: Path, number: int) -> Round:
-    with open_run(server.url, folder / "sessions", *_load(folder, "decode.toml"), "--on-restart", "300s") as running:
+def _kill(server: Server, folder: Path, seed: int) -> Round:
+    with open_run(
+        server.url, folder / "sessions", seed, *_load(folder, "decode.toml"), "--on-restart", "300s"
+    ) as running:
         if not running.wait_for(_decoding):
             raise NotCaused
         server.restart()
         return running.result()
 
 
-def _second_client(server: Server, folder: Path, number: int) -> Round:
-    with open_run(server.url, folder / "sessions", *_load(folder, "mixed.toml")) as running:
+def _second_client(server: Server, folder: Path, seed: int) -> Round:
+    with open_run(server.url, folder / "sessions", seed, *_load(folder, "mixed.toml")) as running:
         if not running.wait_for(lambda frame: frame.status == "running" and frame.done > 0):
             raise NotCaused
         with _other_client(server.url):
@@ -184,19 +191,19 @@ def _other_client(url: str) -> Iterator[None]:
 
 
 def _behind_proxy(change: Change) -> Callable[[Server, Path, int], Round]:
-    def run(server: Server, folder: Path, number: int) -> Round:
+    def run(server: Server, folder: Path, seed: int) -> Round:
         with (
             Proxy(server.url, change) as proxy,
-            open_run(proxy.url, folder / "sessions", *_load(folder, "mixed.toml")) as running,
+            open_run(proxy.url, folder / "sessions", seed, *_load(folder, "mixed.toml")) as running,
         ):
             return running.result()
 
     return run
 
 
-def _hog(server: Server, folder: Path, number: int) -> Round:
+def _hog(server: Server, folder: Path, seed: int) -> Round:
     """Keep every core busy twice."""
-    with open_run(server.url, folder / "sessions", *_load(folder, "mixed.toml")) as running:
+    with open_run(server.url, folder / "sessions", seed, *_load(folder, "mixed.toml")) as running:
         if not running.wait_for(lambda frame: frame.status == "running"):
             raise NotCaused
         hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
@@ -209,9 +216,11 @@ def _hog(server: Server, folder: Path, number: int) -> Round:
 
 
 def _healthy(*words: str, workload: str = "", levels: str = "1,2,4") -> Callable[[Server, Path, int], Round]:
-    def run(server: Server, folder: Path, number: int) -> Round:
+    def run(server: Server, folder: Path, seed: int) -> Round:
         chosen = workload if workload == "coding-agent" else str(folder / "workloads" / workload)
-        with open_run(server.url, folder / "sessions", "--workload", chosen, "--levels", levels, *words) as running:
+        with open_run(
+            server.url, folder / "sessions", seed, "--workload", chosen, "--levels", levels, *words
+        ) as running:
             return running.result()
 
     return run

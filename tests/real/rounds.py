@@ -102,14 +102,14 @@ class Running:
 
 
 @contextmanager
-def open_run(url: str, sessions: Path, *words: str) -> Iterator[Running]:
+def open_run(url: str, sessions: Path, seed: int, *words: str) -> Iterator[Running]:
     """Start `swarmtui run`; its files and sockets are in a directory of their own."""
     sessions.mkdir(parents=True, exist_ok=True)
     before = {path.name for path in sessions.iterdir()}
     command = [sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--session-dir", str(sessions)]
     with (sessions.parent / "run.log").open("a") as log:
         process = subprocess.Popen(
-            [*command, "--no-gpu", "--json", "--quiet", *words],
+            [*command, "--seed", str(seed), "--no-gpu", "--json", "--quiet", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -15,9 +15,15 @@ from typing import NamedTuple
 
 import psutil
 
+from swarmtui.analysis.machine.host import host_use
+from swarmtui.analysis.quality.judge import CPU_PRESSURE
+from swarmtui.telemetry.host import read_host
+from swarmtui.telemetry.metrics import parse_prometheus
+
 SLOTS, CONTEXT = 4, 24576
 _HERE = Path(__file__).parent
-_START_TIMEOUT_S = 300.0
+_START_TIMEOUT_S, _IDLE_TIMEOUT_S = 300.0, 120.0
+_QUIET_S = 2.0
 
 
 class Engine(NamedTuple):
@@ -50,7 +56,14 @@ ENGINES = {
             ("torchvision", "torchaudio", "torchcodec"),
             "hf",
             "/health",
-            {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"},
+            {
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                # As with llama.cpp, and not tied to a core that others may use.
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                "OMP_NUM_THREADS": "1",
+            },
         ),
     )
 }
@@ -91,6 +104,15 @@ class Server:
         if self.pid is not None:
             _signal_tree(self.pid, number)
 
+    def wait_until_idle(self) -> None:
+        """Wait until the server has no request: those that a run cancelled may still be computed for a while."""
+        deadline = time.monotonic() + _IDLE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            state = parse_prometheus(_read(f"{self.url}/metrics") or "")
+            if state is None or not (state.running or state.waiting):
+                return
+            time.sleep(0.1)
+
     def restart(self) -> None:
         raise NotImplementedError
 
@@ -123,7 +145,7 @@ class StartedServer(Server):
             )
         self.pid = self._process.pid
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _answers(self.url + self._engine.health):
+        while _read(self.url + self._engine.health) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.close()
                 raise SystemExit(f"{self.name}: it did not start; see {self._log}")
@@ -152,12 +174,24 @@ def _signal_tree(pid: int, number: int) -> None:
             continue
 
 
-def _answers(url: str) -> bool:
+def wait_until_quiet(timeout_s: float) -> None:
+    """Wait until tasks of this machine seldom wait for a CPU, as far as it says so."""
+    deadline, before = time.monotonic() + timeout_s, read_host()
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_S)
+        now = read_host()
+        use, before = host_use(before, now), now
+        if use is None or use.pressure is None or CPU_PRESSURE.grade(use.pressure) == "ok":
+            return
+
+
+def _read(url: str) -> str | None:
+    """Return the page at a URL; None if nothing answers."""
     try:
         with urllib.request.urlopen(url, timeout=2.0) as reply:
-            return bool(reply.status == 200)
+            return str(reply.read().decode())
     except OSError:
-        return False
+        return None
 
 
 def _say(text: str) -> None:

@@ -19,7 +19,7 @@ def test_halved_counts_keep_their_length() -> None:
 def test_a_fault_on_a_running_server_is_counted(tmp_path: Path) -> None:
     simulator = start_simulator("moe-tp1?speed=5")
     try:
-        words = ("--endpoint", simulator.url(), "--faults", "kill-restart,halved-usage", "--times", "1")
+        words = ("--endpoint", simulator.url(), "--only", "kill-restart,halved-usage", "--times", "1", "--quiet", "0")
         command = [sys.executable, "-m", "tests.real", *words, "--dir", str(tmp_path)]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     finally:
