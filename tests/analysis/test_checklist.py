@@ -352,6 +352,22 @@ def test_engine_decode_rate_includes_answers_that_a_sample_cuts() -> None:
     assert facts.engine_ratio == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("asked_ms", "counted"),
+    [
+        pytest.param(400, 1, id="in the middle of the long gap, of which the engine counts the whole"),
+        pytest.param(690, 1, id="before its end, counted before it"),
+        pytest.param(690, 51, id="before its end, counted after it"),
+    ],
+)
+def test_engine_decode_rate_with_a_long_gap_at_a_sample(asked_ms: int, counted: int) -> None:
+    """A token takes 10 ms, but the second 700 ms, for which the engine reads the prompt of another request."""
+    records = [request(0, (10, *range(710, 1500, 10)), stage=1), request(1500, range(1510, 1700, 10), stage=1)]
+    at_first = histogram(0, 0.0) if counted == 1 else histogram(1, 0.700)
+    telemetry = [sample(asked_ms, itl=at_first), sample(1690, itl=histogram(97, 0.700 + 96 * 0.010))]
+    assert session_facts(session(), [], records, telemetry).engine_ratio == pytest.approx(1.0, abs=0.02)
+
+
 def test_clocks_may_differ_between_levels() -> None:
     """Clocks depend on the load, and are compared during a level."""
     records = [request(0, [290], stage=1), request(310, [590], stage=2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -22,6 +23,8 @@ from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Te
 _BUSY = 0.5
 # The share of an engine's tokens that our answers must cover for a comparison of decode rates.
 _MIN_COVERED = 0.5
+# How long after it was asked a server may read its counters, with the time that a token takes to arrive.
+_READ_NS = (0, 50_000_000, 200_000_000)
 # The chat template of a model may begin all prompts with this many tokens.
 _TEMPLATE_TOKENS = 32
 # A prompt with a unique number ends with more tokens than these: the number, the question, and the template's end.
@@ -296,8 +299,9 @@ def _other_requests(
 def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> float | None:
     """Return the engine's decode rate over the client's, from the engine's histogram of inter-token times.
 
-    Both count the tokens between the first and the last sample of a stage: complete answers alone would be another time
-    of a machine whose speed varies. With drafts an inter-token time is not that of a token.
+    Both count the tokens that arrived between the first and the last sample of a stage, with the whole of their
+    inter-token time: complete answers alone would be another time of a machine whose speed varies. With drafts an
+    inter-token time is not that of a token.
     """
     ratios = []
     for found in _stages(records).values():
@@ -307,25 +311,43 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
         if change is None or change.state.itl is None or change.state.drafts is not None:
             continue
         window, itl = (inside[0].servers_read_ns, inside[-1].servers_read_ns), change.state.itl
-        decoded = [pair for record in found if (pair := _decoded_within(record, window)) is not None]
-        tokens, seconds = sum(n for n, _ in decoded), sum(span for _, span in decoded)
-        if tokens and itl.sum and tokens >= _MIN_COVERED * itl.count:
-            ratios.append((seconds / tokens) / (itl.sum / itl.count))
+        close = [
+            (seconds / tokens) / (itl.sum / itl.count)
+            for tokens, seconds in _decoded_between(found, window)
+            if tokens and itl.sum and tokens >= _MIN_COVERED * itl.count
+        ]
+        ratios += [min(close, key=lambda found: abs(found - 1.0))] if close else []
     return median(ratios)
 
 
-def _decoded_within(record: Record, window: Span) -> tuple[float, float] | None:
-    """Return the tokens of an answer that follow its first chunk in the window, and the time that they took."""
+def _decoded_between(records: Sequence[Record], window: Span) -> list[tuple[float, float]]:
+    """Return the tokens that arrived in the window and their inter-token times, for each moment that may bound it.
+
+    A server counts a token a little before it arrives here, and a little after it is asked for its counters. A single
+    long gap, while it reads a prompt, makes a difference at either end.
+    """
     start, end = window
-    if record.t_first_ns is None or record.t_end_ns is None or record.first_tokens is None or not record.tokens_out:
-        return None
-    if start <= record.t_first_ns and record.t_end_ns <= end:
-        return record.decoded
-    times = record.chunk_times_ns()
-    if record.t_end_ns != record.t_last_ns:
-        times.append(record.t_end_ns)
-    within = [t_ns for t_ns in times if start <= t_ns <= end]
-    if len(within) < 2:
-        return None
-    tokens_per_chunk = (record.tokens_out - record.first_tokens) / (len(times) - 1)
-    return tokens_per_chunk * (len(within) - 1), (within[-1] - within[0]) / 1e9
+    bounds = [*(start + later for later in _READ_NS), *(end + later for later in _READ_NS)]
+    if bounds != sorted(bounds):
+        return []
+    # The tokens and times between each two of the bounds.
+    tokens, seconds = [0.0] * (len(bounds) + 1), [0.0] * (len(bounds) + 1)
+    for record in records:
+        first, last, pair = record.t_first_ns, record.t_end_ns, record.decoded
+        if first is None or last is None or pair is None or last <= start or first > bounds[-1]:
+            continue
+        part = bisect_left(bounds, first)
+        if part == bisect_left(bounds, last):
+            tokens[part] += pair[0]
+            seconds[part] += pair[1]
+            continue
+        times = record.chunk_times_ns()
+        if last != record.t_last_ns:
+            times.append(last)
+        for earlier, later in pairwise(times):
+            part = bisect_left(bounds, later)
+            tokens[part] += pair[0] / (len(times) - 1)
+            seconds[part] += (later - earlier) / 1e9
+    half = len(_READ_NS)
+    parts = [slice(begin + 1, stop + 1) for begin in range(half) for stop in range(half, len(bounds))]
+    return [(sum(tokens[part]), sum(seconds[part])) for part in parts]
