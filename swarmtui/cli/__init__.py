@@ -17,7 +17,7 @@ _MAX_DIGITS = 300
 
 
 def main() -> None:
-    """Run a command, or open the app; report bad input in one line with exit code 2."""
+    """Run a command, or open the app; report bad input with exit code 2, one line per mistake."""
     from swarmtui.model.base import BadInput
 
     signal.signal(signal.SIGINT, _exit_on_interrupt)
@@ -31,7 +31,7 @@ def main() -> None:
 
             open_app(None, slow=False)
     except BadInput as error:
-        _exit_with(2, str(error))
+        _exit_with(2, *map(str, error.each))
     except UnicodeEncodeError as error:
         _exit_with(2, f"a name is not UTF-8 text: {error.object!r}")
     except Exception as error:  # noqa: BLE001 - our own fault must not look like one of the user or of a limit
@@ -90,10 +90,11 @@ def _run_command() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _exit_with(code: int, message: str) -> NoReturn:
+def _exit_with(code: int, *messages: str) -> NoReturn:
     from swarmtui.text import escape, write_text
 
-    write_text(sys.stderr, f"swarmtui: {escape(message, keep='')}")
+    for message in messages:
+        write_text(sys.stderr, f"swarmtui: {escape(message, keep='')}")
     sys.exit(code)
 
 

@@ -19,7 +19,7 @@ from swarmtui.cli.options import (
     parse_share,
     to_json,
 )
-from swarmtui.cli.run_options import build_run_request, parse_limits
+from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request, parse_limits
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ missed: to show 95 % takes at least 59 requests.
 """
 
 
-@commands.command(epilog=_FIGURES)
+@commands.command(cls=CheckedCommand, epilog=_FIGURES)
 @shared.endpoint
 @shared.model
 @shared.api
@@ -227,11 +227,14 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
 
     # Started first: it imports its modules while the options are checked, and exits if they are wrong.
     process = start_session_process()
+    from swarmtui.analysis.compare.verdicts import DETECT
     from swarmtui.cli.follow import follow_run
 
     options = drop_overridden_defaults(context, options)
-    limits, detect = parse_limits(options["fail_if"]), parse_share(options["detect"])
-    request = build_run_request(endpoints, options)
+    mistakes = Mistakes(context)
+    limits = mistakes.catch(lambda: parse_limits(options["fail_if"])) or ()
+    detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
+    request = build_run_request(endpoints, options, mistakes)
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, limits=limits, detect=detect))
 
 
@@ -242,7 +245,7 @@ _NOT_FOR_CAPACITY = (
 )  # fmt: skip
 
 
-@commands.command(params=[option for option in run.params if option.name not in _NOT_FOR_CAPACITY])
+@commands.command(cls=CheckedCommand, params=[option for option in run.params if option.name not in _NOT_FOR_CAPACITY])
 @click.option(
     "--slo",
     required=True,
@@ -267,7 +270,7 @@ def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: boo
     from swarmtui.cli.follow import follow_run
 
     defaults = run.make_context("run", [], default_map=config_defaults("capacity")).params
-    request = build_run_request(endpoints, defaults | options | {"plan": "capacity"})
+    request = build_run_request(endpoints, defaults | options | {"plan": "capacity"}, Mistakes(context))
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet))
 
 

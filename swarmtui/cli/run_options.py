@@ -2,27 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from swarmtui.cli.app import session_root
 from swarmtui.text import echo
 
+if TYPE_CHECKING:
+    from swarmtui.model.base import BadInput
 
-def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any]) -> Any:
-    """Check all options before any request to the endpoint; the first error names its option."""
+T = TypeVar("T")
+_MISTAKES = "swarmtui.mistakes"
+_ANY_ADDRESS = "http://127.0.0.1:1"
+
+
+def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mistakes: Mistakes | None = None) -> Any:
+    """Check all options before any request to the endpoint; `mistakes` are those that were found before."""
     from swarmtui.client.choices import RunChoices
     from swarmtui.client.request_builder import build_request
     from swarmtui.model.base import BadInput
+    from swarmtui.model.config import EndpointConfig
 
+    mistakes = mistakes or Mistakes()
     given = {name: options[name] for name in RunChoices.__struct_fields__ if options.get(name) is not None}
     given |= {"runs": str(given["runs"])} if "runs" in given else {}
     given |= {"plan": "cliff"} if options["find_cliff"] else {}
-    choices = RunChoices(**given | {"endpoints": endpoints or (_only_endpoint(),)})
-    built = build_request(choices, find_endpoints(choices.endpoints), session_root(options["session_dir"]))
+    found = mistakes.catch(lambda: find_endpoints(endpoints or (_only_endpoint(),)))
+    # The others are checked with any address if this one is wrong.
+    known = found or [EndpointConfig(url=_ANY_ADDRESS)]
+    choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
+    built = build_request(choices, known, session_root(options["session_dir"]))
     if isinstance(built, list):
-        field = built[0].field
-        raise BadInput(built[0].message, key=_OPTION_NAMES.get(field, f"--{field.replace('_', '-')}"))
+        for error in built:
+            option = _OPTION_NAMES.get(error.field, f"--{error.field.replace('_', '-')}")
+            mistakes.found.append(BadInput(error.message, key=option))
+    mistakes.raise_all()
     return built
+
+
+class CheckedCommand(click.Command):
+    """Leaves out options whose values are wrong, which its function finds in `Mistakes(context)` and must raise."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from swarmtui.model.base import BadInput
+
+        try:
+            return super().parse_args(ctx, list(args))
+        except click.BadParameter:
+            options, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.params.clear()
+        found = []
+        for param in self.get_params(ctx):
+            try:
+                param.handle_parse_result(ctx, options, [])
+            except click.BadParameter as error:
+                found.append(BadInput(error.message.rstrip(".") or "is missing", key=param.opts[0]))
+                ctx.params[str(param.name)] = param.get_default(ctx)
+        # Click has a value of its own for an option without a default.
+        unset = click.Option(["--unset"]).default
+        ctx.params |= {name: None for name, value in ctx.params.items() if value is unset}
+        ctx.meta[_MISTAKES] = found
+        return []
+
+
+class Mistakes:
+    """Collects what is wrong with a command line, so that the user can correct all of it together.
+
+    >>> limits = mistakes.catch(lambda: parse_limits(expressions))
+    >>> mistakes.raise_all()
+    """
+
+    def __init__(self, context: click.Context | None = None) -> None:
+        """Begin with those that a `CheckedCommand` found."""
+        self.found: list[BadInput] = [] if context is None else context.meta.get(_MISTAKES, [])
+
+    def catch(self, work: Callable[[], T]) -> T | None:
+        """Return what `work` returns, or None after an error."""
+        from swarmtui.model.base import BadInput
+
+        try:
+            return work()
+        except BadInput as error:
+            self.found.append(error)
+            return None
+
+    def raise_all(self) -> None:
+        from swarmtui.model.base import SeveralErrors
+
+        if self.found:
+            raise self.found[0] if len(self.found) == 1 else SeveralErrors(self.found)
 
 
 # Longer than the app waits: without an answer there is no run.

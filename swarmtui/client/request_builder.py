@@ -19,6 +19,7 @@ from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds
+from swarmtui.model.plan import Plan
 from swarmtui.model.redaction import Secrets, mask_secrets
 from swarmtui.model.run_request import RESTART_TIMEOUT_S, RunRequest
 from swarmtui.model.session import Session
@@ -29,6 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MIN_RAY = (2, 50)
+_ALWAYS_CHECKED = ("levels", "requests", "duration", "warmup", "precision", "slo", "timeout", "idle_timeout")
 # Keys of errors that are not the name of a field.
 _FIELDS = {"find_cliff": "plan", "endpoint": "endpoints"}
 
@@ -53,6 +55,24 @@ class _Errors:
         except BadInput as error:
             self.found.append(_field_error(field, error))
             return cast(T, None)
+
+    def build_plan(self, workload: Workload, choices: RunChoices, seed: int) -> Plan | None:
+        """Build the plan; after an error, look for others without the field that caused it."""
+        try:
+            return build_plan(workload, choices, seed)
+        except BadInput as error:
+            found = _field_error("plan", error)
+            self.found.append(found)
+        others = msgspec.structs.replace(choices, **{found.field: getattr(RunChoices(), found.field)})
+        if others != choices:
+            self.build_plan(workload, others, seed)
+        return None
+
+    def check_alone(self, choices: RunChoices) -> None:
+        """Check what every load has, each by itself, for a workload that cannot be read."""
+        for field in _ALWAYS_CHECKED:
+            alone = msgspec.structs.replace(RunChoices(), **{field: getattr(choices, field)})
+            self.build_plan(load_workload(alone.workload).workload, alone, 0)
 
 
 def _field_error(field: str, error: BadInput) -> FieldError:
@@ -86,7 +106,9 @@ def build_request(
     seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
     if seed is None:
         seed = secrets.randbelow(1_000_000)
-    plan = catch("plan", build_plan, workload.workload, choices, seed) if workload is not None else None
+    plan = errors.build_plan(workload.workload, choices, seed) if workload is not None else None
+    if workload is None:
+        errors.check_alone(choices)
     if choices.ca_file is not None:
         catch("ca_file", check_ca_file, choices.ca_file)
     elif endpoint.ca_file is not None:

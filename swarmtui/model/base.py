@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,23 @@ class BadInput(Exception):
         super().__init__(": ".join(part for part in (where, key, problem) if part))
         self.problem, self.source, self.key, self.line = problem, source, key, line
         self.unknown, self.missing = unknown, missing
+
+    @property
+    def each(self) -> Sequence[BadInput]:
+        """The errors, one per line of output: several where all of a command line were collected."""
+        return (self,)
+
+
+class SeveralErrors(BadInput):
+    """All mistakes of one input, so that the user can correct them together."""
+
+    def __init__(self, errors: Sequence[BadInput]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self._errors = tuple(errors)
+
+    @property
+    def each(self) -> Sequence[BadInput]:
+        return self._errors
 
 
 def check_schema(schema: int, source: str) -> None:

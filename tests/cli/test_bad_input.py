@@ -362,3 +362,26 @@ def test_small_tmpfs_full(sandbox: Sandbox) -> None:
     assert f"{disk}" in ran.err and "No space left on device; all entries were saved elsewhere" in ran.err
     (row,) = sandbox.json("sessions", "--json")
     assert (row["state"], row["requests"]) == ("done", 30)
+
+
+@pytest.mark.parametrize("command", ["run", "capacity"])
+def test_all_mistakes_of_a_command_line_are_reported_together(sandbox: Sandbox, command: str) -> None:
+    wrong = {
+        "--endpoint": "sim:nope", "--workload": "nothing", "--requests": "x", "--slo": "foo=1",
+        "--max-tokens": "0", "--temperature": "warm", "--tag": "untagged",
+    }  # fmt: skip
+    if command == "run":
+        wrong |= {"--levels": "0", "--fail-if": "nothing>1", "--detect": "900%"}
+    done = sandbox.run(command, *(part for option in wrong.items() for part in option))
+    assert done.code == 2 and not done.out
+    for option in wrong:
+        assert sum(line.startswith(f"swarmtui: {option}: ") for line in done.err.splitlines()) == 1, option
+    assert_no_session(sandbox)
+
+
+def test_mistakes_of_a_plan_do_not_hide_each_other(sandbox: Sandbox) -> None:
+    done = sandbox.run(
+        "run", "--endpoint", SIM, "--levels", "0", "--requests", "x", "--timeout", "soon", "--max-tokens", "0"
+    )
+    found = [line.split(": ")[1] for line in done.err.splitlines()]
+    assert done.code == 2 and sorted(found) == ["--levels", "--max-tokens", "--requests", "--timeout"]
