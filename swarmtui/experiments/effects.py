@@ -15,15 +15,18 @@ from swarmtui.experiments.grid import (
     StartT,
     configuration_key,
     first_restart,
+    launch_command,
     rank,
     starts_in_file_order,
     tune_rounds,
 )
-from swarmtui.model.base import Stored
+from swarmtui.experiments.store import without_secrets
+from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.tuning import Flags, Objective, Start, TuneFile, Value
 from swarmtui.text import count_noun
 
 MIN_STARTS = 3
+_PORT = 8000
 _AVERAGED = ("out_tps", "per_stream_tps", "ttft_s", "j_per_token", "mean_w", "start_s")
 
 
@@ -48,6 +51,10 @@ class Effect(Stored, frozen=True, kw_only=True):
 Standing = Literal["best", "tied", "behind", "leads so far", ""]
 
 
+# The words of the screen; the codes of JSON are older. What is tied may still differ: more starts would tell.
+_STANDING_WORDS: dict[Standing, str] = {"tied": "not sure yet", "behind": "slower", "leads so far": "leads so far"}
+
+
 class ConfigurationResult(Start, frozen=True, kw_only=True):
     """The figures of a configuration, each the mean of its `starts`; the last of these is `session`.
 
@@ -64,6 +71,7 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     `standings` has one entry per row of the leaderboard. Configurations with at least three restarts are ranked:
     `tied` with the best, or `behind` it. Before that one `leads so far`, and nothing is said of the others.
     `chance` is how far, as a share, each would be from the best in 5 % of all tunes of equal configurations.
+    `command` starts a server with the first configuration, without secrets.
     """
 
     objective: Objective
@@ -73,6 +81,7 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     front_ttft: tuple[ConfigurationResult, ...]
     front_energy: tuple[ConfigurationResult, ...]
     effects: tuple[Effect, ...]
+    command: str = ""
 
     @property
     def ranked(self) -> bool:
@@ -96,7 +105,15 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
         front_ttft=tuple(pareto(found, "ttft_s")),
         front_energy=tuple(pareto(found, "j_per_token")),
         effects=tuple(effects(known, tune.objective)),
+        command=_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
     )
+
+
+def _command(tune: TuneFile, flags: Flags) -> str:
+    try:
+        return str(launch_command(without_secrets(tune), flags, _PORT))
+    except BadInput:
+        return ""  # a stored tune whose command was redacted may no longer be complete
 
 
 def _result(starts: Sequence[Start], first: int, objective: Objective) -> ConfigurationResult:
@@ -176,6 +193,13 @@ def games_howell_range(a: Sequence[float], b: Sequence[float], k: int) -> float:
     return studentized_range_quantile(1 - ALPHA, k, max(2, df)) * sqrt(fsum(parts) / 2)
 
 
+def standing_text(standing: Standing, objective: Objective) -> str:
+    """Say how a configuration compares with the best; empty for that itself, and for those that are not ranked."""
+    if standing == "behind" and objective == "j_per_token":
+        return "more energy"
+    return _STANDING_WORDS.get(standing, "")
+
+
 def ranking_sentence(found: TuneSummary) -> str:
     """Say what the ranking rests on, and which lead is more than chance."""
     if not found.ranked:
@@ -187,11 +211,12 @@ def ranking_sentence(found: TuneSummary) -> str:
     counts = sorted({row.starts for row in ranked})
     starts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     tied = found.standings.count("tied")
-    head = f"{count_noun(tied, 'other is', 'others are')} tied with the best: its lead may be chance" if tied else ""
-    rule = f"Ranked by {starts} restarts of each; behind: by more than chance explains (95 %, all together)"
+    head = f"Not sure yet whether the first is better than {count_noun(tied, 'other', 'others')}: it may be chance"
+    word = standing_text("behind", found.objective)
+    rule = f"Ranked by {starts} restarts of each; {word}: by more than chance explains (95 %, all together)"
     rest = sum(row.state == "done" for row in found.leaderboard) - len(ranked)
     others = f"{count_noun(rest, 'other was', 'others were')} not restarted, and not ranked" if rest else ""
-    return ". ".join(part for part in (head, rule, others) if part) + "."
+    return ". ".join(part for part in (head if tied else "", rule, others) if part) + "."
 
 
 def change_from(best: Start, row: Start, objective: Objective) -> float | None:

@@ -22,7 +22,7 @@ Code = Literal[
     "ok", "missed", "unknown", "not applicable", "missing", "estimated",  # of a value or a check
     "best", "cliff", "partial", "active", "failed",  # of a row
     "faster", "slower", "same", "unsure", "refused",  # of a comparison
-    "title", "lead", "alarm", "note", "difference", "detail",  # of a sentence
+    "title", "lead", "alarm", "note", "difference", "detail", "command",  # of a sentence
 ]  # fmt: skip
 
 

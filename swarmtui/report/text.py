@@ -34,6 +34,8 @@ def _lines(block: Block) -> list[str]:
         return paint_table(block)
     if isinstance(block, Facts):
         return _facts(block)
+    if block.code == "command":  # on one line, to copy
+        return [f"    {sanitize(block.text)}"]
     return wrap(sanitize(block.text), "    " if block.code == "detail" else "")
 
 

@@ -10,7 +10,7 @@ from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.advice import Advice
-from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence
+from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence, standing_text
 from swarmtui.experiments.grid import all_configurations, launch_command, tune_rounds
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
@@ -29,7 +29,7 @@ _CONFIGURATION = (
     keyed("tps", "tok/s"),
     keyed("c", "C"),
     keyed("starts", "starts"),
-    keyed("change", f"vs {BEST}"),
+    keyed("change", "vs first"),
     keyed("ttft", "TTFT", seconds),
     keyed("j_token", "J/token", lambda value: significant(value, 3)),
     keyed("gpu_w", "GPU W", lambda value: significant(value, 3)),
@@ -61,12 +61,12 @@ def result_figures(row: Start) -> dict[str, Value]:
 
 
 def leaderboard(found: TuneSummary) -> Table:
-    """Rank the configurations that were restarted: tied with the best, or behind it."""
+    """List the best first; it is marked once configurations that were restarted are ranked."""
     rows: list[Fields] = []
     for rank, (row, standing) in enumerate(zip(found.leaderboard, found.standings, strict=True), start=1):
-        best = rank == 1 and row.state == "done"
+        best = rank == 1 and found.ranked
         apart = None if rank == 1 else change_from(found.leaderboard[0], row, found.objective)
-        words = (signed_percent(apart) if apart is not None else "", "" if standing == "best" else standing)
+        words = (signed_percent(apart) if apart is not None else "", standing_text(standing, found.objective))
         rows.append(
             result_figures(row)
             | {
@@ -94,9 +94,12 @@ def tune_blocks(found: TuneSummary) -> list[Block]:
 
 
 def tune_findings(found: TuneSummary) -> list[Block]:
-    """Say how reliable the ranking is, and show the Pareto fronts and the effect of each flag."""
+    """Say how reliable the ranking is and how to start the first, and show Pareto fronts and effects of flags."""
     several = sum(row.state == "done" for row in found.leaderboard) > 1
     blocks: list[Block] = [Sentence(ranking_sentence(found))] if several else []
+    if found.command:
+        which = "the best" if found.ranked else "the first"
+        blocks += [Sentence(f"start {which}:"), Sentence(found.command, "command")]
     for name, front in (("TTFT", found.front_ttft), ("J/token", found.front_energy)):
         points = "; ".join(
             f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, "

@@ -90,7 +90,8 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     ]  # fmt: skip
     text = tune_text(summarise_tune(tune_of(1, 2, 9), rows))
     lines = text.splitlines()
-    assert lines[2].startswith("| ▸    | --n 2")
+    assert lines[2].startswith("| 1    | --n 2") and "▸" not in text  # nothing is ranked yet
+    assert "start the first:\n    x 8000 --n 2\n" in text
     assert "failed" in lines[4]
     assert "Pareto front of tok/s and TTFT: --n 2 (150.0 tok/s, 400 ms); --n 1" in text
     assert "Pareto front of tok/s and J/token: --n 2 (150.0 tok/s, 1.50 J/token)" in text
@@ -100,7 +101,7 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     assert "--n 9: failed: exited with code 1\n    out of memory" in text
 
 
-def test_restarted_configurations_are_tied_with_the_best_or_behind_it() -> None:
+def test_restarted_configurations_are_slower_than_the_best_or_not_sure_yet() -> None:
     rates = {1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0), 3: (150.1, 150.8, 149.3)}
     file = tune_of(1, 2, 3, 9, 10)
     screens = [row({"--n": n}, tps) for n, tps in ((1, 300.0), (2, 140.0), (3, 139.0), (9, None), (10, 1.0))]
@@ -111,13 +112,15 @@ def test_restarted_configurations_are_tied_with_the_best_or_behind_it() -> None:
     assert found.leaderboard[2].out_tps == pytest.approx(99.997, abs=1e-3)  # without the lucky start that chose it
     text = tune_text(found)
     lines = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("|")}
-    assert "| −33.4 % behind |" in lines["--n 1"] and "tied" in lines["--n 2"] and "▸" in lines["--n 3"]
-    assert "1 other is tied with the best: its lead may be chance. Ranked by 3 restarts of each" in text
-    assert "1 other was not restarted, and not ranked" in text
+    assert "−33.4 % slower |" in lines["--n 1"] and "not sure yet" in lines["--n 2"] and "▸" in lines["--n 3"]
+    assert "Not sure yet whether the first is better than 1 other" in text
+    assert "Ranked by 3 restarts of each; slower" in text.replace("\n  ", " ") and "(95 %" in text
+    assert "start the best:\n    x 8000 --n 3\n" in text
+    assert "1 other was not restarted, and not ranked" in text.replace("\n  ", " ")
 
 
 @pytest.mark.parametrize("objective", ["out_tps", "ttft_s"])
-def test_before_three_restarts_one_leads_so_far_and_none_is_behind(objective: Objective) -> None:
+def test_before_three_restarts_one_leads_so_far_and_none_is_best_or_slower(objective: Objective) -> None:
     file = tune_of(1, 2, 3, 4, objective=objective)
     for restarts in range(3):
         rates = {n: tuple(100.0 * n + k for k in range(restarts)) for n in (2, 3, 4)}
@@ -126,7 +129,8 @@ def test_before_three_restarts_one_leads_so_far_and_none_is_behind(objective: Ob
         assert found.standings == ("leads so far", "", "", "") and found.leaderboard[0].flags == {"--n": 4}
         assert not found.ranked and set(found.chance) == {None}
         text = tune_text(found)
-        assert "leads so far" in text and "a ranking needs 3 restarts" in text and "behind" not in text
+        assert "leads so far" in text and "a ranking needs 3 restarts" in text and "slower" not in text
+        assert "▸" not in text and "start the best" not in text
     assert summarise_tune(tune_of(1), [row({"--n": 1}, 100.0)]).standings == ("",)
 
 
@@ -135,7 +139,14 @@ def test_any_objective_is_ranked_by_starts() -> None:
         tune_of(1, 2, objective="ttft_s"), started({1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0)})
     )
     assert found.standings == ("best", "behind") and found.leaderboard[0].flags == {"--n": 2}
-    assert "+50.0 % behind" in tune_text(found)
+    assert "+50.0 % slower" in tune_text(found)
+
+
+def test_energy_is_not_slower_but_more() -> None:
+    rows = [row({"--n": n}, 100.0, round=k, j_per_token=1.0 + (n == 2) + 0.01 * k) for n in (1, 2) for k in range(3)]
+    found = summarise_tune(tune_of(1, 2, objective="j_per_token"), rows)
+    assert found.standings == ("best", "behind") and "more energy" in tune_text(found)
+    assert "slower" not in tune_text(found)
 
 
 def test_finalist_whose_restart_fails_is_failed() -> None:

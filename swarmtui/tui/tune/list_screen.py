@@ -28,7 +28,7 @@ _COLUMNS = (
     Column[Any]("started", "started", right=False),
     Column[Any]("state", "state", right=False),
     Column[Any]("done", "done"),
-    Column[Any]("best", "best", right=False, least=16),
+    Column[Any]("best", "first", right=False, least=16),
 )
 
 
@@ -56,11 +56,12 @@ def tune_row(directory: Path) -> Row:
 
 
 def _best(tune: Tune) -> str:
-    leaderboard = summarise_tune(tune.definition, tune.starts).leaderboard
-    best = next((row for row in leaderboard if row.state == "done"), None)
+    found = summarise_tune(tune.definition, tune.starts)
+    best = next((row for row in found.leaderboard if row.state == "done"), None)
     if best is None:
         return "no finished configuration yet"
-    return f"{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"
+    so_far = "" if found.ranked else "so far "
+    return f"{so_far}{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"
 
 
 class TuneListScreen(CursorScreen):

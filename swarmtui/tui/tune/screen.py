@@ -148,6 +148,15 @@ class TuneScreen(CursorScreen):
         self._list("leaderboard").with_cursor = self._only_panel == 2
         self.call_after_refresh(self.update_panels)
 
+    def action_copy_command(self) -> None:
+        """Copy the command that starts the first configuration, through the terminal."""
+        view = self._view()
+        if view is None or not view.command:
+            self.app.toast("no finished configuration yet")
+            return
+        self.app.copy_to_clipboard(view.command)
+        self.app.toast(f"copied, if this terminal allows it: {view.command}")
+
     def action_back(self) -> None:
         if self._only_panel is not None:
             self.action_view(self._only_panel)

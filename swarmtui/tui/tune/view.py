@@ -41,6 +41,7 @@ class TuneView(NamedTuple):
     leaderboard: ConfigurationsView
     findings: tuple[Block, ...]
     note: str
+    command: str = ""
 
 
 def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> TuneView:
@@ -69,12 +70,13 @@ def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> 
             part
             for part in (
                 "best first" if best_first else "file order",
-                f"▸ {'best' if summary.ranked else 'leads so far'} ◆ on a Pareto front" if summary.leaderboard else "",
+                f"{'▸ best ' if summary.ranked else ''}◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
                 "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in tune.starts) else "",
             )
             if part
         ),
+        command=summary.command,
     )
 
 
@@ -159,7 +161,7 @@ def _marks(status: ConfigurationStatus, summary: TuneSummary) -> str:
     row = status.row
     if row is None or row.state != "done" or status.state != "done":
         return ""
-    best = " ▸" if summary.leaderboard[0].flags == row.flags else ""
+    best = " ▸" if summary.ranked and summary.leaderboard[0].flags == row.flags else ""
     fronts = [found.flags for found in (*summary.front_ttft, *summary.front_energy)]
     return best + (" ◆" if row.flags in fronts else "")
 
