@@ -11,7 +11,7 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, parse_share, to_json
-from swarmtui.report import FORMATS, format_of
+from swarmtui.report import FORMATS, format_of, offered_formats
 from swarmtui.text import echo, write_document
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
@@ -183,26 +183,27 @@ def compare(
 
 @commands.command()
 @click.argument("session", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="[default: the suffix of the output file]")
+@click.option("--format", "form", metavar="|".join(offered_formats()), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
-@click.option("--chart", metavar="NAME", help="A single chart (png, svg): throughput ttft contention pareto gpu …")
+@click.option("--chart", metavar="NAME", help="A single chart as an image: throughput ttft contention pareto gpu …")
 @shared.session_dir
-def export(session: tuple[str, ...], form: Any, output: str | None, chart: str | None, session_dir: str | None) -> None:
-    """Export a session as a file, or several side by side (md, openmetrics, html, png, svg).
+def export(
+    session: tuple[str, ...], form: str | None, output: str | None, chart: str | None, session_dir: str | None
+) -> None:
+    """Export a session as a file, or several side by side (md, openmetrics, html, svg).
 
     \b
     swarmtui export last -o report.html
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
 
-    png needs two packages: pip install resvg-py font-source-sans-pro
+    Images as png need two more packages: pip install resvg-py font-source-sans-pro
     """
     from swarmtui.model.base import BadInput
     from swarmtui.report import export as render
     from swarmtui.sessions.store import load_session
 
-    if form is None:
-        form = format_of(Path(output or ""))
+    form = format_of(Path(output or "").suffix.removeprefix(".") if form is None else form)
     if output is None and FORMATS[form].binary:
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from swarmtui.model.base import BadInput
 from swarmtui.text import count_noun, echo
 
 _MAX_NAMED = 10
+_NO_LOGS = (
+    "give the file or directory of the logs as PATH, or use the agents that come with swarmtui: "
+    "swarmtui run --workload agents"
+)
 
 if TYPE_CHECKING:
     from swarmtui.prompts.traces.agent_logs import CodingAgent
@@ -75,6 +80,8 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     if directory.exists():
         raise BadInput("already exists; choose a new directory", source=output, key="--output")
     logs = Path(path or LOG_FOLDERS[agent]).expanduser()
+    if not logs.exists():
+        raise BadInput(f"no logs of {agent} here; {_NO_LOGS}", source=str(logs))
     count, left_out = 0, list[str]()
     try:
         for session in record_sessions(agent, logs, left_out.append):
@@ -95,9 +102,9 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     if len(left_out) > _MAX_NAMED:
         echo(f"left out: {len(left_out) - _MAX_NAMED:,} more", err=True)
     if not count:
-        raise BadInput(
-            "no session with calls of a model found; give the file or directory of the logs as PATH", source=str(logs)
-        )
+        with suppress(OSError):
+            directory.rmdir()  # else the same command would be refused
+        raise BadInput(f"no session with calls of a model found; {_NO_LOGS}", source=str(logs))
     echo(
         f"{count_noun(count, 'session', 'sessions')} recorded: {directory}\nsee them: swarmtui traces show {directory}"
     )

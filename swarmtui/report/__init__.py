@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.model.base import BadInput
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ExportFormat(NamedTuple):
     """`render` is MODULE:FUNCTION, imported when needed; it gets the sessions, and with `charts` a chart name.
 
-    `suffix` is that of its files, if it is not the name of the format.
+    `suffix` is that of its files, if it is not the name of the format. `needs` are packages of its own.
     """
 
     render: str
@@ -29,12 +29,21 @@ class ExportFormat(NamedTuple):
     charts: bool = False
     binary: bool = False
     suffix: str = ""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def installed(self) -> bool:
+        """Whether the packages are there that this format needs besides those of swarmtui."""
+        return all(find_spec(name) is not None for name in self.needs)
 
 
 FORMATS = {
     "html": ExportFormat("html:render_html", "page with tables and charts, no network needed", several=True),
     "md": ExportFormat("markdown:render_markdown", "Markdown report", several=True),
-    "png": ExportFormat("images:render_png", "image of the charts", several=True, charts=True, binary=True),
+    "png": ExportFormat(
+        "images:render_png", "image of the charts", several=True, charts=True, binary=True,
+        needs=("resvg_py", "font_source_sans_pro"),
+    ),
     "svg": ExportFormat("images:render_svg", "image of the charts, scalable", several=True, charts=True),
     "csv": ExportFormat("data:render_csv", "one row per level"),
     "json": ExportFormat("data:render_json", "all figures and requests"),
@@ -42,25 +51,30 @@ FORMATS = {
     "openmetrics": ExportFormat(
         "openmetrics:render_openmetrics", "figures for Prometheus", several=True, suffix="prom"
     ),
-}
+}  # fmt: skip
 
 
-def format_of(path: Path) -> str:
-    """Return the format of a file by its suffix."""
-    suffix = path.suffix.removeprefix(".")
-    found = next((name for name, known in FORMATS.items() if suffix and suffix in (name, known.suffix)), None)
+def offered_formats() -> tuple[str, ...]:
+    """Return the formats that can be written with the packages that are installed."""
+    return tuple(name for name, form in FORMATS.items() if form.installed)
+
+
+def format_of(name: str) -> str:
+    """Return the format of that name or suffix."""
+    found = next((form for form, known in FORMATS.items() if name and name in (form, known.suffix)), None)
     if found is None:
-        raise BadInput(f"give one of {', '.join(FORMATS)}, or an output file with such a suffix", key="--format")
+        formats = ", ".join(offered_formats())
+        raise BadInput(f"give one of {formats}, or an output file with such a suffix", key="--format")
     return found
 
 
 def export(loaded: Sequence[LoadedSession], form: str, chart: str | None = None) -> bytes:
     """Export one session, or several in one file, each compared with the first."""
     if len(loaded) > 1 and not FORMATS[form].several:
-        formats = ", ".join(name for name, other in FORMATS.items() if other.several)
+        formats = ", ".join(name for name in offered_formats() if FORMATS[name].several)
         raise BadInput(f"{form} holds one session; several can go into {formats}", key="--format")
     if chart is not None and not FORMATS[form].charts:
-        formats = " and ".join(name for name, other in FORMATS.items() if other.charts)
+        formats = " and ".join(name for name in offered_formats() if FORMATS[name].charts)
         raise BadInput(f"is for {formats}", key="--chart")
     sessions = [session_data(one) for one in loaded]
     if len(loaded) > 1:

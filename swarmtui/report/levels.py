@@ -98,6 +98,8 @@ def _main_columns(
     unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
     unused |= set(() if baseline else ("baseline", "change"))
     unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
+    compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
+    unused |= set(() if compared else ("slowdown", "scaling"))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or COLUMNS[name] for name in names]
@@ -166,8 +168,10 @@ def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: b
             f"{rates}from the first request to the last token, and of one stream{of} (mean). "
             f"{precision}TTFT and e2e: median. TPOT: mean. "
             "in flight: mean, Σ (last token − sent) / wall. "
-            f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1."
         )
+        if "scaling" in shown:
+            legend += f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1. "
+        legend = legend.rstrip()
         if has_best:
             legend += f" {BEST}: best, the lowest C with 95 % of the most {headline} before a cliff; {CLIFF}: past it."
     incomplete = f" {INCOMPLETE}: incomplete, not compared with the others."

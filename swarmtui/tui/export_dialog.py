@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from swarmtui.model.base import BadInput
-from swarmtui.report import FORMATS
+from swarmtui.report import FORMATS, offered_formats
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.pick_list import PickList
@@ -53,7 +53,7 @@ class ExportDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         several = len(self._session_ids) > 1
-        forms = [form for form in FORMATS if FORMATS[form].several or not several]
+        forms = [form for form in offered_formats() if FORMATS[form].several or not several]
         title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
         with Vertical(classes="box", id="export-box"):
             yield Static(sanitize(title), markup=False)

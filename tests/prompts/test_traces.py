@@ -332,7 +332,7 @@ def test_session_that_could_not_be_read_again_is_left_out(tmp_path: Path) -> Non
     arguments = ["traces", "record", "--from", "codex", str(tmp_path), "--output", f"{tmp_path}/out"]
     done = CliRunner().invoke(commands, arguments)
     assert isinstance(done.exception, BadInput) and "left out: a session of 2 calls" in done.output
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_shown_as_text_and_json(tmp_path: Path) -> None:
@@ -367,3 +367,19 @@ def test_damage_far_inside_a_large_file_is_named_without_filling_the_memory(tmp_
     )
     shown = subprocess.run([sys.executable, "-c", limited, str(path)], capture_output=True, text=True, check=False)
     assert shown.returncode == 2 and f"{path}:57: not valid JSON" in shown.stderr, shown.stderr
+
+
+def test_without_logs_recording_names_the_agents_that_come_with_it(tmp_path: Path) -> None:
+    for logs in (tmp_path / "nothing", tmp_path):
+        arguments = ["traces", "record", "--from", "codex", str(logs), "--output", f"{tmp_path}/out"]
+        done = CliRunner().invoke(commands, arguments)
+        assert isinstance(done.exception, BadInput)
+        assert "--workload agents" in str(done.exception) and str(logs) in str(done.exception)
+        assert not (tmp_path / "out").exists()  # the same command can be given again
+
+
+def test_traces_that_were_not_recorded_yet_say_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(commands, ["traces", "show", "traces"])
+    assert isinstance(done.exception, BadInput)
+    assert "traces record" in str(done.exception) and "traces show agents" in str(done.exception)

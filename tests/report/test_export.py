@@ -28,7 +28,7 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
-from swarmtui.report import FORMATS, export, format_of, session_data
+from swarmtui.report import FORMATS, export, format_of, offered_formats, session_data
 from swarmtui.report.charts import Chart, ChartSeries, SessionData, build_charts
 from swarmtui.report.levels import machine_table
 from swarmtui.report.session import goodput_table
@@ -89,10 +89,10 @@ class Tables(html.parser.HTMLParser):
 
 
 def test_the_suffix_of_a_file_decides_its_format() -> None:
-    assert [format_of(Path(f"report.{suffix}")) for suffix in ("html", "md", "prom")] == ["html", "md", "openmetrics"]
-    for name in ("report", "report.pdf", ""):
+    assert [format_of(suffix) for suffix in ("html", "md", "prom")] == ["html", "md", "openmetrics"]
+    for name in ("report", "pdf", ""):
         with pytest.raises(BadInput, match="such a suffix"):
-            format_of(Path(name))
+            format_of(name)
 
 
 @pytest.mark.parametrize("form", TEXT_FORMATS)
@@ -130,6 +130,16 @@ def test_png_without_rasteriser_names_the_packages(tmp_path: Path, monkeypatch: 
     with pytest.raises(BadInput, match="pip install resvg-py font-source-sans-pro"):
         export([loaded(tmp_path)], "png")
     assert export([load_session(tmp_path, "last")], "svg").startswith(b"<?xml")
+
+
+def test_a_format_whose_packages_are_missing_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "png" in offered_formats()
+    known = FORMATS["png"]._replace(needs=("a_package_that_nobody_has",))
+    monkeypatch.setitem(FORMATS, "png", known)
+    assert "png" not in offered_formats() and {"html", "svg"} <= set(offered_formats())
+    with pytest.raises(BadInput) as refused:
+        format_of("nope")
+    assert "png" not in str(refused.value)
 
 
 def test_png_has_text_on_a_machine_without_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

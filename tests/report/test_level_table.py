@@ -112,9 +112,19 @@ def test_few_answers_of_which_some_were_cut_off_have_no_range() -> None:
 def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, p50=70))
     top = level_table([guessed]).splitlines()
-    assert top[0] == ("|  C|  n| err| cap| steady| wall| stream| TTFT| TPOT|    e2e| in flight| slowdown| scaling|")
-    assert top[2] == ("|  2|  8|   0|   3|  ~1097|    –|      –|    –|    –| 70.0 s|         –|        –|       –|")
+    assert [cell.strip() for cell in top[0].split("|")[1:-1]] == (
+        ["C", "n", "err", "cap", "steady", "wall", "stream", "TTFT", "TPOT", "e2e", "in flight"]
+    )
+    assert [cell.strip() for cell in top[2].split("|")[1:6]] == ["2", "8", "0", "3", "~1097"]
     assert "▸" not in level_table([guessed]), "a single level is not marked as the best"
+
+
+def test_without_a_single_stream_nothing_is_compared_with_it() -> None:
+    measured = {"n": 8, "ok": 8, "out_tps_steady": 100.0}
+    alone = level_table([level(2, **measured), level(4, **measured)])
+    assert "scaling" not in alone and "slowdown" not in alone and "C=1" not in alone
+    with_one = level_table([level(1, **measured, contention=0.0, rate_speedup=1.0), level(4, **measured)])
+    assert "scaling: steady compared with C=1" in " ".join(with_one.split())
 
 
 def test_table_is_at_most_100_columns_wide() -> None:
