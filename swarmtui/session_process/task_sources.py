@@ -221,7 +221,9 @@ class ClosedLoopTasks(NewTasks):
 
     @property
     def preparing(self) -> bool:
-        return self._begun < self._c > 1 and self._prerolls < _MAX_PREROLLS * self._c + self._begun
+        # Streams that were cut have to be apart: none may still wait behind the prompts of the others.
+        waiting = self._begun < self._c or (self._cuts and bool(self._awaited))
+        return waiting and self._c > 1 and self._prerolls < _MAX_PREROLLS * self._c + self._begun
 
     @property
     def to_finish(self) -> int | None:
@@ -271,6 +273,7 @@ class ClosedLoopTasks(NewTasks):
         self.request_sent(task.id)
         if record.ok:
             self.first_token(task.id, record.agent)
+        self._awaited.discard(task.id)
 
 
 class RepeatedTasks(TaskSource):

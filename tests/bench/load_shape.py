@@ -3,7 +3,7 @@
 For each workload and C: the seconds of load, the bias and the root mean square error of steady, the bias of stream and
 TTFT over many seeds, each before (commit de0e7ee: 4C requests, all of them answered) and now; the half-width of the
 steady rate, and how often it covers the truth. Then the same for a sweep over 1, 2, 4 and 8. `--seeds`, `--workloads`
-and `--levels` choose less, `--requests` and `--precision` another length of the levels.
+and `--levels` choose less, `--requests` and `--precision` another length of the levels, `--jobs` the processes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from tests.seeds.virtual_session import simulate_journal
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 SWEEP = (1, 2, 4, 8)
+LONG_SEEDS = (1, 2)
 FIGURES = ("steady", "stream", "TTFT mean", "TTFT median")
 
 
@@ -149,8 +151,41 @@ def simulate_level(
 
 def long_run(c: int, requests: int = 2000, shape: Shape = SHAPES["cv0.5"]) -> tuple[float, ...]:
     """Return the mean of two long levels, which hardly differ."""
-    counted = max(requests, 40 * c)
-    return tuple(map(statistics.fmean, zip(*(simulate_level(c, seed, counted, shape) for seed in (1, 2)), strict=True)))
+    return mean_figures([simulate(c, seed, max(requests, 40 * c), shape) for seed in (1, 2)])
+
+
+def mean_figures(found: Sequence[tuple[Level, float]]) -> tuple[float, ...]:
+    return tuple(map(statistics.fmean, zip(*(figures(level) for level, _ in found), strict=True)))
+
+
+class Job(NamedTuple):
+    """A level to simulate; long ones are the truth."""
+
+    workload: str
+    c: int
+    seed: int
+    requests: str | int | None
+    precision: str
+
+    def run(self) -> tuple[Level, float]:
+        load = {"precision": self.precision} if self.precision else {}
+        return simulate(self.c, self.seed, self.requests, SHAPES[self.workload], **load)
+
+
+def simulate_all(
+    names: Sequence[str], levels: Sequence[int], given: argparse.Namespace
+) -> dict[Job, tuple[Level, float]]:
+    """Simulate the levels, the longest first."""
+    jobs = [
+        Job(name, c, seed, max(given.long, 40 * c), "") for name in names for c in levels for seed in LONG_SEEDS
+    ] + [
+        Job(name, c, 1000 * c + seed, given.requests, given.precision)
+        for c in sorted(levels, reverse=True)
+        for name in names
+        for seed in range(given.seeds)
+    ]
+    with ProcessPoolExecutor(given.jobs) as pool:
+        return dict(zip(jobs, pool.map(Job.run, jobs), strict=True))
 
 
 def measure(found: Sequence[tuple[Level, float]], truth: tuple[float, ...]) -> Measured:
@@ -182,17 +217,24 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=600, help="requests of the levels that are taken for the truth")
     parser.add_argument("--requests")
     parser.add_argument("--precision", default="")
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
+    names, counts = given.workloads.split(";"), [int(c) for c in given.levels.split(",")]
+    simulated = simulate_all(names, counts, given)
     head = f"{'load s':>7} {'steady bias / RMSE':>17} {'stream':>8} {'TTFT':>8} {'median':>8}"
     print(f"{'':<16} {'before':^51} {'now':^51}\n{'workload':<13}{'C':>3} {head} {head} {'± mean':>7} covers  flags")
     sums: dict[str, tuple[list[Measured], list[Measured]]] = {}
-    for name in given.workloads.split(";"):
-        for c in map(int, given.levels.split(",")):
-            truth, shape = long_run(c, given.long, SHAPES[name]), SHAPES[name]
-            chosen = {"precision": given.precision} if given.precision else {}
-            found = [simulate(c, 1000 * c + seed, given.requests, shape, **chosen) for seed in range(given.seeds)]
+    for name in names:
+        for c in counts:
+            of = [(job, found) for job, found in simulated.items() if (job.workload, job.c) == (name, c)]
+            truth = mean_figures([found for job, found in of if job.seed in LONG_SEEDS])
+            found = [found for job, found in of if job.seed not in LONG_SEEDS]
             levels, now, before = [level for level, _ in found], measure(found, truth), BEFORE.get(name, {}).get(c)
-            half_widths = [(one.out_tps_steady_hw or 0.0, (one.out_tps_steady or 0.0) - truth[0]) for one in levels]
+            half_widths = [
+                (one.out_tps_steady_hw, (one.out_tps_steady or 0.0) - truth[0])
+                for one in levels
+                if one.out_tps_steady_hw is not None
+            ] or [(0.0, 0.0)]
             covered = statistics.fmean(abs(off) <= half for half, off in half_widths)
             mean = statistics.fmean(half for half, _ in half_widths) / truth[0]
             in_step = statistics.fmean(any(flag.code == "synchronised" for flag in one.flags) for one in levels)

@@ -156,6 +156,17 @@ def test_preroll_of_equal_lengths_lasts_until_each_stream_has_a_first_token() ->
     assert following is not None and (following.phase, following.max_tokens) == ("level", 1024)
 
 
+def test_preroll_of_equal_lengths_lasts_until_none_of_its_requests_waits_for_a_first_token() -> None:
+    """Else the first measured ones wait behind their prompts, as later ones do not."""
+    source = fixed_lengths(2)
+    first, second, late = islice(iter(source.next_task, None), 3)
+    source.first_token(first.id, 0)
+    source.first_token(second.id, 1)
+    assert source.preparing
+    source.task_finished(late, Record(task=late.id, error="http_500"))
+    assert not source.preparing, "one that failed does not wait"
+
+
 def test_long_prompts_of_many_streams_are_separated_by_their_prefill() -> None:
     full = {task.max_tokens for task in islice(iter(fixed_lengths(16, "long-prefill").next_task, None), 16)}
     assert full == {128}

@@ -20,7 +20,7 @@ def test_run_ends_when_its_half_width_is_reached(c: int) -> None:
 
 
 def test_run_that_does_not_reach_it_ends_after_sixteen_requests_per_stream() -> None:
-    level, _ = simulate(2, 3, shape=SHAPES["errors, EOS"], precision="0.5%")
+    level, _ = simulate(2, 3, shape=SHAPES["8-32 tokens"], precision="0.5%")
     assert level.n + level.unfinished == 32
 
 

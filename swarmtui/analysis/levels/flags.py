@@ -32,8 +32,8 @@ _HOST_SILENT = Finding(
 )
 _SYNCHRONISED = Finding(
     code="synchronised",
-    text="synchronised: streams keep in step, so that TTFT and stream depend on how they started; lengths that vary, "
-    "or a longer run, separate them",
+    text="synchronised: streams keep in step, so that TTFT and stream depend on how they started, and the half-width "
+    "is not known; lengths that vary, or a longer run, separate them",
 )
 _CANCEL_IGNORED = Finding(
     code="cancel_ignored",

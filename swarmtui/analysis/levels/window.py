@@ -6,28 +6,28 @@ All requests that were in flight in the window count, whatever their phase, also
 from __future__ import annotations
 
 from cmath import rect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import fsum, hypot, pi, sqrt
 from statistics import fmean
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import LevelRun, Span, steady, steady_parts
-from swarmtui.analysis.levels.stats import ratio, standard_deviation
+from swarmtui.analysis.levels.stats import Tally, percentile, ratio, standard_deviation
 from swarmtui.model.record import CANCELLED, Record
 
 _MAX_BATCHES = 10
-# The spread of fewer batches than this is known too badly.
-_MIN_BATCHES = 4
-_MIN_DF = 2
+# The spread of fewer batches than this is known too badly; it then counts with a factor and not by itself.
+_MIN_BATCHES, _FEW_BATCHES = 4, 1.5
+_MIN_DF = 4
 # Requests queue if no more than this share of the streams receives tokens at the same time.
 _QUEUED = 0.85
-_MIN_QUEUED_BATCHES = 2
 _CONFIDENCE = 0.975
-# What no spread within a level shows: a level begins before its streams are as different as they are later. Without
-# it, the interval of many streams covers the truth in 50 to 80 % of cases (`python -m tests.bench.load_shape`).
-_START_ERROR = 0.0025
+# What no spread within a level shows: a level begins before its streams are as different as they are later. The shares
+# of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, the second times
+# the squared CV of lengths, and the third times their CV and what depends on lengths, divided by the cycles.
+_START_ERRORS = 0.001, 0.0035, 0.3
 
 # The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
 # lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
@@ -109,30 +109,61 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
 
 
 def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
-    """Return the half-width of the 95 % interval of the steady rate, in tok/s; None if too little was measured.
+    """Return the half-width of the 95 % interval of the steady rate, in tok/s; None if it cannot be told.
 
     The replicates are batches of whole cycles, in which each of the C streams sends once: half a cycle would hold the
-    prefill or the decode phase of streams that run in step. With few batches they are the cycles of single streams.
-    Where requests queue, it is the slots that send once per batch: a cycle of a stream is mostly waiting then, which
-    says nothing about the rate of the others.
+    prefill or the decode phase of streams that run in step. Where requests queue, it is the slots that send once per
+    batch. With few batches the replicates are requests, in two ways of which the larger counts: the cycles of single
+    streams, as if each had a server of its own, and the lengths of answers. All streams share the steps of a server,
+    so that the mean length moves the rate of all of them, by the share of the time that does not grow with the length.
+    Of streams that keep in step, no spread within a level tells how the next level would start.
     """
+    if are_synchronised(c, runs):
+        return None
     slots = max((run.streaming for run in runs), default=c)
     queued = 0 < slots <= _QUEUED * c
-    batches = [rate for run in runs for rate in _batch_rates(slots if queued else c, run)]
-    if len(batches) >= (_MIN_QUEUED_BATCHES if queued else _MIN_BATCHES):
-        half_width = t_quantile(_CONFIDENCE, len(batches) - 1) * standard_deviation(batches) / sqrt(len(batches))
-        return hypot(half_width, _START_ERROR * fmean(batches))
-    cycles = [cycle for run in runs for cycle in _cycles(run)]
-    tokens, seconds = fsum(n for n, _ in cycles), fsum(length for _, length in cycles)
-    if len(cycles) < 2 or not seconds:
+    batches = [part for run in runs for part in _batches(slots if queued else c, run)]
+    answered = [cycle for run in runs for cycle in _cycles(run) if cycle[0]]
+    rate, batch_error = _ratio_and_error(batches)
+    if not rate or (batch_error is None and len(answered) < 2):
         return None
-    squares = fsum((n - tokens / seconds * length) ** 2 for n, length in cycles)
-    error = c * sqrt(len(cycles) / (len(cycles) - 1) * squares) / seconds
-    # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
-    error *= sqrt(sum(max(0, len(run.window_sends) - 1) for run in runs) / len(cycles))
-    # All streams share the steps of the server: C cycles are worth one observation.
-    half_width = t_quantile(_CONFIDENCE, max(_MIN_DF, len(batches) - 1)) * error
-    return hypot(half_width, _START_ERROR * c * tokens / seconds)
+    lengths = [tokens for tokens, _ in answered]
+    cv = standard_deviation(lengths) / fmean(lengths) if len(lengths) > 1 else 0.0
+    fixed_share = max(0.0, 1.0 - rate / top) if (top := _decode_rate(min(c, slots), runs)) else 0.0
+    if len(batches) >= _MIN_BATCHES and batch_error is not None:
+        half_width = t_quantile(_CONFIDENCE, len(batches) - 1) * batch_error
+    else:
+        sent = sum(max(0, len(run.window_sends) - 1) for run in runs)
+        error = 0.0 if queued else c * (_ratio_and_error(answered)[1] or 0.0)
+        # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
+        error *= sqrt(sent / max(1, len(answered)))
+        error = max(error, rate * fixed_share * cv / sqrt(max(1, len(answered))))
+        t = t_quantile(_CONFIDENCE, max(_MIN_DF, len(answered) - 1))
+        half_width = max(t * error, _FEW_BATCHES * (batch_error or 0.0))
+    least, by_spread, by_share = _START_ERRORS
+    start = hypot(least, by_spread * cv * cv, by_share * cv * fixed_share / max(1, len(batches)))
+    return hypot(half_width, rate * start)
+
+
+def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+    """Return Σ tokens / Σ seconds, and its standard error."""
+    tokens, seconds = fsum(n for n, _ in parts), fsum(length for _, length in parts)
+    if not seconds:
+        return None, None
+    rate, count = tokens / seconds, len(parts)
+    squares = fsum((n - rate * length) ** 2 for n, length in parts)
+    return rate, sqrt(count / (count - 1) * squares) / seconds if count > 1 else None
+
+
+def _decode_rate(streams: int, runs: Sequence[LevelRun]) -> float | None:
+    """Return the rate of so many streams while no prompt is read: a chunk of each in the median gap."""
+    gaps: Counter[int] = Counter()
+    for run in runs:
+        for record in run.records:
+            gaps.update(islice(record.chunk_us, 1, None))
+    if not gaps:
+        return None
+    return ratio(1e6 * streams * fmean(run.tokens_per_chunk for run in runs), percentile(Tally(gaps), 0.5))
 
 
 def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
@@ -142,15 +173,15 @@ def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     return ratio(steady_half_width(c, runs), rate)
 
 
-def _batch_rates(c: int, run: LevelRun) -> list[float]:
-    """Return the steady rate of up to ten parts of the window, each of whole cycles."""
+def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
+    """Return the tokens and seconds of up to ten parts of the window, each of whole cycles."""
     sends = run.window_sends
     cycles = max(0, len(sends) - 1) // c
     count = min(_MAX_BATCHES, cycles)
     if not count:
         return []
     bounds = [sends[cycles * number // count * c] for number in range(count + 1)]
-    return [part.tokens / part.seconds for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
+    return [(part.tokens, part.seconds) for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
 
 
 def _cycles(run: LevelRun) -> list[tuple[int, float]]:
