@@ -74,8 +74,8 @@ def find_traces(name_or_path: str) -> tuple[Path, ...]:
     if name_or_path not in _builtin_paths() and not path.exists():
         guess = suggest(name_or_path, list(_builtin_paths()), "; ") or ";"
         raise BadInput(
-            f"no file, directory or workload of this name{guess} `swarmtui traces record` makes the directory traces from the "
-            "logs of your coding agent, and `swarmtui traces show agents` describes the agents that come with swarmtui",
+            f"no file, directory or workload of this name{guess} `swarmtui traces record` makes traces from the logs "
+            "of your coding agent, and `swarmtui traces show agents` describes the agents that come with swarmtui",
             key=name_or_path,
         )
     found = find_workload(name_or_path)
