@@ -187,7 +187,7 @@ def report(
     `root` is where the baseline is found; by default, next to the session.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.report.session import finding_sentences, level_blocks, result_tables
+    from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
     from swarmtui.report.text import paint
     from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
@@ -206,7 +206,7 @@ def report(
             if measured
             else [_explain_no_level(ended.directory, summary)]
         )
-        findings = finding_sentences(summary) if measured else []
+        findings = [*finding_sentences(summary), *answer_blocks(summary)] if measured else []
         echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")

@@ -106,13 +106,13 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 @click.pass_context
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
-    from swarmtui.experiments.advice import session_advice
+    from swarmtui.report.answer import advice_blocks
     from swarmtui.report.text import paint
-    from swarmtui.report.tuning import advice_blocks
-    from swarmtui.sessions.store import load_session
+    from swarmtui.sessions.store import load_session, summarise
 
-    found = session_advice(load_session(session_root(session_dir or context.obj), session))
-    echo(to_json(found) if as_json else paint(advice_blocks(found)), nl=as_json)
+    summary = summarise(load_session(session_root(session_dir or context.obj), session))
+    steps = summary.answer.next if summary.answer else ()
+    echo(to_json(steps) if as_json else paint(advice_blocks(summary)), nl=as_json)
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")

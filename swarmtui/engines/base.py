@@ -91,6 +91,13 @@ class Engine:
         """
         return None
 
+    def slots_setting(self, slots: int) -> str:
+        """Return the setting for this many slots, as the user types it; empty if there is none."""
+        if not self.slot_flags:
+            return ""
+        name = self.slot_flags[0]
+        return f"{name} {slots}" if name.startswith("-") else f"{name}={slots}"
+
     def kv_tokens(self, found: DiscoveredServer, flags: Mapping[str, str] | None) -> int | None:
         """Return the size of the KV cache of a server whose process has these flags; None if they are not known."""
         return found.kv_tokens

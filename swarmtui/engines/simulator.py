@@ -31,6 +31,9 @@ class Simulator(Engine):
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         return Vllm().kv_cache_from_settings(labels)
 
+    def slots_setting(self, slots: int) -> str:
+        return f"slots={slots}"
+
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         info = info or {}
         per_replica = positive(info.get("slots")) or flag_number(flags, "slots")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.machine.by_level import level_counters
 from swarmtui.analysis.machine.server_counters import counter_change
-from swarmtui.experiments.advice import level_counters
 from swarmtui.model.base import Stored
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.session import Level

@@ -219,7 +219,6 @@ class Capacity(Stored, frozen=True, kw_only=True):
     agents_per_gpu: float | None = None
     agents_per_kw: float | None = None
     price_per_million: float | None = None
-    sentence: str = ""
 
 
 class BandwidthUse(Stored, frozen=True, kw_only=True):

@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from swarmtui.model.answer import Answer
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling
+from swarmtui.model.findings import BandwidthUse, Capacity, Check, Goodput, Scaling
 from swarmtui.model.hosts import Host
 from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import Plan
@@ -55,6 +56,7 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     server_flags: str
     previous: str
     simulated: bool
+    answer: Answer | None
     gpus: tuple[str, ...]
     warmup_requests: int
     warnings: tuple[str, ...]
@@ -69,6 +71,7 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     levels: tuple[Level, ...]
     scaling: Scaling
     goodput: tuple[Goodput, ...]
+    capacity: Capacity | None
     bandwidth: tuple[BandwidthUse, ...]
     checks: tuple[Check, ...]
     events: tuple[TimedEvent, ...]

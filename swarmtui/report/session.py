@@ -10,13 +10,13 @@ from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
-from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput, Scaling, Slots
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
+from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import comparison_tables
 from swarmtui.report.level_columns import tokens
@@ -101,7 +101,11 @@ def mode_tables(summary: Summary) -> tuple[Table, ...]:
 
 def _lead(summary: Summary) -> tuple[str, ...]:
     ended = f"This session is {summary.state}" + (f": {summary.message}" if summary.message else ".")
-    lines = [*([] if summary.state == "done" else [ended]), *(found.text for found in finding_sentences(summary))]
+    lines = [
+        *([] if summary.state == "done" else [ended]),
+        *(f"{name}: {text}" for name, text in answer_rows(summary)),
+        *(found.text for found in finding_sentences(summary)),
+    ]
     return tuple(line[:1].upper() + line[1:] for line in lines)
 
 
@@ -281,6 +285,7 @@ def session_blocks(summary: Summary) -> list[Block]:
         ("Baseline", session.previous),
     )
     return [
+        *answer_blocks(summary),
         Facts(tuple((name, value) for name, value in facts if value)),
         *level_blocks(summary.levels, summary.tasks, summary.scaling),
         *result_tables(summary),
@@ -290,6 +295,12 @@ def session_blocks(summary: Summary) -> list[Block]:
         Sentence(""),
         *map(Sentence, event_lines(summary)),
     ]
+
+
+def answer_blocks(summary: Summary) -> list[Block]:
+    """Show the answer; nothing if there is none."""
+    rows = answer_rows(summary)
+    return [Facts(rows, answer=True)] if rows else []
 
 
 def level_blocks(
@@ -312,10 +323,7 @@ def result_tables(summary: Summary) -> list[Table]:
 
 
 def finding_sentences(summary: Summary) -> list[Sentence]:
-    """Return the capacity, the sweet spot and the cliff, the cost, and a summary of the publication checklist.
-
-    The first one says so if the measurement is in doubt.
-    """
+    """Return what the answer leaves out: the sweet spot and the cliff, the cost, and the publication checklist."""
     enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
     sentences = capacity_sentences(summary.capacity) if summary.capacity else []
     sentences += [summary.scaling.sentence] if summary.scaling and enough else []
@@ -324,10 +332,6 @@ def finding_sentences(summary: Summary) -> list[Sentence]:
     )
     if cost is not None and not summary.capacity:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
-    doubts = find_doubts(summary.quality)
-    if doubts and not sentences:
-        sentences = ["these figures may differ in another run"]
-    sentences[:1] = [temper(sentence, doubts) for sentence in sentences[:1]]
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []
     return [Sentence(text, "lead") for text in sentences]
 

@@ -109,9 +109,10 @@ class Sentence(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Names with their values, such as what was measured and how."""
+    """Names with their values, such as what was measured and how; those of an `answer` are written as they are."""
 
     rows: tuple[tuple[str, str], ...]
+    answer: bool = False
 
 
 Block = Table | Sentence | Facts

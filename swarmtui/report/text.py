@@ -45,7 +45,10 @@ def _facts(facts: Facts) -> list[str]:
         line
         for name, value in facts.rows
         for line in textwrap.wrap(
-            sanitize(value), page_width(), initial_indent=f"{name.lower():<{_NAME}} ", subsequent_indent=indent
+            sanitize(value),
+            _answer_width() if facts.answer else page_width(),
+            initial_indent=f"{name if facts.answer else name.lower():<{_NAME}} ",
+            subsequent_indent=indent,
         )
     ]
 
@@ -81,13 +84,22 @@ def markdown_rows(layout: Layout) -> list[str]:
 
 def page_width() -> int:
     """Return the width of the terminal, at most 100; always 100 if stdout is a pipe or a file."""
+    return min(MAX_WIDTH, _terminal_width(MAX_WIDTH))
+
+
+def _answer_width() -> int:
+    """Return the width of the terminal; in a pipe or a file a line is never broken."""
+    return _terminal_width(sys.maxsize)
+
+
+def _terminal_width(otherwise: int) -> int:
     if not sys.stdout.isatty():
-        return MAX_WIDTH
+        return otherwise
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
-        return MAX_WIDTH
-    return max(_MIN_WIDTH, min(MAX_WIDTH, columns)) if columns else MAX_WIDTH
+        return otherwise
+    return max(_MIN_WIDTH, columns) if columns else otherwise
 
 
 def wrap(text: str, indent: str = "") -> list[str]:

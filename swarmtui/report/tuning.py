@@ -9,7 +9,6 @@ from itertools import zip_longest
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
-from swarmtui.experiments.advice import Advice
 from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence, standing_text
 from swarmtui.experiments.grid import all_configurations, launch_command, tune_rounds
 from swarmtui.experiments.tune import result_line
@@ -199,13 +198,3 @@ def log_table(changes: Sequence[LoggedChange]) -> Table:
 def log_blocks(changes: Sequence[LoggedChange]) -> list[Block]:
     hint = Sentence("no changes yet: `swarmtui run --baseline last` and `swarmtui ab` add them")
     return [log_table(changes) if changes else hint]
-
-
-def advice_blocks(found: Sequence[Advice]) -> list[Block]:
-    if not found:
-        return [Sentence("no advice: nothing in this session suggests a change")]
-    return [
-        sentence
-        for advice in found
-        for sentence in (Sentence(f"{advice.topic}: {advice.sentence}"), Sentence(advice.evidence, "detail"))
-    ]

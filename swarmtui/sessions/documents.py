@@ -67,6 +67,7 @@ def summary_toml(summary: Summary) -> bytes:
         "server_flags": session.server_flags,
         "previous": session.previous,
         "simulated": session.simulated,
+        "answer": summary.answer,
         "gpus": summary.gpus,
         "warmup_requests": summary.warmup_requests,
         "warnings": [f"{level.name}: {flag}" for level in summary.levels for flag in level.flags],

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
+from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.capacity.slo_search import Visit
@@ -19,7 +22,7 @@ from swarmtui.analysis.levels.figures import level_figures, queue_readings, task
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
-from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use
+from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use, counters_by_level
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
@@ -119,7 +122,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     measured = requests_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
-    return Summary(
+    summary = Summary(
         schema=SCHEMA_VERSION,
         state=state,
         message=message,
@@ -144,6 +147,8 @@ def summarise(loaded: LoadedSession) -> Summary:
         quality=quality,
         tasks=task_figures(measured),
     )
+    counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
+    return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
 
 
 def journal_slots(journal: Journal) -> Slots | None:
@@ -158,9 +163,13 @@ def _find_slo(journal: Journal) -> Slo | None:
     None if there is none, or if another version wrote it and it cannot be parsed.
     """
     try:
-        return parse_slo(journal.search.slo if journal.search else journal.head.session.plan.slo)
+        return parse_slo(_slo_text(journal))
     except BadInput:
         return None
+
+
+def _slo_text(journal: Journal) -> str:
+    return journal.search.slo if journal.search else journal.head.session.plan.slo
 
 
 def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity | None:

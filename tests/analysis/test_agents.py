@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.capacity.agents import capacity, capacity_sentences
+from swarmtui.analysis.answer.answer import capacity_headline
+from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, hit_texts
 from swarmtui.analysis.capacity.slo_search import MAX_VISITS, Visit, is_missed, judge, next_visit, search_state
 from swarmtui.analysis.limits.slo import SloTally, dispersion, is_kept, least_n, parse_slo
 from swarmtui.model.findings import Capacity
@@ -78,7 +79,8 @@ def test_interval_contains_the_truth_if_visits_differ() -> None:
 def test_dip_is_named_and_the_search_goes_on_above_it(dip: int) -> None:
     _, answer = search(32, 0.3, dip, dips={dip: 0.3})
     assert [finding.code for finding in answer.findings] == ["dip"]
-    assert f"C={dip} missed it" in answer.sentence and f"although C={2 * dip} keeps it" in answer.sentence
+    text = answer.findings[0].text
+    assert f"C={dip} missed it" in text and f"although C={2 * dip} keeps it" in text
     assert covers(answer, 32) and answer.low > dip
 
 
@@ -113,7 +115,7 @@ def test_share_is_decided_at_one_percent_or_at_twenty() -> None:
         assert kept == [None, True]
     quick = capacity(slo, [Visit(4, slo, [GOOD] * 16), Visit(5, slo, [LATE] * 4)], [], alpha=0.2)
     assert (quick.low, quick.high) == (4, 4)
-    assert quick.sentence.endswith("each level was decided with an error of up to 20 %")
+    assert capacity_headline(quick, slo) == "4 agents with a first token within 2 s, for 90 % of requests (80 % sure)"
 
 
 def test_visits_that_differ_make_the_bounds_wider() -> None:
@@ -125,7 +127,7 @@ def test_visits_that_differ_make_the_bounds_wider() -> None:
     answer = capacity(SLO, [visit(2, 90), *both, visit(8, 0, 20)], [], alpha=ALPHA)
     assert (answer.low, answer.high) == (2, 7)
     assert [finding.code for finding in answer.findings] == ["visits_differ"]
-    assert "C=4 kept it at one visit and missed it at another" in answer.sentence
+    assert "C=4 kept it at one visit and missed it at another" in answer.findings[0].text
 
 
 def test_levels_at_the_border_are_visited_again_at_the_end() -> None:
@@ -168,23 +170,20 @@ def test_server_that_misses_the_slo_alone_or_never() -> None:
     slow = Visit(1, SLO, [SLOW] * 4)
     none = capacity(SLO, [slow], [], alpha=ALPHA)
     assert (none.agents, none.low, none.high) == (0, 0, 0)
-    assert none.sentence == (
-        "this box carries no agent at TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5); "
-        "at C=1, 0 of 4 requests met ≥ 20 tok/s per user (p5)"
-    )
+    words = "a first token within 2 s and 20 tok/s each, for 95 % of requests"
+    assert capacity_headline(none, SLO) == f"not even one agent: {words} (99 % sure)"
     visits, many = search(500, 1.0, 1, highest=8)
     assert max(one.c for one in visits) == 8
-    assert many.sentence.startswith("this box carries at least 8 agents at TTFT p95 ≤ 2 s")
-    assert many.sentence.endswith("no level missed it") and many.low == 8
+    assert capacity_headline(many, SLO) == f"at least 8 agents with {words} (99 % sure); no level missed it"
+    assert many.low == 8
 
 
 def test_stopped_search_answers_from_what_was_measured() -> None:
     visits = [visit(c, 4 * c) for c in (1, 2, 4, 8, 16)]
     answer = capacity(SLO, [*visits, visit(32, 64, 64), visit(24, 0)], [], alpha=ALPHA)
     assert (answer.agents, answer.low, answer.high, answer.next_c) == (16, 8, 31, 32)
-    assert capacity(SLO, [*visits, visit(32, 118, 10)], [], alpha=ALPHA).sentence.startswith(
-        "this box carries 16 agents (8 or more) at TTFT"
-    )
+    undecided = capacity(SLO, [*visits, visit(32, 118, 10)], [], alpha=ALPHA)
+    assert capacity_headline(undecided, SLO).startswith("16 agents (8 or more) with a first token within 2 s")
 
 
 def test_answer_names_the_agent_that_evicts() -> None:
@@ -198,8 +197,6 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "this box carries 11 agents (11–11) at TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5); "
-        "the 12th evicts: hit rate 0.94 → 0.71",
         "KV cache of 12,036 tokens / 1,003 per agent: 12 agents fit, by prediction; "
         "hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
@@ -212,8 +209,8 @@ def test_hit_rate_that_falls_little_by_little_is_compared_with_the_best() -> Non
     hits = {1: 940, 2: 949, 4: 904, 8: 896}
     levels = [msgspec.structs.replace(level(c), tokens_in=1000, cached_tokens=hit) for c, hit in hits.items()]
     answer = capacity(SLO, found, levels, alpha=ALPHA)
-    assert answer.sentence.endswith("C=8 evicts: hit rate 0.95 → 0.90")
-    assert answer.kv is not None and answer.kv.c_before == 2
+    assert answer.kv is not None and (answer.kv.c_before, answer.kv.c) == (2, 8)
+    assert hit_texts(answer.kv) == ("0.95", "0.90")
 
 
 def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None:
@@ -226,8 +223,7 @@ def test_hit_rate_of_a_trace_falls_relative_to_what_its_sessions_allow() -> None
     answer = capacity(SLO, found, levels, alpha=ALPHA)
     kv = answer.kv
     assert kv is not None and (kv.c_before, kv.c, kv.hit_before, kv.hit_after) == (2, 4, 0.80, 0.80)
-    assert answer.sentence.endswith("C=4 evicts: hit rate 0.80 of at most 0.81 → 0.80 of at most 0.90")
-    assert capacity_sentences(answer)[1].endswith("hit rate 0.80 of at most 0.81 at C=2, 0.80 of at most 0.90 at C=4")
+    assert capacity_sentences(answer)[0].endswith("hit rate 0.80 of at most 0.81 at C=2, 0.80 of at most 0.90 at C=4")
 
 
 @pytest.mark.parametrize(("cached", "said"), [(None, "hit rates are not known"), (0, "the hit rate did not fall")])
@@ -237,11 +233,10 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[1].endswith(f"10 agents fit, by prediction; {said}")
+    assert capacity_sentences(answer)[0].endswith(f"10 agents fit, by prediction; {said}")
 
 
 def test_no_cliff_without_a_known_pool_or_hits() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")], alpha=ALPHA)
     assert answer.kv is None
-    assert capacity_sentences(answer)[0].endswith("at C=2, 0 of 80 requests met TTFT p95 ≤ 2 s")

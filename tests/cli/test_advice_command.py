@@ -15,17 +15,17 @@ KV = 'kind = "random"\nname = "kv"\ninput_tokens = {}\noutput_tokens = {}\n'
 
 
 def advice(sandbox: Sandbox, endpoint: str, *arguments: str) -> dict[str, tuple[str, str]]:
-    """The advice on a run with these options, by topic."""
+    """The advice on a run with these options, by code."""
     ran = sandbox.run_benchmark(endpoint, "--warmup", "1", "--seed", "1", "--quiet", *arguments)
     assert ran.code == 0, ran
     found = sandbox.json("sessions", "advice", "--json", "--session-dir", str(sandbox.sessions))
-    return {one["topic"]: (one["sentence"], one["evidence"]) for one in found}
+    return {one["code"]: (one["sentence"], one["evidence"]) for one in found}
 
 
 def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
     found = advice(sandbox, "sim:moe-tp1", "--levels", "4,16", "--requests", "16", "--max-tokens", "48")
-    sentence, evidence = found["queue"]
-    assert sentence == "beyond C=4 requests only queue: send fewer at once, or give the server more slots"
+    sentence, evidence = found["more_slots"]
+    assert sentence == "slots=8: more requests run at once, if memory allows it"
     assert re.fullmatch(r"C=16 compared with C=4: [+−]\d % output tok/s, mean TTFT ×\d.*; 4 slots", evidence)
 
 
@@ -42,13 +42,13 @@ def test_full_kv_cache_without_preemptions(sandbox: Sandbox, tmp_path: Path) -> 
     (tmp_path / "kv.toml").write_text(KV.format(270, 20))
     spec = "sim:dense-tp1?slots=1&max_model_len=292&kv_tokens=292"
     found = advice(sandbox, spec, "--levels", "1", "--requests", "6", "--workload", str(tmp_path / "kv.toml"))
-    assert re.fullmatch(r"C=1: KV cache up to (9[5-9]|100) % full, no preemptions counted", found["KV full"][1])
+    assert re.fullmatch(r"C=1: KV cache up to (9[5-9]|100) % full, no preemptions counted", found["kv_cache"][1])
 
 
 def test_low_draft_acceptance(sandbox: Sandbox) -> None:
     spec = "sim:moe-tp1?speed=2&speculative.tokens=5&speculative.acceptance=0.25"
     found = advice(sandbox, spec, "--levels", "2", "--requests", "6C", "--max-tokens", "96")
-    sentence, evidence = found["speculative decoding"]
+    sentence, evidence = found["speculative_decoding"]
     assert sentence == "few draft tokens are accepted at C=2: draft fewer, or none"
     assert re.fullmatch(r"C=2: \d % accepted of 5 drafted per step", evidence)
 
@@ -56,8 +56,8 @@ def test_low_draft_acceptance(sandbox: Sandbox) -> None:
 def test_prefix_cache_hits(sandbox: Sandbox) -> None:
     with simulator("moe-tp1?prefix_cache=true&speed=5") as sim:
         arguments = ("--levels", "2", "--requests", "4C", "--max-tokens", "8")
-        assert "prefix cache" not in advice(sandbox, sim.url, *arguments)
-        sentence, evidence = advice(sandbox, sim.url, *arguments)["prefix cache"]
+        assert "prefix_cache" not in advice(sandbox, sim.url, *arguments)
+        sentence, evidence = advice(sandbox, sim.url, *arguments)["prefix_cache"]
     assert sentence.startswith("prefix cache hits shorten TTFT: use another --seed")
     assert re.fullmatch(r"\d+ % cached", evidence)
 
@@ -81,7 +81,7 @@ def test_gpu_at_its_power_limit(sandbox: Sandbox) -> None:
             sandbox, "sim:moe-tp1?speed=2", "--levels", "4", "--requests", "8C", "--max-tokens", "64",
             "--gpu-metrics-url", f"{dcgm.url}/metrics",
         )  # fmt: skip
-    sentence, evidence = found["power-capped"]
+    sentence, evidence = found["power_limit"]
     assert sentence.startswith("the GPUs run at their power limit")
     assert re.fullmatch(r"C=4: clocks lowered 100 % of the time, \d{3} W", evidence)
 
@@ -90,10 +90,19 @@ def test_tensor_parallel_size_that_does_not_divide_the_heads(sandbox: Sandbox) -
     arguments = ("--levels", "1", "--requests", "2", "--max-tokens", "8")
     flags = ("--tag", "heads=40", "--server-flags", "--tensor-parallel-size 3")
     found = advice(sandbox, "sim:moe-tp1?speed=5", *arguments, *flags)
-    assert found["tensor parallel"][0].startswith("TP=3 does not divide 40 heads")
+    assert found["tensor_parallel"][0].startswith("TP=3 does not divide 40 heads")
 
 
-def test_ordinary_run_gives_no_advice(sandbox: Sandbox) -> None:
+def test_ordinary_run_gives_no_advice_on_the_server(sandbox: Sandbox) -> None:
     """Except that on a busy machine the client may be the bottleneck."""
     found = advice(sandbox, "sim:moe-tp1?speed=2", "--levels", "1,4", "--requests", "2C", "--max-tokens", "16")
-    assert set(found) <= {"client-bound"}
+    assert set(found) <= {"client_limit", "higher_levels"}
+
+
+def test_advice_names_its_session_and_says_if_there_is_none(sandbox: Sandbox) -> None:
+    ran = sandbox.run_benchmark(
+        "sim:moe-tp1?speed=5", "--levels", "1", "--requests", "2", "--max-tokens", "8", "--label", "first try"
+    )
+    assert ran.code == 0, ran
+    shown = sandbox.run("sessions", "advice", "--session-dir", str(sandbox.sessions))
+    assert shown.out.startswith(f"session {sandbox.session.name} · first try · qwen3-coder-30b-a3b · coding")

@@ -22,16 +22,22 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     summary = json.loads(ran.out)
     found = summary["capacity"]
     assert (found["low"], found["agents"], found["high"], found["next_c"]) == (1, 1, 1, 2), found
-    assert found["sentence"].startswith("this box carries 1 agent (1–1) at TTFT p50 ≤ 120 ms; at C=2, ")
+    answer = summary["answer"]
+    assert (answer["agents"], answer["low"], answer["high"]) == (1, 1, 1) and answer["slo"] == "ttft_p50=120ms"
+    headline = answer["headline"]["sentence"]
+    assert headline == "1 agent with a first token within 120 ms, for 50 % of requests (99 % sure)"
+    assert answer["limit"]["code"] == "slots" and answer["limit"]["sentence"].startswith("at 2 agents the first token")
+    assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
+    assert answer["next"][0]["command"] == "slots=2"
     assert found["agents_per_gpu"] == 1 and found["price_per_million"] > 0
     # The preset has no limit, so the simulator reports room for one context in each slot.
     assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20
     named = {event["name"]: event["detail"] for event in summary["events"]}
-    assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == found["sentence"]
+    assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == headline
     (sandbox.session / "detail.json").unlink()
     (sandbox.session / "summary.toml").unlink()
     shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
-    assert " ".join(found["sentence"].split()) in " ".join(shown.out.split())
+    assert headline in " ".join(shown.out.split())
     assert sandbox.show_session()["capacity"] == found
 
 
@@ -42,7 +48,10 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
         requests = tuple(TraceRequest(input_tokens=tokens, output_tokens=4, think_s=0.0) for tokens in (200, 300))
         (traces / f"{number}.json").write_bytes(weka_json(TraceSession(id=f"s{number}", requests=requests)))
     cases: dict[tuple[str, ...], tuple[int, str]] = {
-        ("--slo", "ttft_p95=1us", "--workload", str(traces)): (1, "this box carries no agent at TTFT p95 ≤ 0.001 ms"),
+        ("--slo", "ttft_p95=1us", "--workload", str(traces)): (
+            1,
+            "not even one agent: a first token within 0.001 ms, for 95 % of requests",
+        ),
         ("--slo", "ttft_p95=2s,speed=3"): (2, "--slo: unknown figure 'speed'; use one of ttft, ttfo, tpot, e2e"),
         ("--slo", "stream_p95=20"): (2, "--slo: stream_p95 is not the slow end of stream; use p1 to p50"),
         (): (2, "--slo"),
@@ -58,4 +67,4 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
     search, summary = loaded.journal.search, store.summarise(loaded)
     assert search is not None and (search.slo, search.alpha) == ("ttft_p95=1us", 0.01)
     named = {event.name: event.detail for event in summary.events}
-    assert summary.capacity is not None and summary.capacity.sentence == named["capacity"]
+    assert summary.answer is not None and summary.answer.headline.sentence == named["capacity"]

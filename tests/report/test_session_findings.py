@@ -1,28 +1,48 @@
-"""The sentences on a result say first if the measurement is in doubt."""
+"""The answer of a session as lines: what is printed, and that a doubt is said beside the result."""
 
 from __future__ import annotations
 
 import msgspec
 
+from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.judge import judge
+from swarmtui.model.findings import Slots
+from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
-from swarmtui.report.session import finding_sentences
+from swarmtui.report.answer import answer_rows
 from tests.analysis.level_builders import level, summary
 
 BUSY = judge(QualityFacts(host=HostUse(pressure=0.9)))
 
 
-def test_a_busy_host_tempers_the_sweet_spot() -> None:
-    levels = [level(1, tps=50), level(2, tps=90), level(4, tps=150)]
-    calm = msgspec.structs.replace(summary(levels), scaling=scaling(levels, None))
-    (sentence,) = [found.text for found in finding_sentences(calm)]
-    (tempered,) = [found.text for found in finding_sentences(msgspec.structs.replace(calm, quality=BUSY))]
-    assert tempered == f"not sure: the host was busy; {sentence}"
+def answered(found: Summary) -> dict[str, str]:
+    found = msgspec.structs.replace(found, scaling=scaling(found.levels, Slots(per_replica=4)))
+    return dict(answer_rows(msgspec.structs.replace(found, answer=answer(found, None, "", {}))))
 
 
-def test_a_single_level_says_so_too() -> None:
-    alone = summary([level(4, tps=150)])
-    assert finding_sentences(alone) == []
-    (sentence,) = finding_sentences(msgspec.structs.replace(alone, quality=BUSY))
-    assert sentence.text == "not sure: the host was busy; these figures may differ in another run"
+def test_lines_of_a_sweep_answer_the_three_questions() -> None:
+    levels = [
+        level(1, tps=50, stream=52.0, ttft=0.03),
+        level(4, tps=150, stream=40.0, ttft=0.1),
+        level(8, tps=151, stream=39.0, ttft=2.0),
+    ]
+    assert answered(summary(levels)) == {
+        "One agent": "first token in 30 ms, then 52.0 tok/s",
+        "Result": "best with 4 agents: 150 tok/s in total",
+        "At 4": "150 tok/s in total, 40.0 per agent while it writes; first token 100 ms (median)",
+        "Why no more": "at 8 agents output changes by +1 %, and the first token takes 31 times as long: "
+        "all 4 slots are taken",
+        "Try next": "beyond C=4 requests only queue: send fewer at once, or give the server more slots",
+        "Quality": "ok",
+    }
+
+
+def test_a_busy_host_is_said_beside_the_result() -> None:
+    found = msgspec.structs.replace(summary([level(4, tps=150)]), quality=BUSY)
+    assert answered(found)["Quality"] == "doubtful: the host was busy"
+
+
+def test_what_was_not_measured_has_no_line() -> None:
+    assert answered(summary([])) == {"Result": "nothing was measured"}
+    assert answer_rows(summary([])) == ()

@@ -10,15 +10,13 @@ import msgspec
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo, SloTally
-from swarmtui.model.findings import Capacity, Finding, Findings, KeptShare, KvCliff
+from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.numbers import count, fixed, short, short_percent
+from swarmtui.numbers import count, fixed, short
 
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
-# A larger error of the bounds is said.
-_SURE = 0.05
 
 
 def capacity(
@@ -38,7 +36,7 @@ def capacity(
     agents = max((one.c for one in judged if one.passes), default=0)
     at = next((level for level in levels if level.c == agents), None)
     watts = at.energy.mean_w if at and at.energy else None
-    answer = Capacity(
+    return Capacity(
         slo=str(slo),
         agents=agents,
         low=max((one.c for one in judged if one.kept and one.passes), default=0),
@@ -53,7 +51,6 @@ def capacity(
         agents_per_kw=ratio(agents, watts / 1000.0 if watts else None),
         price_per_million=cost_per_million(at, price_per_hour),
     )
-    return msgspec.structs.replace(answer, sentence=_sentence(answer, failing))
 
 
 def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
@@ -135,36 +132,8 @@ def predict_kv_cliff(context_tokens: float | None, servers: Sequence[DiscoveredS
     return KvCliff(pool_tokens=pool, context_tokens=context_tokens, predicted=ratio(pool, context_tokens))
 
 
-def _sentence(answer: Capacity, failing: JudgedLevel | None) -> str:
-    """`this box carries 11 agents (10–12) at TTFT p95 ≤ 2 s; the 12th evicts: hit rate 0.94 → 0.71`"""
-    if failing is None:
-        most = f"at least {_agents(answer.agents)}" if answer.agents else "an unknown number of agents"
-        text = f"this box carries {most} at {answer.slo}; no level missed it"
-    else:
-        interval = f" ({answer.low} or more)" if answer.high is None else f" ({answer.low}–{answer.high})"
-        carried = f"{_agents(answer.agents)}{interval}" if answer.agents else "no agent"
-        text = f"this box carries {carried} at {answer.slo}; {_reason(answer, failing)}"
-    quick = (f"each level was decided with an error of up to {short_percent(answer.alpha)}",)
-    return "; ".join([text, *map(str, answer.findings), *(quick if answer.alpha > _SURE else ())])
-
-
-def _reason(answer: Capacity, failing: JudgedLevel) -> str:
-    kv = answer.kv
-    if kv is not None and kv.c == failing.c and kv.hit_before is not None and kv.hit_after is not None:
-        which = f"the {_ordinal(failing.c)} evicts" if failing.c == answer.agents + 1 else f"C={failing.c} evicts"
-        return f"{which}: hit rate {' → '.join(_hit_texts(kv))}"
-    worst = min(_merged(failing).conditions(), key=_margin)
-    if _margin(worst) >= 0.0:
-        return f"the levels around C={failing.c} together fall below it"
-    return f"at C={failing.c}, {worst.good} of {worst.n} requests met {worst.limit}"
-
-
-def _margin(condition: KeptShare) -> float:
-    return (condition.share or 0.0) - condition.required
-
-
 def capacity_sentences(answer: Capacity) -> list[str]:
-    """Return the answer, what was predicted for the KV cache, and the answer per GPU, per kW and in cost."""
+    """Return levels that contradict others, what was predicted for the KV cache, and the agents per GPU and kW."""
     per = [
         f"{short(value)} agent{'' if value == 1 else 's'} per {unit}"
         for value, unit in ((answer.agents_per_gpu, "GPU"), (answer.agents_per_kw, "kW"))
@@ -172,7 +141,8 @@ def capacity_sentences(answer: Capacity) -> list[str]:
     ]
     if answer.price_per_million is not None:
         per.append(f"{short(answer.price_per_million)} per million output tokens")
-    return [answer.sentence, *([kv_sentence(answer.kv)] if answer.kv else []), *(["; ".join(per)] if per else [])]
+    kv = [kv_sentence(answer.kv)] if answer.kv else []
+    return [*map(str, answer.findings), *kv, *(["; ".join(per)] if per else [])]
 
 
 def kv_sentence(kv: KvCliff) -> str:
@@ -180,11 +150,11 @@ def kv_sentence(kv: KvCliff) -> str:
     text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
-    before, after = _hit_texts(kv)
+    before, after = hit_texts(kv)
     return f"{text}; hit rate {before} at C={kv.c_before}, {after} at C={kv.c}"
 
 
-def _hit_texts(kv: KvCliff) -> tuple[str, str]:
+def hit_texts(kv: KvCliff) -> tuple[str, str]:
     """Return both hit rates, with the highest possible ones unless these figures show the fall."""
     before, after = fixed(kv.hit_before or 0.0, 2), fixed(kv.hit_after or 0.0, 2)
     if float(after) < float(before) or kv.max_hit_before is None or kv.max_hit_after is None:
@@ -198,12 +168,3 @@ def prediction_sentence(kv: KvCliff) -> str:
         return ""
     size, context = count(kv.pool_tokens), count(kv.context_tokens)
     return f"KV cache of {size} tokens / {context} per agent: {short(kv.predicted)} agents fit, by prediction"
-
-
-def _agents(number: int) -> str:
-    return f"{number} agent{'' if number == 1 else 's'}"
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"

@@ -22,11 +22,13 @@ DEFAULT_SHARE = 0.95
 # The SLO of a search for the capacity, if neither the user nor the workload gives one.
 DEFAULT_SLO = "ttft_p90=2s,stream_p10=20"
 # The error of a bound, unless another one is chosen.
-_ALPHA = 0.05
+GOODPUT_ALPHA = 0.05
 # An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
 _MAY_BE_MISSING = ("tpot", "stall", "stream")
 # A limit on this figure is the least that a user gets; limits on the others are times, the most that a user waits.
-_RATE = "stream"
+RATE = "stream"
+# A queue makes these longer.
+WAITS = ("ttft", "ttfo", "e2e")
 
 
 def _stall(record: Record) -> float | None:
@@ -40,7 +42,7 @@ _FIGURES: dict[str, Callable[[Record], float | None]] = {
     "tpot": lambda record: record.tpot_s,
     "e2e": lambda record: record.e2e_s,
     "stall": _stall,
-    _RATE: lambda record: record.decode_tps,
+    RATE: lambda record: record.decode_tps,
 }
 _FORMS = "ttft=500ms, ttft_p95=2s or stream_p5=20"
 # Limits in plain words, and short: the figure of a time, or its sign.
@@ -50,7 +52,7 @@ _WORDS = {
     "tpot": ("{} per token", "per token ≤ {}"),
     "e2e": ("an answer within {}", "answer ≤ {}"),
     "stall": ("no stall above {}", "stall ≤ {}"),
-    _RATE: ("{} each", "≥ {}"),
+    RATE: ("{} each", "≥ {}"),
 }
 
 
@@ -84,7 +86,7 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         value = _FIGURES[name](record)
         if value is None:
             return name in _MAY_BE_MISSING
-        return value >= self.limits[name] if name == _RATE else value <= self.limits[name]
+        return value >= self.limits[name] if name == RATE else value <= self.limits[name]
 
     def words(self, *, brief: bool = False) -> str:
         """`a first token within 2 s`, or short `first token ≤ 2 s`; without the share."""
@@ -95,7 +97,7 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         part = "" if self.percentile is None else f"p{self.percentile}"
         texts = [
             f"≥ {short(limit)} tok/s per user{f' ({part})' if part else ''}"
-            if name == _RATE
+            if name == RATE
             else f"{name.upper() if name != 'stall' else 'longest stall'}{f' {part}' if part else ''} ≤ {_time(limit)}"
             for name, limit in self.limits.items()
         ]
@@ -103,7 +105,7 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
 
 def _amount(name: str, limit: float) -> str:
-    return f"{short(limit)} tok/s" if name == _RATE else _time(limit)
+    return f"{short(limit)} tok/s" if name == RATE else _time(limit)
 
 
 def _time(value: float) -> str:
@@ -161,7 +163,7 @@ def parse_slo(text: str) -> Slo:
         if limited in seen:
             raise BadInput(f"{limited} is given twice", key=_KEY)
         seen.add(limited)
-        value = parse_amount(number, unit, "share" if name == "share" else "rate" if name == _RATE else "time", _KEY)
+        value = parse_amount(number, unit, "share" if name == "share" else "rate" if name == RATE else "time", _KEY)
         if name == "share":
             share = value
         elif percentile is None:
@@ -180,11 +182,11 @@ def parse_slo(text: str) -> Slo:
 
 def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
     """Return the condition; a percentile on the good side would be met by a server that fails half of its users."""
-    slow_end = percentile <= 50 if name == _RATE else percentile >= 50
+    slow_end = percentile <= 50 if name == RATE else percentile >= 50
     if not slow_end or not percentile:
-        hint = "p1 to p50, such as stream_p5" if name == _RATE else f"p50 to p99, such as {name}_p95"
+        hint = "p1 to p50, such as stream_p5" if name == RATE else f"p50 to p99, such as {name}_p95"
         raise BadInput(f"{name}_p{percentile} is not the slow end of {name}; use {hint}", key=_KEY)
-    share = (100 - percentile if name == _RATE else percentile) / 100
+    share = (100 - percentile if name == RATE else percentile) / 100
     return SloCondition(limits={name: value}, share=share, percentile=percentile)
 
 
@@ -312,8 +314,8 @@ def share_bounds(good: float, n: float) -> tuple[float | None, float | None]:
     """Return the one-sided 95 % bounds of a share by Clopper and Pearson, from below and from above."""
     if not n:
         return None, None
-    low = 0.0 if not good else _bisect(lambda p: incomplete_beta(good, n - good + 1, p) - _ALPHA)
-    high = 1.0 if good == n else _bisect(lambda p: incomplete_beta(good + 1, n - good, p) - (1 - _ALPHA))
+    low = 0.0 if not good else _bisect(lambda p: incomplete_beta(good, n - good + 1, p) - GOODPUT_ALPHA)
+    high = 1.0 if good == n else _bisect(lambda p: incomplete_beta(good + 1, n - good, p) - (1 - GOODPUT_ALPHA))
     return low, high
 
 
@@ -325,7 +327,7 @@ def _bisect(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
-def is_kept(good: float, n: float, share: float, alpha: float = _ALPHA) -> bool | None:
+def is_kept(good: float, n: float, share: float, alpha: float = GOODPUT_ALPHA) -> bool | None:
     """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
     if not n:
         return None
@@ -353,6 +355,6 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
     return f"SLO {'; '.join(parts)}"
 
 
-def least_n(share: float, alpha: float = _ALPHA) -> int:
+def least_n(share: float, alpha: float = GOODPUT_ALPHA) -> int:
     """Return how many requests show that a share is kept if all of them meet the limits."""
     return 1 if share == 1.0 else ceil(log(alpha) / log(share))

@@ -1,8 +1,9 @@
-"""Machine figures of levels: energy from the GPU counters, the split of TTFT, and the use of memory bandwidth."""
+"""Machine figures of levels: energy, the split of TTFT, the use of memory bandwidth, and counters of servers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures
 from swarmtui.model.session_tags import ModelFacts
-from swarmtui.model.telemetry import DiscoveredServer, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry, TtftSplit
 
 
 def add_machine_figures(
@@ -142,3 +143,44 @@ def step_bytes(
     share = used / count
     in_experts = (model_bytes - active_bytes) / (1.0 - share)
     return float(active_bytes - in_experts * share + in_experts * (1.0 - (1.0 - share) ** streams))
+
+
+# Counters of a level that an answer uses.
+_COUNTERS = ("preemptions", "drafts", "draft_tokens", "accepted_tokens", "cache_queries", "cache_hits")
+
+
+def counters_by_level(
+    levels: Sequence[Level], stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
+) -> dict[int, ServerState]:
+    """Return what the servers counted at each C; empty states where they report nothing."""
+    return {level.c: level_counters(level.c, stages, ends, telemetry) for level in levels}
+
+
+def level_counters(
+    c: int, stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
+) -> ServerState:
+    """Sum the counters over the runs of a level, each from the last sample before it to the last within it.
+
+    `kv_use` and `running`, over all servers, are the maximum.
+    """
+    ended = {end.number: end.t_ns for end in ends}
+    sums: dict[str, Any] = {}
+    kv_use: list[float] = []
+    running: list[float] = []
+    samples = [sample for sample in telemetry if sample.servers]
+    for stage in stages:
+        if stage.phase != "level" or stage.c != c or stage.number not in ended:
+            continue
+        before = [sample for sample in samples if sample.t_ns <= stage.t_ns][-1:]
+        inside = [sample for sample in samples if stage.t_ns < sample.t_ns <= ended[stage.number]]
+        kv_use += [server.kv_use for sample in inside for server in sample.servers if server.kv_use is not None]
+        for sample in inside:
+            known = [server.running for server in sample.servers]
+            running += [sum(number or 0.0 for number in known)] if None not in known else []
+        span = [*before, *inside]
+        found = counter_change(span[0].servers, span[-1].servers) if len(span) > 1 else None
+        for name in _COUNTERS:
+            value: float | None = getattr(found.state, name) if found else None
+            if value is not None:
+                sums[name] = sums.get(name, 0.0) + value
+    return ServerState(engine="", running=max(running, default=None), kv_use=max(kv_use, default=None), **sums)

@@ -7,6 +7,7 @@ import time
 
 import msgspec
 
+from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.slo_search import NextVisit, Visit, is_missed, next_visit, search_state
 from swarmtui.analysis.limits.slo import Slo, parse_slo
@@ -57,8 +58,8 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
                 journal.write(begun)
     finally:
         reading.cancel()
-    answer = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
-    journal.log_event("capacity", answer.sentence)
+    found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
+    journal.log_event("capacity", capacity_headline(found, slo))
 
 
 class VisitTally:

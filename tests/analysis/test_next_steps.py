@@ -1,12 +1,16 @@
+"""What to change: each step with the figures that it is based on."""
+
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
+from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.experiments.advice import Advice, advise
+from swarmtui.model.answer import NextStep
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
@@ -23,7 +27,13 @@ def counted(**counters: Any) -> ServerState:
     return ServerState(engine="vLLM", **counters)
 
 
-def only(found: tuple[Advice, ...]) -> Advice:
+def advise(found: Summary, counters: Mapping[int, ServerState] | None = None) -> tuple[NextStep, ...]:
+    """Return the steps that concern the server or the measurement, not what to measure next."""
+    steps = answer(found, None, "", counters or {}).next
+    return tuple(step for step in steps if not step.command.startswith("swarmtui"))
+
+
+def only(found: tuple[NextStep, ...]) -> NextStep:
     (one,) = found
     return one
 
@@ -31,7 +41,7 @@ def only(found: tuple[Advice, ...]) -> Advice:
 def test_requests_beyond_the_slots_only_queue() -> None:
     levels = [level(2, tps=160, ttft=1.0), level(4, tps=283, ttft=1.5), level(8, tps=282, ttft=13.4)]
     found = only(advise(with_scaling(summary(levels), 4)))
-    assert found.topic == "queue"
+    assert found.code == "queue"
     assert found.sentence.startswith("beyond C=4 requests only queue")
     assert found.evidence == "C=8 compared with C=4: +0 % output tok/s, mean TTFT ×8.9; 4 slots"
 
@@ -39,7 +49,11 @@ def test_requests_beyond_the_slots_only_queue() -> None:
 def test_throughput_that_grows_beyond_the_slots_is_no_queue() -> None:
     levels = [level(4, tps=283, ttft=1.5), level(8, tps=400, ttft=1.6)]
     assert advise(with_scaling(summary(levels), 4)) == ()
-    assert advise(with_scaling(summary([level(2, tps=100, ttft=1.0), level(8, tps=100, ttft=9.0)]), 4)) == ()
+
+
+def test_a_cliff_at_the_slots_gives_advice_without_a_level_at_the_slots() -> None:
+    found = only(advise(with_scaling(summary([level(2, tps=100, ttft=1.0), level(8, tps=100, ttft=9.0)]), 4)))
+    assert (found.code, found.evidence) == ("queue", "C=8: more agents than slots (4)")
 
 
 def test_preemptions_come_before_a_full_kv_cache() -> None:
@@ -51,14 +65,14 @@ def test_preemptions_come_before_a_full_kv_cache() -> None:
         )
     )
     assert found.evidence == "C=8: 12 preemptions, KV cache up to 99 % full"
-    assert only(advise(made, {8: counted(kv_use=0.99, preemptions=0.0)})).topic == "KV full"
+    assert only(advise(made, {8: counted(kv_use=0.99, preemptions=0.0)})).code == "kv_cache"
     assert advise(made, {8: counted(kv_use=0.9, preemptions=0.0)}) == ()
 
 
 def test_power_limit_is_reported_with_share_and_watts() -> None:
     capped = Energy(seconds=9.0, mean_w=349.0, throttled=0.62, throttle=("power cap",))
     found = only(advise(summary([level(4, tps=10), level(8, tps=10, energy=capped)])))
-    assert (found.topic, found.evidence) == ("power-capped", "C=8: clocks lowered 62 % of the time, 349 W")
+    assert (found.code, found.evidence) == ("power_limit", "C=8: clocks lowered 62 % of the time, 349 W")
     brief = msgspec.structs.replace(capped, throttled=0.02)
     assert advise(summary([level(8, tps=10, energy=brief)])) == ()
 
@@ -68,15 +82,15 @@ def quality_line(code: str, state: str, value: str) -> QualityLine:
 
 
 @pytest.mark.parametrize(
-    ("line", "topic"),
+    ("line", "code"),
     [
-        (quality_line("client_cpu", "doubtful", "88 % of a core"), "client-bound"),
-        (quality_line("cold_cache", "wrong", "40 % from the cache"), "prefix cache"),
+        (quality_line("client_cpu", "doubtful", "88 % of a core"), "client_limit"),
+        (quality_line("cold_cache", "wrong", "40 % from the cache"), "prefix_cache"),
     ],
 )
-def test_doubtful_measurement_is_reported_with_its_value(line: QualityLine, topic: str) -> None:
+def test_doubtful_measurement_is_reported_with_its_value(line: QualityLine, code: str) -> None:
     found = only(advise(msgspec.structs.replace(summary([level(4, tps=10)]), quality=(line,))))
-    assert found.topic == topic and line.value in found.evidence
+    assert found.code == code and line.value in found.evidence
     calm = msgspec.structs.replace(line, state="ok")
     assert advise(msgspec.structs.replace(summary([level(4, tps=10)]), quality=(calm,))) == ()
 
@@ -98,7 +112,7 @@ def stepped(a: float, c: float, slots: int) -> Summary:
 
 def test_slots_near_the_ceiling_add_no_throughput() -> None:
     found = only(advise(stepped(2.0, 5.0, 32)))
-    assert found.topic == "slots"
+    assert found.code == "fewer_slots"
     assert "more than 7 slots add almost no throughput" in found.sentence
     assert "a step takes 2 + 5·b ms" in found.evidence
     assert advise(stepped(50.0, 1.0, 32)) == ()

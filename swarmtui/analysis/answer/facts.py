@@ -1,0 +1,395 @@
+"""The facts that an answer is made of: each is null where nothing was measured, so that no sentence is said without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor
+
+import msgspec
+
+from swarmtui.analysis.capacity.agents import hit_texts
+from swarmtui.analysis.capacity.cliff import MIN_GAIN
+from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
+from swarmtui.analysis.compare.differences import known_flags
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, WAITS, Slo
+from swarmtui.engines.base import flag_number
+from swarmtui.engines.registry import engine_named, tensor_parallel_size
+from swarmtui.model.base import Stored
+from swarmtui.model.findings import Capacity, Goodput, KeptShare, Scaling
+from swarmtui.model.plan import is_open_loop
+from swarmtui.model.session import Level, Spread, Summary
+from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
+from swarmtui.numbers import percent, short, signed_percent
+
+# The KV cache is full from this share on.
+KV_FULL = 0.95
+POWER_CAPPED = 0.05
+LOW_ACCEPTANCE = 0.5
+# A prediction for more slots goes up to this multiple of those that were measured.
+_MORE_SLOTS = 2
+# Lines of measurement quality that say that the client, or its host, was too slow.
+_CLIENT = ("client_cpu", "client_lag", "turnaround")
+_HOST = ("host_pressure", "host_steal")
+
+
+class Missed(Stored, frozen=True, kw_only=True):
+    """The condition of an SLO that the first missed level is furthest from; `figure` is empty for several together.
+
+    `value` is its percentile at that level, null with too few requests for one.
+    """
+
+    text: str
+    required: float
+    good: int
+    n: int
+    figure: str = ""
+    limit: float = 0.0
+    percentile: int | None = None
+    value: float | None = None
+    median: float | None = None
+
+    @property
+    def together(self) -> bool:
+        """The level keeps it by itself: it was counted with the levels beside it."""
+        return self.good >= self.required * self.n
+
+
+class AnswerFacts(Stored, frozen=True, kw_only=True):
+    """What is known of a session. `c` is the level at which something ends: the first missed one, or the cliff.
+
+    `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
+    of `agents` is sure by `sure` at each end. `grows`: tok/s still grew at the highest level.
+    `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
+    slots, `more_agents` and `more_tps` what is predicted for them; `rate_limit` in tok/s ends that.
+    """
+
+    levels: int = 0
+    lowest_c: int | None = None
+    highest_c: int | None = None
+    open_loop: str | None = None
+    slo: str | None = None
+    searched: bool = False
+    agents: int | None = None
+    low: int | None = None
+    high: int | None = None
+    sure: float | None = None
+    best_c: int | None = None
+    best_tps: float | None = None
+    grows: bool | None = None
+    c: int | None = None
+    missed: Missed | None = None
+    c_before: int | None = None
+    gain: float | None = None
+    wait: float | None = None
+    slots: int | None = None
+    inferred: bool = False
+    running: float | None = None
+    queued: float | None = None
+    kv_use: float | None = None
+    preemptions: float | None = None
+    hits: tuple[str, str] | None = None
+    failed: int | None = None
+    requests: int | None = None
+    error: str | None = None
+    ttft_s: float | None = None
+    prefill_s: float | None = None
+    client: str | None = None
+    host: str | None = None
+    cached: str | None = None
+    more_slots: str | None = None
+    more_agents: int | None = None
+    more_tps: float | None = None
+    rate_limit: float | None = None
+    enough_slots: int | None = None
+    step_law: str | None = None
+    queue_evidence: str | None = None
+    full_kv: tuple[int, float] | None = None
+    preempted: tuple[int, float, float | None] | None = None
+    power: str | None = None
+    drafts: tuple[str, str] | None = None
+    heads: tuple[int, int] | None = None
+    command_endpoint: str = ""
+
+
+def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerState]) -> AnswerFacts:
+    """Collect the facts of a session; `counters` are those of its servers by level."""
+    levels, scaling, quality = summary.levels, summary.scaling or Scaling(), summary.quality
+    measured = sorted((level for level in levels if level.ok or level.errors), key=lambda level: level.offered_load)
+    facts = AnswerFacts(
+        levels=len(measured),
+        client=_lines(quality, _CLIENT),
+        host=_lines(quality, _HOST),
+        cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),
+        power=_power(levels),
+        drafts=_drafts(counters),
+        heads=_heads(summary),
+        command_endpoint=_endpoint(summary),
+        full_kv=_full_kv(counters),
+        preempted=_preempted(counters),
+    )
+    if not measured:
+        return facts
+    if is_open_loop(measured):
+        return msgspec.structs.replace(facts, open_loop=open_loop_sentence(measured))
+    slots = scaling.slots
+    facts = msgspec.structs.replace(
+        facts,
+        lowest_c=measured[0].c,
+        highest_c=measured[-1].c,
+        slots=slots.total if slots else None,
+        inferred=bool(slots and slots.inferred),
+        queue_evidence=_queue_evidence(levels, scaling),
+        **_best(levels, scaling),
+    )
+    if slo is not None:
+        facts = _add_range(facts, summary, slo)
+    elif scaling.cliff is not None:
+        cliff = scaling.cliff
+        facts = msgspec.structs.replace(
+            facts, c=cliff.c, c_before=cliff.c_before, gain=cliff.gain, wait=cliff.ttft_factor
+        )
+    at = next((level for level in levels if level.c == facts.c), None)
+    if at is not None:
+        facts = _add_limit(facts, at, counters.get(at.c), summary.capacity)
+    return _add_slots(facts, summary, scaling, slo)
+
+
+def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
+    best = best_level(levels, scaling.reported_slots) or headline_level(levels, scaling.reported_slots)
+    if best is None:
+        return {}
+    return {
+        "best_c": best.c,
+        "best_tps": best.headline_tps,
+        "grows": scaling.cliff is None and best.c == max(level.c for level in levels) and len(levels) > 1,
+    }
+
+
+# how many agents
+
+
+def capacity_facts(found: Capacity, slo: Slo) -> AnswerFacts:
+    """Return the facts of a search alone."""
+    return AnswerFacts(
+        levels=found.visits, lowest_c=1, slo=slo.words(), searched=True,
+        agents=found.agents, low=found.low, high=found.high, sure=1.0 - found.alpha, c=found.next_c,
+    )  # fmt: skip
+
+
+def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
+    if summary.capacity is not None:
+        found = capacity_facts(summary.capacity, slo)
+    else:
+        found = _range_by_levels(summary.goodput, slo)
+    missed = next((level for level in summary.goodput if level.c == found.c), None)
+    at = next((level for level in summary.levels if level.c == found.c), None)
+    return msgspec.structs.replace(
+        facts,
+        slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, high=found.high, sure=found.sure,
+        c=found.c, missed=_missed(missed, at, slo) if missed and at else None,
+    )  # fmt: skip
+
+
+def _range_by_levels(goodput: Sequence[Goodput], slo: Slo) -> AnswerFacts:
+    """Return the range by the levels of a sweep: the highest one before the first that misses the SLO as measured."""
+    ordered = sorted((level for level in goodput if level.n), key=lambda level: level.c)
+    failing = next((level for level in ordered if not all(_passes(one) for one in level.conditions)), None)
+    passing = [level for level in ordered if failing is None or level.c < failing.c]
+    return AnswerFacts(
+        slo=slo.words(),
+        agents=max((level.c for level in passing), default=0) if ordered else None,
+        low=max((level.c for level in passing if level.kept), default=0) if ordered else None,
+        high=min((level.c - 1 for level in ordered if level.kept is False), default=None),
+        sure=1.0 - GOODPUT_ALPHA,
+        c=failing.c if failing else None,
+    )
+
+
+def _passes(condition: KeptShare) -> bool:
+    return condition.share is not None and condition.share >= condition.required
+
+
+def _missed(found: Goodput, level: Level, slo: Slo) -> Missed | None:
+    pairs = [pair for pair in zip(found.conditions, slo.conditions, strict=False) if pair[0].n]
+    if not pairs:
+        return None
+    worst, condition = min(pairs, key=lambda pair: (pair[0].share or 0.0) - pair[0].required)
+    missed = Missed(text=worst.limit, required=worst.required, good=worst.good, n=worst.n)
+    if len(condition.limits) > 1:
+        return missed
+    ((figure, limit),) = condition.limits.items()
+    value = median = None
+    if figure == RATE:
+        median = level.per_stream_tps.p50
+    elif figure in ("ttft", "ttfo", "tpot", "e2e"):
+        spread: Spread = getattr(level, f"{figure}_s")
+        value, median = getattr(spread, f"p{condition.percentile}", None), spread.median
+    # The level's window may hold other requests than those that were counted: only figures that agree are said.
+    if value is not None and value <= limit:
+        value = None
+    return msgspec.structs.replace(
+        missed, figure=figure, limit=limit, percentile=condition.percentile, value=value, median=median
+    )
+
+
+# why no more
+
+
+def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, capacity: Capacity | None) -> AnswerFacts:
+    worst = max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
+    split, kv = level.ttft_split, capacity.kv if capacity else None
+    evicts = kv is not None and kv.c == level.c and kv.hit_before is not None and kv.hit_after is not None
+    return msgspec.structs.replace(
+        facts,
+        running=seen.running if seen else None,
+        queued=level.queued,
+        kv_use=seen.kv_use if seen else None,
+        preemptions=seen.preemptions if seen else None,
+        hits=hit_texts(kv) if kv and evicts else None,
+        failed=level.errors,
+        requests=level.n,
+        error=worst,
+        ttft_s=split.ttft_s if split and not split.estimated else None,
+        prefill_s=split.prefill_s if split and not split.estimated else None,
+    )
+
+
+def _lines(quality: Sequence[QualityLine], codes: Sequence[str]) -> str | None:
+    found = [line for line in quality if line.code in codes and line.state not in ("ok", "note")]
+    return "; ".join(f"{line.name} {line.value}" for line in found) or None
+
+
+# what to change
+
+
+def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:
+    """Compare the highest level with a slot for every stream and the highest level overall, if that brings little."""
+    slots = scaling.slots
+    if slots is None:
+        return None
+    within = [level for level in levels if level.c <= slots.total and level.headline_tps]
+    beyond = [level for level in levels if level.c > slots.total and level.headline_tps]
+    if not within or not beyond:
+        return None
+    base, highest = within[-1], beyond[-1]
+    gain = ratio(highest.headline_tps, base.headline_tps)
+    if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
+        return None
+    slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
+    ttft = f", mean TTFT ×{short(slower, 2)}" if slower else ""
+    return f"C={highest.c} compared with C={base.c}: {signed_percent(gain - 1.0, 0)} output tok/s{ttft}; {slots}"
+
+
+def _add_slots(facts: AnswerFacts, summary: Summary, scaling: Scaling, slo: Slo | None) -> AnswerFacts:
+    """Add the setting for more slots, and what the fitted step time predicts for them."""
+    slots = scaling.reported_slots
+    server = summary.servers[0] if summary.servers else None
+    if slots is None:
+        return facts
+    a, c, per = scaling.step_a_s, scaling.step_c_s, slots.per_replica
+    most = float(_MORE_SLOTS * per)
+    if facts.kv_use:
+        most = min(most, per * KV_FULL / facts.kv_use)
+    limit = _rate_limit(slo)
+    fastest = None
+    if a is not None and c is not None and c > 0 and limit is not None:
+        fastest = (1.0 / limit - a) / c
+    more = floor(min(most, fastest) if fastest is not None else most)
+    facts = _add_enough(facts, summary, scaling)
+    if more <= per:
+        return facts
+    facts = msgspec.structs.replace(facts, more_slots=_slots_setting(server, summary, per, more))
+    if a is None or c is None:
+        return facts
+    longer = (a + c * more) / (a + c * per)
+    tps = more / per / longer - 1.0
+    agents = None
+    if facts.agents:
+        beyond = max(0.0, facts.agents / slots.total - 1.0)
+        agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
+    return msgspec.structs.replace(
+        facts,
+        more_agents=agents if agents and facts.agents and agents > facts.agents else None,
+        more_tps=tps if slo is None else None,
+        rate_limit=limit if fastest is not None and fastest < most else None,
+    )
+
+
+def _rate_limit(slo: Slo | None) -> float | None:
+    return max((one.limits[RATE] for one in slo.conditions if RATE in one.limits), default=None) if slo else None
+
+
+def _slots_setting(server: DiscoveredServer | None, summary: Summary, per_replica: int, more: int) -> str | None:
+    """`--max-num-seqs 32`: the flag may count less than a replica, so that its own value grows by the same factor."""
+    name = server.engine if server else next((one.engine for one in summary.session.endpoints), "")
+    engine = engine_named(name)
+    now = flag_number(server.flags if server else None, *(flag.lstrip("-") for flag in engine.slot_flags))
+    return engine.slots_setting(round((now or per_replica) * more / per_replica)) or None
+
+
+def _add_enough(facts: AnswerFacts, summary: Summary, scaling: Scaling) -> AnswerFacts:
+    """Find how many slots give almost the throughput of all of them, within the levels that were measured."""
+    slots, a, c = scaling.reported_slots, scaling.step_a_s, scaling.step_c_s
+    if slots is None or a is None or c is None or max(level.c for level in summary.levels) < slots.total:
+        return facts
+    per = slots.per_replica
+    full = per / (a + c * per)
+    enough = next((m for m in range(1, per) if m / (a + c * m) >= PLATEAU * full), per)
+    if enough > 0.75 * per:
+        return facts
+    law = (
+        f"a step takes {short(1e3 * a)} + {short(1e3 * c)}·b ms (fit within {percent(scaling.fit_error or 0.0)}): "
+        f"{enough} of {per} slots give {percent(PLATEAU)} of the tok/s"
+    )
+    return msgspec.structs.replace(facts, enough_slots=enough * slots.replicas, step_law=law)
+
+
+def _full_kv(counters: Mapping[int, ServerState]) -> tuple[int, float] | None:
+    full = ((c, seen.kv_use) for c, seen in sorted(counters.items()) if seen.kv_use is not None)
+    return next(((c, use) for c, use in full if use >= KV_FULL), None)
+
+
+def _preempted(counters: Mapping[int, ServerState]) -> tuple[int, float, float | None] | None:
+    return next(((c, seen.preemptions, seen.kv_use) for c, seen in sorted(counters.items()) if seen.preemptions), None)
+
+
+def _power(levels: Sequence[Level]) -> str | None:
+    capped = [
+        (level.energy.throttled or 0.0, level.c, level.energy.mean_w)
+        for level in levels
+        if level.energy and "power cap" in level.energy.throttle and (level.energy.throttled or 0.0) > POWER_CAPPED
+    ]
+    if not capped:
+        return None
+    throttled, c, mean_w = max(capped, key=lambda one: one[0])
+    watts = "" if mean_w is None else f", {mean_w:.0f} W"
+    return f"C={c}: clocks lowered {percent(throttled)} of the time{watts}"
+
+
+def _drafts(counters: Mapping[int, ServerState]) -> tuple[str, str] | None:
+    low = []
+    for c, seen in sorted(counters.items()):
+        accepted = ratio(seen.accepted_tokens, seen.draft_tokens)
+        if accepted is not None and accepted < LOW_ACCEPTANCE:
+            each = ratio(seen.draft_tokens, seen.drafts)
+            of = f" of {short(each, 2)} drafted per step" if each else ""
+            low.append((str(c), f"C={c}: {percent(accepted)} accepted{of}"))
+    return (",".join(c for c, _ in low), "; ".join(text for _, text in low)) if low else None
+
+
+def _heads(summary: Summary) -> tuple[int, int] | None:
+    """Return the tensor-parallel size and the heads, which the user gives with --tag heads=40, if it divides badly."""
+    size, facts = tensor_parallel_size(known_flags(summary) or {}), summary.session.model_facts
+    return (size, facts.heads) if facts and facts.heads and size and facts.heads % size else None
+
+
+def _endpoint(summary: Summary) -> str:
+    """Return the option for the commands of a step; a simulator has another address each time."""
+    session = summary.session
+    return "" if session.simulated or not session.endpoints else f" --endpoint {session.endpoints[0].url}"
+
+
+def is_wait(missed: Missed) -> bool:
+    """Whether the condition is about a time that a queue makes longer."""
+    return not missed.figure or missed.figure in WAITS

@@ -1,0 +1,292 @@
+"""Every sentence of an answer: its code, the facts that it needs, and when it is said.
+
+A row is said if none of its facts is null and its condition holds. Of the headlines, the conditions that were missed
+and the limits, the first one is said; of the next steps, all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, is_wait
+from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, RATE, parse_slo
+from swarmtui.numbers import percent, rate, seconds, short, short_percent, signed_percent
+from swarmtui.text import count_noun
+
+Question = Literal["headline", "missed", "limit", "next"]
+
+# A server with a slot free for a tenth of the time may still be full on average.
+_TAKEN = 0.9
+# A search that is this sure is not repeated with more requests.
+_SURE = 0.98
+_FIGURES = {
+    "ttft": "the first token took",
+    "ttfo": "the first text took",
+    "tpot": "a token took",
+    "e2e": "an answer took",
+    "stall": "a pause took",
+}
+
+
+class AnswerRow(NamedTuple):
+    question: Question
+    code: str
+    needs: tuple[str, ...]
+    holds: Callable[[AnswerFacts], bool]
+    text: Callable[[AnswerFacts], str]
+    command: Callable[[AnswerFacts], str] = lambda facts: ""
+    evidence: Callable[[AnswerFacts], str] = lambda facts: ""
+
+    def is_said(self, facts: AnswerFacts) -> bool:
+        return all(getattr(facts, name) is not None for name in self.needs) and self.holds(facts)
+
+
+def agents(number: int) -> str:
+    return count_noun(number, "agent", "agents")
+
+
+# how many agents
+
+
+def _interval(facts: AnswerFacts) -> str:
+    low, high = facts.low, facts.high
+    if low == high == facts.agents or (high is None and low in (None, 0, facts.agents)):
+        return ""
+    if high is None:
+        return f" ({low} or more)"
+    return f" ({low}–{high})" if low else f" (at most {high})"
+
+
+def _sure(facts: AnswerFacts) -> str:
+    return "" if facts.sure is None else f" ({short_percent(facts.sure)} sure)"
+
+
+def _capacity(facts: AnswerFacts) -> str:
+    return f"{agents(facts.agents or 0)}{_interval(facts)} with {facts.slo}{_sure(facts)}"
+
+
+def _open_capacity(facts: AnswerFacts) -> str:
+    return f"at least {agents(facts.agents or 0)}{_interval(facts)} with {facts.slo}{_sure(facts)}; no level missed it"
+
+
+_HEADLINES = (
+    AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
+    AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
+    AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
+        lambda f: f"not even one agent: {f.slo}{_sure(f)}"),
+    AnswerRow("headline", "fewer_agents", ("agents", "slo", "lowest_c"), lambda f: f.agents == 0,
+        lambda f: f"fewer than {f.lowest_c} agents, the fewest that were tried, with {f.slo}{_sure(f)}"),
+    AnswerRow("headline", "capacity", ("agents", "slo", "c"), lambda f: True, _capacity),
+    AnswerRow("headline", "capacity_at_least", ("agents", "slo"), lambda f: f.c is None, _open_capacity),
+    AnswerRow("headline", "single_level", ("best_c", "best_tps"), lambda f: f.levels == 1,
+        lambda f: f"{rate(f.best_tps)} tok/s with {agents(f.best_c or 0)}, the only level"),
+    AnswerRow("headline", "still_growing", ("best_c", "best_tps", "grows"), lambda f: bool(f.grows),
+        lambda f: f"{agents(f.best_c or 0)} or more: {rate(f.best_tps)} tok/s in total, and it still grew"),
+    AnswerRow("headline", "best_level", ("best_c", "best_tps"), lambda f: True,
+        lambda f: f"best with {agents(f.best_c or 0)}: {rate(f.best_tps)} tok/s in total"),
+    AnswerRow("headline", "no_throughput", (), lambda f: True, lambda f: "no level has a throughput"),
+)  # fmt: skip
+
+# why no more: what was missed
+
+
+def _errors_missed(facts: AnswerFacts) -> bool:
+    missed = facts.missed
+    return missed is not None and bool(facts.failed) and 2 * (facts.failed or 0) >= missed.n - missed.good > 0
+
+
+def _missed_value(facts: AnswerFacts) -> str:
+    missed = facts.missed
+    assert missed is not None
+    return f"{_FIGURES[missed.figure]} {seconds(missed.value, 2)} (p{missed.percentile})"
+
+
+def _missed_count(facts: AnswerFacts) -> str:
+    missed = facts.missed
+    assert missed is not None
+    some = f"{missed.n - missed.good} of {missed.n}"
+    if missed.figure == RATE:
+        median = "" if missed.median is None else f", median {rate(missed.median)}"
+        return f"{some} answers came at less than {short(missed.limit)} tok/s{median}"
+    median = "" if missed.median is None else f", median {seconds(missed.median, 2)}"
+    return f"{_FIGURES[missed.figure]} more than {_limit(missed.limit)} in {some} requests{median}"
+
+
+def _limit(value: float) -> str:
+    return f"{short(value)} s" if value >= 1.0 else f"{short(1e3 * value)} ms"
+
+
+def _missed_joint(facts: AnswerFacts) -> str:
+    missed = facts.missed
+    assert missed is not None
+    return f"{missed.good} of {missed.n} requests met {missed.text}"
+
+
+def _cliff(facts: AnswerFacts) -> str:
+    wait = "" if facts.wait is None else f", and the first token takes {short(facts.wait, 2)} times as long"
+    return f"output changes by {signed_percent(facts.gain, 0)}{wait}"
+
+
+_MISSED = (
+    AnswerRow("missed", "missed_errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
+        lambda f: f"{f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("missed", "missed_together", ("c", "missed"), lambda f: f.missed is not None and f.missed.together,
+        lambda f: "and the levels beside it, counted together, too few requests kept it"),
+    AnswerRow("missed", "missed_value", ("c", "missed"),
+        lambda f: f.missed is not None and f.missed.value is not None and f.missed.figure in _FIGURES, _missed_value),
+    AnswerRow("missed", "missed_count", ("c", "missed"), lambda f: f.missed is not None and bool(f.missed.figure),
+        _missed_count),
+    AnswerRow("missed", "missed_joint", ("c", "missed"), lambda f: True, _missed_joint),
+    AnswerRow("missed", "cliff", ("c", "gain"), lambda f: True, _cliff),
+)  # fmt: skip
+
+# why no more: the resource
+
+
+def _waits(facts: AnswerFacts) -> bool:
+    """Whether what ended was a wait: the cliff, or a condition on a time that a queue makes longer."""
+    return facts.gain is not None if facts.missed is None else is_wait(facts.missed)
+
+
+def _slots_taken(facts: AnswerFacts) -> bool:
+    if facts.slots is None or facts.c is None or not _waits(facts) or facts.c <= facts.slots:
+        return False
+    if facts.gain is not None and facts.gain >= MIN_GAIN and (facts.c_before or 0) >= facts.slots:
+        return False  # more than the slots bring more output
+    idle = facts.running is not None and facts.running < _TAKEN * facts.slots
+    return not idle and (facts.queued is None or facts.queued > QUEUED)
+
+
+def _slots_text(facts: AnswerFacts) -> str:
+    seen = ", as seen from the client," if facts.inferred else ""
+    taken = f"all {facts.slots} slots{seen} are taken" if facts.slots != 1 else f"the only slot{seen} is taken"
+    has_room = facts.kv_use is not None and facts.kv_use < KV_FULL
+    return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if has_room else "")
+
+
+def _mostly_prefill(facts: AnswerFacts) -> bool:
+    return _waits(facts) and (facts.prefill_s or 0.0) > 0.5 * (facts.ttft_s or 0.0)
+
+
+_LIMITS = (
+    AnswerRow("limit", "not_reached", ("highest_c",),
+        lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
+        lambda f: f"not reached: {agents(f.highest_c or 0)} were the most that were tried"),
+    AnswerRow("limit", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
+        lambda f: "the log of the server may say why"),
+    AnswerRow("limit", "evictions", ("c", "hits"), lambda f: True,
+        lambda f: f"prompts are evicted from the KV cache, hit rate {' → '.join(f.hits or ())}"),
+    AnswerRow("limit", "preemptions", ("c", "preemptions"), lambda f: bool(f.preemptions),
+        lambda f: f"the KV cache is too small, {count_noun(round(f.preemptions or 0), 'preemption', 'preemptions')}"),
+    AnswerRow("limit", "slots", ("c", "slots"), _slots_taken, _slots_text),
+    AnswerRow("limit", "kv_cache", ("c", "kv_use"), lambda f: (f.kv_use or 0.0) >= KV_FULL,
+        lambda f: f"the KV cache is {percent(f.kv_use)} full"),
+    AnswerRow("limit", "queue", ("c", "queued"), lambda f: _waits(f) and (f.queued or 0.0) > QUEUED,
+        lambda f: f"{short(f.queued, 2)} requests wait in the queue of the server on average"),
+    AnswerRow("limit", "prefill", ("c", "ttft_s", "prefill_s"), _mostly_prefill,
+        lambda f: f"on average {seconds(f.prefill_s, 2)} of {seconds(f.ttft_s, 2)} go into reading the prompt"),
+    AnswerRow("limit", "client", ("c", "client"), lambda f: True, lambda f: f"the client may be too slow ({f.client})"),
+    AnswerRow("limit", "host", ("c", "host"), lambda f: True, lambda f: f"the host was busy ({f.host})"),
+    AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),
+)  # fmt: skip
+
+# what to change
+
+
+def _more_slots_help(facts: AnswerFacts) -> bool:
+    return (_slots_taken(facts) or facts.queue_evidence is not None) and not facts.preemptions
+
+
+def _evidence_of_slots(facts: AnswerFacts) -> str:
+    return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
+
+
+def _agents_with_more_slots(facts: AnswerFacts) -> str:
+    then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
+    return f"{facts.more_slots}: about {agents(facts.more_agents or 0)}{then} (prediction)"
+
+
+def _preempted_text(facts: AnswerFacts) -> str:
+    assert facts.preempted is not None
+    c, number, kv_use = facts.preempted
+    use = "" if kv_use is None else f", KV cache up to {percent(kv_use)} full"
+    return f"C={c}: {number:g} preemptions{use}"
+
+
+def _full_text(facts: AnswerFacts) -> str:
+    assert facts.full_kv is not None
+    c, use = facts.full_kv
+    return f"C={c}: KV cache up to {percent(use)} full, no preemptions counted"
+
+
+def _is_wide(facts: AnswerFacts) -> bool:
+    """Whether a longer search would say more: the ends of the interval are more than a tenth of it apart."""
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents:
+        return False
+    return facts.high is None or facts.high - (facts.low or 0) > max(1, facts.agents // 10)
+
+
+_STEPS = (
+    AnswerRow("next", "client_limit", ("client",), lambda f: True,
+        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
+        evidence=lambda f: f.client or ""),
+    AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
+        lambda f: "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement",
+        evidence=lambda f: f.cached or ""),
+    AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
+        lambda f: "find out why requests fail, in the log of the server",
+        evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_agents"), _more_slots_help,
+        _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
+        lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and _more_slots_help(f),
+        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total (prediction)",
+        lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "more_slots", ("slots", "more_slots"),
+        lambda f: f.more_agents is None and f.more_tps is None and _more_slots_help(f),
+        lambda f: f"{f.more_slots}: more requests run at once, if memory allows it",
+        lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "queue", ("slots",),
+        lambda f: _more_slots_help(f) and (f.more_slots is None or (f.more_tps or MIN_GAIN) < MIN_GAIN),
+        lambda f: f"beyond C={f.slots} requests only queue: send fewer at once, or give the server more slots",
+        evidence=_evidence_of_slots),
+    AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
+        lambda f: "the KV cache is too small for this many requests: use fewer slots, a shorter context or an "
+        "fp8 KV cache, or give it more memory", evidence=_preempted_text),
+    AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
+        lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
+    AnswerRow("next", "power_limit", ("power",), lambda f: True,
+        lambda f: "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J",
+        evidence=lambda f: f.power or ""),
+    AnswerRow("next", "speculative_decoding", ("drafts",), lambda f: True,
+        lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
+        evidence=lambda f: (f.drafts or ("", ""))[1]),
+    AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: True,
+        lambda f: f"more than {f.enough_slots} slots add almost no throughput: they only make streams slower",
+        evidence=lambda f: f.step_law or ""),
+    AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,
+        lambda f: "TP={} does not divide {} heads: the server rejects it, or leaves GPUs idle".format(*f.heads or ()),
+        evidence=lambda f: "--tensor-parallel-size {}, tag heads={}".format(*f.heads or ())),
+    AnswerRow("next", "higher_levels", ("highest_c",), lambda f: f.slo is None and bool(f.grows),
+        lambda f: f"more than {agents(f.highest_c or 0)}: tok/s still grew",
+        lambda f: f"swarmtui run --find-cliff{f.command_endpoint}"),
+    AnswerRow("next", "more_agents", ("highest_c", "agents"),
+        lambda f: f.c is None and bool(f.agents) and not f.searched,
+        lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+    AnswerRow("next", "longer_search", ("agents", "sure"), _is_wide,
+        lambda f: "a longer search narrows the number down (99 % sure)",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+    AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
+        lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+)  # fmt: skip
+
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *_STEPS)
+
+
+def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:
+    """Return the rows of a question whose facts are known and whose condition holds, in order."""
+    return [row for row in TABLE if row.question == question and row.is_said(facts)]

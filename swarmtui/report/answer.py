@@ -1,0 +1,74 @@
+"""The answer of a session as named lines, and as advice."""
+
+from __future__ import annotations
+
+from swarmtui.model.answer import Answer, AnswerPoint, NextStep
+from swarmtui.model.session import Summary
+from swarmtui.numbers import rate, seconds, short_percent
+from swarmtui.report.table import Block, Sentence
+
+
+def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """Return the lines of an answer, each with its name; those that nothing was measured for are left out.
+
+    One agent, the capacity or the best level, the figures at it, why no more, what to try next, and the quality.
+    """
+    found = summary.answer
+    if found is None:
+        return ()
+    at = found.at_capacity
+    rows = [
+        ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
+        ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
+        (f"At {at.c}" if at else "", point_text(at) if at else ""),
+        ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
+        ("Try next", step_text(found.next[0]) if found.next else ""),
+        ("Quality", quality_text(found) if summary.levels else ""),
+    ]
+    return tuple((name, text) for name, text in rows if text)
+
+
+def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
+    """`first token in 31 ms, then 168 tok/s (39 % of the memory bandwidth)`"""
+    used = next((use.share for use in summary.bandwidth if use.c == point.c), None)
+    parts = [f"first token in {seconds(point.ttft_s, 2)}" if point.ttft_s is not None else ""]
+    if point.per_stream_tps is not None:
+        share = "" if used is None else f" ({short_percent(used, 2)} of the memory bandwidth)"
+        parts.append(f"{'then ' if parts[0] else ''}{rate(point.per_stream_tps)} tok/s{share}")
+    return ", ".join(filter(None, parts))
+
+
+def point_text(point: AnswerPoint) -> str:
+    """`573 tok/s in total, 36 per agent while it writes; first token 1.6 s (p90)`"""
+    parts = [f"{rate(point.out_tps)} tok/s in total" if point.out_tps is not None else ""]
+    if point.per_stream_tps is not None:
+        parts.append(f"{rate(point.per_stream_tps)} {'' if parts[0] else 'tok/s '}per agent while it writes")
+    ttft, which = (point.ttft_p90_s, "p90") if point.ttft_p90_s is not None else (point.ttft_s, "median")
+    first = "" if ttft is None else f"first token {seconds(ttft, 2)} ({which})"
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
+
+
+def step_text(step: NextStep) -> str:
+    return step.sentence if not step.command or step.command in step.sentence else f"{step.sentence}: {step.command}"
+
+
+def quality_text(found: Answer) -> str:
+    return f"{found.quality}: {found.doubts}" if found.doubts else found.quality
+
+
+def advice_blocks(summary: Summary) -> list[Block]:
+    """Show all next steps with their evidence; the first line says which session they are about."""
+    session = summary.session
+    model = next((endpoint.model for endpoint in session.endpoints), "")
+    name = " · ".join(filter(None, (session.id, session.label, model, session.workload)))
+    steps = summary.answer.next if summary.answer else ()
+    if not steps:
+        return [Sentence(f"session {name}: nothing in it suggests a change", "title")]
+    return [
+        Sentence(f"session {name}", "title"),
+        *(
+            sentence
+            for step in steps
+            for sentence in (Sentence(step_text(step)), *([Sentence(step.evidence, "detail")] if step.evidence else []))
+        ),
+    ]

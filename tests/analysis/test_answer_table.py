@@ -1,0 +1,155 @@
+"""Every sentence of an answer: when it is said, that it is not said without its facts, and its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.answer.facts import AnswerFacts, Missed
+from swarmtui.analysis.answer.table import TABLE, AnswerRow, rows_said
+from swarmtui.numbers import MISSING
+
+SLO = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
+SLOW_START = Missed(
+    text="TTFT p90 ≤ 2 s", required=0.9, good=20, n=40, figure="ttft", limit=2.0, percentile=90, value=2.41, median=2.1
+)
+FEW = msgspec.structs.replace(SLOW_START, good=11, n=20, value=None)
+SLOW_STREAM = Missed(
+    text="≥ 20 tok/s per user (p10)", required=0.9, good=11, n=20, figure="stream", limit=20.0, median=19.3
+)
+JOINT = Missed(text="TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests", required=0.95, good=12, n=20)
+
+MEASURED: dict[str, Any] = {"levels": 4, "lowest_c": 1, "highest_c": 32}
+SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "high": 19, "sure": 0.8, "c": 20}
+AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
+SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
+CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
+
+# For each row of the table: the facts with which it is said, and its words.
+CASES: list[tuple[str, str, dict[str, Any], str]] = [
+    ("headline", "nothing_measured", {}, "nothing was measured"),
+    ("headline", "open_loop", {"levels": 2, "open_loop": "keeps up with 8 requests/s"}, "keeps up with 8 requests/s"),
+    ("headline", "no_agent", SEARCHED | {"agents": 0, "low": 0, "high": 0}, f"not even one agent: {SLO} (80 % sure)"),
+    ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
+     f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
+    ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
+    ("headline", "capacity_at_least", SEARCHED | {"c": None, "high": None, "low": 12},
+     f"at least 18 agents (12 or more) with {SLO} (80 % sure); no level missed it"),
+    ("headline", "single_level", SWEEP | {"levels": 1}, "283 tok/s with 4 agents, the only level"),
+    ("headline", "still_growing", SWEEP | {"grows": True}, "4 agents or more: 283 tok/s in total, and it still grew"),
+    ("headline", "best_level", SWEEP, "best with 4 agents: 283 tok/s in total"),
+    ("headline", "no_throughput", MEASURED, "no level has a throughput"),
+    ("missed", "missed_errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},
+     "15 of 40 requests failed (http_503)"),
+    ("missed", "missed_together", AT_SLOTS | {"missed": msgspec.structs.replace(SLOW_START, good=38)},
+     "and the levels beside it, counted together, too few requests kept it"),
+    ("missed", "missed_value", AT_SLOTS, "the first token took 2.4 s (p90)"),
+    ("missed", "missed_count", AT_SLOTS | {"missed": FEW},
+     "the first token took more than 2 s in 9 of 20 requests, median 2.1 s"),
+    ("missed", "missed_count", AT_SLOTS | {"missed": SLOW_STREAM},
+     "9 of 20 answers came at less than 20 tok/s, median 19.3"),
+    ("missed", "missed_joint", AT_SLOTS | {"missed": JOINT},
+     "12 of 20 requests met TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests"),
+    ("missed", "cliff", CLIFF, "output changes by +1 %, and the first token takes 9 times as long"),
+    ("limit", "not_reached", SEARCHED | {"c": None}, "not reached: 32 agents were the most that were tried"),
+    ("limit", "not_reached", SWEEP | {"grows": True}, "not reached: 32 agents were the most that were tried"),
+    ("limit", "errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},
+     "the log of the server may say why"),
+    ("limit", "evictions", AT_SLOTS | {"hits": ("0.94", "0.71")},
+     "prompts are evicted from the KV cache, hit rate 0.94 → 0.71"),
+    ("limit", "preemptions", AT_SLOTS | {"preemptions": 12.0}, "the KV cache is too small, 12 preemptions"),
+    ("limit", "slots", AT_SLOTS, "all 16 slots are taken"),
+    ("limit", "slots", AT_SLOTS | {"kv_use": 0.31}, "all 16 slots are taken; the KV cache has room (31 % used)"),
+    ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
+    ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
+    ("limit", "kv_cache", AT_SLOTS | {"kv_use": 0.97, "running": 9.0}, "the KV cache is 97 % full"),
+    ("limit", "queue", AT_SLOTS | {"slots": None}, "3.4 requests wait in the queue of the server on average"),
+    ("limit", "prefill", AT_SLOTS | {"slots": 64, "queued": 0.0, "ttft_s": 2.2, "prefill_s": 2.0},
+     "on average 2.0 s of 2.2 s go into reading the prompt"),
+    ("limit", "client", SEARCHED | {"client": "client CPU 98 %"}, "the client may be too slow (client CPU 98 %)"),
+    ("limit", "host", SEARCHED | {"host": "host CPU 90 %"}, "the host was busy (host CPU 90 %)"),
+    ("limit", "not_known", AT_SLOTS | {"missed": SLOW_STREAM}, "what limits it is not known"),
+    ("next", "client_limit", {"client": "client CPU 98 %"},
+     "the client may be the bottleneck: use other cores or fewer streams before changing flags"),
+    ("next", "prefix_cache", {"cached": "40 % cached"},
+     "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement"),
+    ("next", "errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},
+     "find out why requests fail, in the log of the server"),
+    ("next", "more_slots_agents", AT_SLOTS | {"more_slots": "--max-num-seqs 32", "more_agents": 30, "rate_limit": 20.0},
+     "--max-num-seqs 32: about 30 agents, then 20 tok/s each is the limit (prediction)"),
+    ("next", "more_slots_tps", CLIFF | {"more_slots": "--parallel 8", "more_tps": 0.26},
+     "--parallel 8: about 26 % more tok/s in total (prediction)"),
+    ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
+     "--parallel 8: more requests run at once, if memory allows it"),
+    ("next", "queue", AT_SLOTS,
+     "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
+    ("next", "preemptions", {"preempted": (8, 12.0, 0.99)},
+     "the KV cache is too small for this many requests: use fewer slots, a shorter context or an fp8 KV cache, or give "
+     "it more memory"),
+    ("next", "kv_cache", {"full_kv": (8, 0.97)},
+     "the KV cache is full: more streams will queue, or cause preemptions"),
+    ("next", "power_limit", {"power": "C=8: clocks lowered 62 % of the time"},
+     "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J"),
+    ("next", "speculative_decoding", {"drafts": ("2,4", "C=2: 30 % accepted")},
+     "few draft tokens are accepted at C=2,4: draft fewer, or none"),
+    ("next", "fewer_slots", {"enough_slots": 7, "step_law": "a step takes 2 + 5·b ms"},
+     "more than 7 slots add almost no throughput: they only make streams slower"),
+    ("next", "tensor_parallel", {"heads": (3, 40)},
+     "TP=3 does not divide 40 heads: the server rejects it, or leaves GPUs idle"),
+    ("next", "higher_levels", SWEEP | {"grows": True}, "more than 32 agents: tok/s still grew"),
+    ("next", "more_agents", SEARCHED | {"searched": False, "c": None, "high": None},
+     "more than 32 agents: no level missed the SLO"),
+    ("next", "longer_search", SEARCHED, "a longer search narrows the number down (99 % sure)"),
+    ("next", "search_capacity", CLIFF, f"how many agents have {SLO}"),
+]  # fmt: skip
+
+
+def row(question: str, code: str) -> AnswerRow:
+    (found,) = [one for one in TABLE if (one.question, one.code) == (question, code)]
+    return found
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    assert {(one.question, one.code) for one in TABLE} == {(question, code) for question, code, _, _ in CASES}
+
+
+@pytest.mark.parametrize(("question", "code", "facts", "words"), CASES)
+def test_row_is_said_with_its_facts_and_not_without_any_of_them(
+    question: Any, code: str, facts: dict[str, Any], words: str
+) -> None:
+    known, one = AnswerFacts(**facts), row(question, code)
+    said = rows_said(question, known)
+    assert one in said and (question == "next" or one is said[0])
+    assert one.text(known) == words
+    for name in one.needs:
+        assert one not in rows_said(question, msgspec.structs.replace(known, **{name: None})), name
+
+
+ALL = AnswerFacts(
+    **(AT_SLOTS | CLIFF | SEARCHED),
+    open_loop="keeps up with 8 requests/s", kv_use=0.5, preemptions=2.0, hits=("0.9", "0.7"), failed=3, requests=40,
+    error="http_500", ttft_s=2.0, prefill_s=1.5, client="client CPU 98 %", host="host CPU 90 %", cached="40 % cached",
+    more_slots="--parallel 8", more_agents=30, more_tps=0.2, rate_limit=20.0, enough_slots=7,
+    step_law="a step takes 2 + 5·b ms", queue_evidence="C=8 compared with C=4", full_kv=(8, 0.97),
+    preempted=(8, 12.0, 0.9), power="C=8: 62 %", drafts=("2", "C=2: 30 %"), heads=(3, 40),
+)  # fmt: skip
+OPTIONAL = [name for name in AnswerFacts.__struct_fields__ if getattr(AnswerFacts(), name) is None]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sets(st.sampled_from(OPTIONAL)), st.integers(0, 3), st.sampled_from([SLOW_START, FEW, SLOW_STREAM, JOINT]))
+def test_no_sentence_is_said_where_its_facts_are_missing(missing: set[str], levels: int, missed: Missed) -> None:
+    some = msgspec.structs.replace(ALL, missed=missed, levels=levels)
+    known = msgspec.structs.replace(some, **dict.fromkeys(missing))
+    for question in ("headline", "limit"):
+        assert rows_said(question, known), "these questions always have an answer"
+    for one in TABLE:
+        if not one.is_said(known):
+            continue
+        assert not missing & set(one.needs)
+        text = " ".join((one.text(known), one.command(known), one.evidence(known)))
+        assert "None" not in text and MISSING not in text.replace("17–19", ""), (one.code, text)
