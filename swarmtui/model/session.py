@@ -372,10 +372,11 @@ class CanaryFigures(Stored, frozen=True, kw_only=True):
 class Silence(Stored, frozen=True, kw_only=True):
     """A time in which no stream received anything, and which reading a prompt does not explain.
 
-    `frozen`: some were being answered. `all_waiting`: all waited for their first token.
+    `frozen`: some were being answered. `all_waiting`: all waited for their first token. `no_cpu`: the host let the
+    client and a server on it wait for a CPU meanwhile, which is why.
     """
 
-    kind: Literal["frozen", "all_waiting"]
+    kind: Literal["frozen", "all_waiting", "no_cpu"]
     t_ns: int
     seconds: float
 

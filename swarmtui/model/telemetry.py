@@ -245,7 +245,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     `unique_cached` that of answers of whose prompts the part that no other prompt has was in the prefix cache.
     `throttled` is a share of a level's time, `clock_spread` (highest − lowest) / highest clock of a busy GPU during a
     level, and `clock_steps` how often the client's clock was set. `clock_bound_s` is the largest error of the clock
-    offset between hosts. `frozen` and `all_waiting` count the silences of levels, `silence_s` is the longest.
+    offset between hosts. `frozen`, `all_waiting` and `no_cpu` count the silences of levels, `silence_s` is the longest
+    of the first two.
     `several_servers`: the metrics come from different servers in turn, and their counters mean nothing. `host` is how
     busy the host was in the busiest level.
     """
@@ -286,6 +287,7 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     first_error: float | None = None
     frozen: int | None = None
     all_waiting: int | None = None
+    no_cpu: int | None = None
     silence_s: float | None = None
     closed_connections: bool | None = None
     restarted: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import QueueReading, level_figures
+from swarmtui.analysis.levels.figures import Reading, level_figures
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -56,12 +56,12 @@ class LevelRecords:
             self._records, self._gap_cache = None, GapCache()
 
     def levels_in_memory(
-        self, servers: Sequence[DiscoveredServer], queue: Sequence[QueueReading]
+        self, servers: Sequence[DiscoveredServer], readings: Sequence[Reading]
     ) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
-        return level_figures(self._records, self.starts, self.ends, self._rates, servers, queue)
+        return level_figures(self._records, self.starts, self.ends, self._rates, servers, readings)
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
@@ -97,7 +97,7 @@ class LiveLevels:
         self._stale = False
 
     def refresh(self) -> None:
-        levels = self._records.levels_in_memory(self._state.servers, self._state.queue)
+        levels = self._records.levels_in_memory(self._state.servers, self._state.readings)
         if levels is not None:
             self._state.levels = levels
             return

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import level_figures, queue_readings
+from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.session import Head, RequestEntry, ServerEntry, StageEnd, StageStart, TelemetryEntry
 from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
@@ -31,7 +31,7 @@ def main() -> None:
         [entry for entry in unwritten if isinstance(entry, StageEnd)],
         head.session.plan.load.serial_rates if head else None,
         [entry.server for entry in journal if isinstance(entry, ServerEntry)],
-        queue_readings(entry.telemetry for entry in journal if isinstance(entry, TelemetryEntry)),
+        level_readings(entry.telemetry for entry in journal if isinstance(entry, TelemetryEntry)),
     )
     sys.stdout.buffer.write(msgspec.json.encode(levels))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import level_figures, queue_readings
+from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.client_protocol import Frame, Hello
 from swarmtui.model.load import traits
 from swarmtui.model.session import (
@@ -228,7 +228,7 @@ class Replay:
             [entry for entry in known if isinstance(entry, StageEnd)],
             self._loaded.journal.head.session.plan.load.serial_rates,
             [entry.server for entry in known if isinstance(entry, ServerEntry)],
-            queue_readings(entry for entry in known if isinstance(entry, Telemetry)),
+            level_readings(entry for entry in known if isinstance(entry, Telemetry)),
         )
 
 

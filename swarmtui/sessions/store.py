@@ -18,7 +18,7 @@ from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.capacity.slo_search import Visit
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.levels.figures import level_figures, queue_readings, task_figures
+from swarmtui.analysis.levels.figures import level_figures, level_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
@@ -111,7 +111,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     session = journal.head.session
     rates = session.plan.load.serial_rates
     figures = level_figures(
-        journal.records, journal.stages, journal.ends, rates, journal.servers, queue_readings(journal.telemetry)
+        journal.records, journal.stages, journal.ends, rates, journal.servers, level_readings(journal.telemetry)
     )
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers

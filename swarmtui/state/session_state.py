@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
-from swarmtui.analysis.levels.figures import QueueReading, queue_readings, task_figures
+from swarmtui.analysis.levels.figures import Reading, level_readings, task_figures
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
@@ -55,7 +55,7 @@ class SessionState:
     """Apply entries, worker frames and samples, then `tick` four times per second; `frame` is the state at that time.
 
     What is in no journal, the session process sets: the `note`, the time left, the `warnings`, and the `status` while
-    it drains, stops and saves. `levels` are set by whoever computes them, with the `queue` that
+    it drains, stops and saves. `levels` are set by whoever computes them, with the `readings` that
     servers reported.
 
         state = SessionState(t0_ns)
@@ -77,7 +77,7 @@ class SessionState:
         self.levels: tuple[Level, ...] = ()
         self._answer: Answer | None = None
         self.telemetry: Telemetry | None = None
-        self.queue: list[QueueReading] = []
+        self.readings: list[Reading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
         self.finished = 0
@@ -135,7 +135,7 @@ class SessionState:
                 self._apply_event(entry)
             case TelemetryEntry(telemetry=sample):
                 # Levels are computed from what the journal has, as those of a saved session.
-                self.queue += queue_readings([sample])
+                self.readings += level_readings([sample])
             case SearchEntry(search=search):
                 self.search = search
             case CapacitySearch(context_tokens=float(tokens)):

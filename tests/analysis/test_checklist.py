@@ -382,6 +382,11 @@ def test_throttling_is_that_of_the_worst_level() -> None:
     assert (facts.throttled, facts.throttle) == (0.2, ("thermal",))
 
 
+def test_a_level_without_an_answer_has_no_token_source() -> None:
+    assert level_facts([good_level(ok=0, token_source=None)]).token_sources == ()
+    assert level_facts([good_level(token_source=None)]).token_sources == ("not known",)
+
+
 def test_send_delay_is_compared_with_ttft() -> None:
     late = good_level(ttft=0.1, rate=2.0, load="open", send_delay_s=spread(0.005))
     assert level_facts([late]).send_delay == pytest.approx(0.05)

@@ -146,6 +146,7 @@ def test_unknown_facts_give_no_line() -> None:
         ("server_restart", {"restarted": True}, "doubtful"),
         ("server_stall", {"frozen": 1, "silence_s": 7.0}, "doubtful"),
         ("server_stall", {"all_waiting": 2, "silence_s": 7.0}, "doubtful"),
+        ("host_pressure", {"no_cpu": 1}, "doubtful"),
         ("several_servers", {"several_servers": True}, "note"),
     ],
 )
@@ -207,6 +208,7 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
         send_delay=st.none() | st.floats(0, 100),
         frozen=st.none() | st.integers(0, 10),
         all_waiting=st.none() | st.integers(0, 10),
+        no_cpu=st.none() | st.integers(0, 10),
         silence_s=st.none() | st.floats(0, 100),
         uncertain_tokens=st.none() | st.floats(0, 10000),
         in_flight=st.none() | st.integers(0, 10000),

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.figures import Reading, level_figures
+from swarmtui.analysis.quality.facts import level_facts
+from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
+from swarmtui.model.telemetry import HostLoad
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 STEP, TTFT, PROMPT = 20.0, 200.0, 1000  # ms, ms, tokens
@@ -74,7 +77,7 @@ def sent_ms(records: list[Record], task: int) -> float:
 
 
 def kinds(level: Level) -> list[str]:
-    assert {flag.code for flag in level.flags if flag.code in ("frozen", "all_waiting")} == {
+    assert {flag.code for flag in level.flags if flag.code in ("frozen", "all_waiting", "no_cpu")} == {
         silence.kind for silence in level.silences
     }
     return [silence.kind for silence in level.silences]
@@ -106,6 +109,33 @@ def test_streams_that_were_being_answered_are_frozen() -> None:
     assert kinds(level) == ["frozen"]
     (flag,) = [flag for flag in level.flags if flag.code == "frozen"]
     assert flag.text.startswith("no stream received anything for 3 s")
+
+
+@pytest.mark.parametrize(
+    ("waited", "stolen", "kind"),
+    [
+        pytest.param((0.0, 0.0), 0.0, "frozen", id="a quiet host"),
+        pytest.param((0.9, 0.9), 0.0, "no_cpu", id="the server was ready to run, and did not"),
+        pytest.param((0.9, 0.0), 0.0, "frozen", id="the host was busy, but the server did not want to run"),
+        pytest.param((0.0, 0.0), 0.4, "no_cpu", id="the hypervisor ran other machines"),
+    ],
+)
+def test_a_host_without_cpu_time_explains_a_silence(waited: tuple[float, float], stolen: float, kind: str) -> None:
+    """`waited` are seconds per second before the silence and during it."""
+    readings, waited_s = [], 0.0
+    for at in range(2000, 10001, 500):
+        waited_s += 0.5 * waited[5000 < at <= 8000]
+        host = HostLoad(
+            t_ns=BOOT_NS + at * MS,
+            waited_ns=round(1e9 * waited_s),
+            steal_ticks=round(at * stolen),
+            ticks=at,
+        )
+        readings.append(Reading(host.t_ns, host=host))
+    (level,) = level_figures(requests(4, warp=stopped(5000.0, 3000.0)), [stage(c=4)], [end(at=1e6)], readings=readings)
+    assert kinds(level) == [kind]
+    lines = {line.code for line in judge(level_facts([level])) if line.state == "doubtful"}
+    assert lines == {"host_pressure" if kind == "no_cpu" else "server_stall"}
 
 
 def test_a_stop_before_the_first_measured_request_is_no_silence_of_the_level() -> None:

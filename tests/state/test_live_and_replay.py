@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from swarmtui.analysis.levels.figures import level_figures, queue_readings
+from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.load import Barrier, Closed, Dag, Load, Mixed, Open, Ramp, Sessions, Swarm
 from swarmtui.model.plan import Plan
@@ -158,8 +158,8 @@ def test_replay_shows_what_the_session_showed(recorded: RecordedRun) -> None:
 def check_counts(recorded: RecordedRun, frames: list[Frame]) -> None:
     # The last frame of a replay has those of the summary, with energy.
     journal, rates = recorded.journal, recorded.journal.head.session.plan.load.serial_rates
-    queue = queue_readings(journal.telemetry)
-    last = level_figures(journal.records, journal.stages, journal.ends, rates, journal.servers, queue)
+    readings = level_readings(journal.telemetry)
+    last = level_figures(journal.records, journal.stages, journal.ends, rates, journal.servers, readings)
     compared, levels = 0, [*(other.levels for other in recorded.replayed), last]
     for frame in frames:
         assert frame.levels in levels, frame.elapsed_s

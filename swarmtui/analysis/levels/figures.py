@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -41,15 +41,20 @@ from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
-from swarmtui.model.telemetry import DiscoveredServer, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, HostLoad, Telemetry
 
 # More types than this are not worth a table.
 _MAX_TYPES = 64
 # Fewer readings do not show the queue of a server.
 _MIN_READINGS = 3
 
-# When the queue of the servers was read, and how long it was.
-QueueReading = tuple[int, float]
+
+class Reading(NamedTuple):
+    """What a sample shows about levels: the queue of the servers, when they were read, and the counters of the host."""
+
+    t_ns: int
+    waiting: float | None = None
+    host: HostLoad | None = None
 
 
 def level_figures(
@@ -58,23 +63,23 @@ def level_figures(
     ends: Sequence[StageEnd],
     single_stream: SerialRates | None = None,
     servers: Sequence[DiscoveredServer] = (),
-    queue: Sequence[QueueReading] = (),
+    readings: Sequence[Reading] = (),
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
     user steered through on the way to another C if that level was measured completely at another time, and those
     repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
-    baseline. `servers` report the block size of their prefix cache, and the `queue` over time.
+    baseline. `servers` report the block size of their prefix cache; the `readings` are in the order of time.
     """
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
     levels = [
-        _with_serial(_level(key[0], runs, block_size, queue), runs, serial_by_key.get(key, []), single_stream)
+        _with_serial(_level(key[0], runs, block_size, readings), runs, serial_by_key.get(key, []), single_stream)
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
-    levels = with_silences(levels, runs_by_key)
+    levels = with_silences(levels, runs_by_key, [reading.host for reading in readings if reading.host is not None])
     single = next((level for level in levels if level.c == 1), None)
     asked = [[r for run in runs_by_key[level.key] for r in run.unmeasured] for level in levels]
     before = {stage.number for stage in stages if stage.phase == "canary"}
@@ -99,7 +104,7 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence[QueueReading]) -> Level:
+def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[Reading]) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
@@ -139,7 +144,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, queue: Sequence
         c_achieved=ratio(sum_known(run.busy_s for run in counted), wall_s),
         c_held=_c_held(counted),
         streaming=_streaming(counted),
-        queued=_mean_queue(counted, queue),
+        queued=_mean_queue(counted, readings),
         token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
@@ -305,15 +310,18 @@ def _streaming(runs: Sequence[LevelRun]) -> int | None:
     return max((run.streaming for run in runs if traits(run.load).holds_c), default=0) or None
 
 
-def queue_readings(samples: Iterable[Telemetry]) -> list[QueueReading]:
-    """Return the queue that the servers reported over time."""
-    return sorted({s.servers_read_ns: s.waiting for s in samples if s.waiting is not None}.items())
+def level_readings(samples: Iterable[Telemetry]) -> list[Reading]:
+    """Return of each sample what levels are computed from."""
+    found = (Reading(sample.servers_read_ns, sample.waiting, sample.host) for sample in samples)
+    return [reading for reading in found if reading.waiting is not None or reading.host is not None]
 
 
-def _mean_queue(runs: Sequence[LevelRun], queue: Sequence[QueueReading]) -> float | None:
+def _mean_queue(runs: Sequence[LevelRun], readings: Sequence[Reading]) -> float | None:
     """Return the mean of the readings while C were in flight; None if there are too few."""
     windows = [window for run in runs if (window := run.steady_window or run.window) is not None]
-    found = [length for t_ns, length in queue if any(first <= t_ns <= last for first, last in windows)]
+    # Servers are read less often than there are samples.
+    queue = {reading.t_ns: reading.waiting for reading in readings if reading.waiting is not None}
+    found = [length for t_ns, length in queue.items() if any(first <= t_ns <= last for first, last in windows)]
     return mean(found) if len(found) >= _MIN_READINGS else None
 
 

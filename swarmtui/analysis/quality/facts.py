@@ -181,10 +181,11 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
         host=busiest(level.host for level in levels),
         frozen=sum(silence.kind == "frozen" for silence in silences) if levels else None,
         all_waiting=sum(silence.kind == "all_waiting" for silence in silences) if levels else None,
-        silence_s=max((silence.seconds for silence in silences), default=None),
+        no_cpu=sum(silence.kind == "no_cpu" for silence in silences) if levels else None,
+        silence_s=max((silence.seconds for silence in silences if silence.kind != "no_cpu"), default=None),
         throttled=max((share for share, _ in throttled), default=None),
         throttle=tuple(sorted({reason for share, reasons in throttled if share for reason in reasons})),
-        token_sources=tuple(sorted({level.token_source or "not known" for level in levels})),
+        token_sources=tuple(sorted({level.token_source or "not known" for level in levels if level.ok})),
     )
 
 

@@ -284,12 +284,16 @@ def _host_pressure(facts: QualityFacts) -> Grade | None:
     if use.waited is not None:
         # A sum over processes, which can exceed the time.
         found.append((CPU_WAIT.grade(use.waited), f"client and server waited {use.waited:.2f} s per second for one"))
-    if not found:
+    if not found and not facts.no_cpu:
         return None
     bad_sentence = "the host was busy: the client, and a server on the same host, were delayed"
+    values = [value for _, value in found]
+    if facts.no_cpu:
+        silent = f"all streams were silent {_times(facts.no_cpu)} meanwhile"
+        return Grade("doubtful", ", ".join((*values, silent)), "", bad_sentence)
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
     state = min((state for state, _ in found), key=_STATES.index)
-    return Grade(state, ", ".join(value for _, value in found), "the host had CPU time to spare", bad_sentence)
+    return Grade(state, ", ".join(values), "the host had CPU time to spare", bad_sentence)
 
 
 def _host_steal(facts: QualityFacts) -> Grade | None:

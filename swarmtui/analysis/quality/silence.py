@@ -1,7 +1,8 @@
 """Find the times in which no stream received anything, although some were in flight, and tell why.
 
 While a server reads the prompt of one request, the streams of others may wait: that is ordinary. Otherwise it was
-`frozen`, or all requests waited for their first token for longer than reading their prompts takes.
+`frozen`, or all requests waited for their first token for longer than reading their prompts takes; unless the host had
+no CPU time for the client and a server on it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import msgspec
 
 from swarmtui.analysis.levels.runs import LevelRun, Span
 from swarmtui.analysis.levels.stats import Tally, percentile
+from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.model.findings import Finding
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Silence
+from swarmtui.model.telemetry import HostLoad, HostUse
 from swarmtui.numbers import short
 
 # A shorter silence moves no figure. Times to the first token vary more than gaps.
@@ -29,12 +32,15 @@ _GAPS = 8
 # Reading prompts may take so many times as long as usual, and more if they are far longer than usual: other streams
 # share the server, and the time per token grows with the prompt.
 _SLOWER, _SLOWER_IF_LONG, _LONG = 2.0, 4.0, 2.0
+# The host explains a silence if client and server had to wait for so much of it, or its hypervisor took so much.
+_WAITED, _STOLEN = 0.5, 0.1
 # What is usual, among answers of which some had to wait for something else.
 _USUAL = 0.25
 
 _SENTENCES = {
     "frozen": "no stream received anything for {} s: the server or the network froze",
     "all_waiting": "all requests waited for their first token for {} s, longer than reading their prompts takes",
+    "no_cpu": "no stream received anything for {} s, while client and server had to wait for a CPU",
 }
 
 
@@ -55,7 +61,9 @@ class PrefillTimes(NamedTuple):
         return 1e9 * max(slower * self.per_token_s * tokens, _SLOWER * self.fastest_s)
 
 
-def with_silences(levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[LevelRun]]) -> list[Level]:
+def with_silences(
+    levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[LevelRun]], host: Sequence[HostLoad] = ()
+) -> list[Level]:
     """Add the silences of each level, and flag it."""
     usual = [prefill_times(runs[level.key]) for level in levels]
     # The level with the shortest queue tells best how long a prompt takes.
@@ -63,11 +71,18 @@ def with_silences(levels: Sequence[Level], runs: Mapping[LevelKey, Sequence[Leve
     found = []
     for level, times in zip(levels, usual, strict=True):
         known = times._replace(per_token_s=fastest.per_token_s, fastest_s=fastest.ttft_s)
-        silences = tuple(silence for run in runs[level.key] for silence in find_silences(run, known))
+        silences = tuple(_named(silence, host) for run in runs[level.key] for silence in find_silences(run, known))
         longest = {silence.kind: silence for silence in sorted(silences, key=lambda silence: silence.seconds)}
         flags = [Finding(code=kind, text=silence_sentence(silence)) for kind, silence in sorted(longest.items())]
         found.append(msgspec.structs.replace(level, silences=silences, flags=(*level.flags, *flags)))
     return found
+
+
+def _named(silence: Silence, host: Sequence[HostLoad]) -> Silence:
+    """Name the host as the reason of a silence if it was too busy at the time."""
+    use = host_use_within(host, [(silence.t_ns, silence.t_ns + round(1e9 * silence.seconds))]) or HostUse()
+    busy = (use.waited or 0.0) >= _WAITED or (use.steal or 0.0) >= _STOLEN
+    return msgspec.structs.replace(silence, kind="no_cpu") if busy else silence
 
 
 def prefill_times(runs: Iterable[LevelRun]) -> PrefillTimes:
