@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.answer import Answer
-from swarmtui.model.findings import SearchState, Slots
+from swarmtui.model.findings import KeptShare, SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
@@ -215,7 +215,8 @@ class Frame(ProtocolMessage, frozen=True):
     loads. `provisional` are levels that are not in `levels` yet. `outage_s` is how long the server has been away.
     `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
-    the server or the user names. `answer` is set once the session has ended.
+    the server or the user names. `answer` is set once the session has ended. `slo` is the one that
+    is judged, `slo_kept` has the requests of the running level that met each of its conditions.
     """
 
     t_ns: int
@@ -265,6 +266,8 @@ class Frame(ProtocolMessage, frozen=True):
     tails: tuple[TextTail, ...] = ()
     slots: Slots | None = None
     answer: Answer | None = None
+    slo: str = ""
+    slo_kept: tuple[KeptShare, ...] = ()
 
     @property
     def server_waiting(self) -> float | None:

@@ -55,6 +55,8 @@ class Stages:
         self._levels = LiveLevels(self.records, state)
         self.steering = Steering(plan)
         self._times = RequestTimes()
+        # When a search is expected to end, by the monotonic clock; None if that is not known.
+        self.expected_end: float | None = None
         # Reads the metrics of the servers and returns the latest, if there are any.
         self.read_servers: Callable[[], Telemetry] | None = None
         self._cancelled: CancelledRequests | None = None
@@ -142,8 +144,11 @@ class Stages:
             self._workers.supply(stage)
 
     def _time_left(self) -> tuple[float | None, bool]:
-        """Estimate the time to the end of a sweep, and whether it is a lower bound."""
+        """Estimate the time to the end of a sweep or search, and whether it is a lower bound."""
         stage, goal, load = self._stage, self.steering.goal, self.load
+        if isinstance(goal, client_protocol.FindCapacity) and self.expected_end is not None:
+            left = self.expected_end - time.monotonic()
+            return (left, False) if left > 0 else (None, False)
         if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
         order = load.run_order(goal.levels, goal.runs)

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import Reading, level_readings, task_figures
+from swarmtui.analysis.limits.slo import SloTally, parse_slo, validate_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.load import traits
@@ -93,6 +95,8 @@ class SessionState:
         self.c = self._done = 0
         self.total: int | None = None
         self._trace = TraceCounts()
+        self._slo = ""
+        self._slo_tally: SloTally | None = None
         self._provisional: dict[LevelKey, ProvisionalLevel] = {}
         # Tokens and seconds of this stage, by the rates of its ticks.
         self._stage_output = (0.0, 0.0)
@@ -121,6 +125,7 @@ class SessionState:
                 closed = session.plan.load.holds_c
                 self.quality = QualityMonitor(cache=cache_promise(session), closed=closed)
                 self._session = session
+                self._slo = _usable_slo(session.plan.slo)
             case StageStart():
                 self._start_stage(entry)
             case StageEnd() if self._stage is not None:
@@ -138,6 +143,8 @@ class SessionState:
                 self.readings += level_readings([sample])
             case SearchEntry(search=search):
                 self.search = search
+            case CapacitySearch(slo=slo, context_tokens=None):
+                self._slo = _usable_slo(slo)
             case CapacitySearch(context_tokens=float(tokens)):
                 self.search_result = prediction_sentence(predict_kv_cliff(tokens, self.servers))
 
@@ -145,10 +152,14 @@ class SessionState:
         if (start.c, start.rate) != self.key:
             for tally in self._tallies.values():
                 tally.restart()
+        if start.phase == "level" and self.search is not None and (start.steered or start.c != self.search.next_c):
+            # Another goal ended the search.
+            self.search = None
         serial = start.phase == "serial"
         self._stage, self.c = start, 1 if serial else start.c
         self._done, self.total = 0, start.of
         self._stage_output = (0.0, 0.0)
+        self._slo_tally = SloTally(parse_slo(self._slo)) if self._slo and start.phase == "level" else None
         self.status = "warming up" if start.phase in ("warmup", "canary") else "running"
         self.note = "the same tasks serially" if serial else ""
         if not start.steered:
@@ -189,6 +200,10 @@ class SessionState:
         self._trace.add(record)
         self.quality.add_record(record)
         self._split.add_record(record)
+        stage = self._stage
+        judged = record.phase in ("level", "unfinished") and stage is not None and record.stage == stage.number
+        if self._slo_tally is not None and judged:
+            self._slo_tally.add(record)
         if traits(self.load).primary and record.phase == "level":
             # The newest ones; the report at the end covers all.
             records = self._mixed_records[record.c, None]
@@ -382,8 +397,18 @@ class SessionState:
             tails=self.watched.tails if rows else (),
             slots=self.slots,
             answer=self._answer,
+            slo=self._slo,
+            slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
         )
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _usable_slo(text: str) -> str:
+    """Return the SLO, or nothing if a journal has one that cannot be read."""
+    try:
+        return validate_slo(text)
+    except BadInput:
+        return ""

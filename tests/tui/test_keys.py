@@ -173,7 +173,7 @@ async def test_requested_c_is_shown_before_a_frame_reports_it() -> None:
         await pilot.press("plus", "plus")
         await pilot.pause()
         assert concurrency_commands(source) == [protocol.SetConcurrency(5), protocol.SetConcurrency(6)]
-        assert screen_text(app).splitlines()[4].split()[0] == "6"
+        assert screen_text(app).splitlines()[5].split()[0] == "6"
 
 
 async def test_an_invalid_number_is_refused_while_typing() -> None:

@@ -218,6 +218,12 @@ class SloTally:
         known = self._by_run.get(run, [(0, 0)] * len(counts))
         self._by_run[run] = [(a + c, b + d) for (a, b), (c, d) in zip(known, counts, strict=True)]
 
+    def add_counts(self, c: int, counts: Sequence[tuple[int, int]]) -> None:
+        """Add a run of which only the good requests and all are known, for each condition."""
+        self.n += max(n for _, n in counts)
+        self.good += min(good for good, _ in counts)
+        self._count((c, 1), counts)
+
     def merge(self, other: SloTally) -> None:
         self.n += other.n
         self.good += other.good
@@ -327,6 +333,7 @@ def _bisect(rising: Callable[[float], float]) -> float:
     return (low + high) / 2
 
 
+@lru_cache(maxsize=4096)
 def is_kept(good: float, n: float, share: float, alpha: float = GOODPUT_ALPHA) -> bool | None:
     """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
     if not n:

@@ -9,6 +9,7 @@ import msgspec
 
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.search_time import search_seconds
 from swarmtui.analysis.capacity.slo_search import NextVisit, Visit, is_missed, next_visit, search_state
 from swarmtui.analysis.limits.slo import Slo, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
@@ -27,11 +28,14 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=goal.slo, alpha=alpha)
     journal.write(begun)
     visits: list[Visit] = []
+    seconds: list[float] = []
 
     def choose() -> NextVisit | None:
         following = next_visit(visits, slo, goal.max_c, alpha)
         found = search_state(visits, following, alpha)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
+        left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha)
+        stages.expected_end = None if left_s is None else time.monotonic() + left_s
         return following
 
     # A large trace is read while the first level runs.
@@ -42,6 +46,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             run = VisitTally(c, slo, alpha)
             number = 1 + sum(visit.c == c for visit in visits)
             stages.observers.append(run.add)
+            started = time.monotonic()
             # Of the requests that are sent, one per stream is cancelled at the end.
             await stages.run_level((c, None), number, number, least=following.requests + c, enough=run.is_missed)
             stages.observers.remove(run.add)
@@ -49,6 +54,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             if stages.steering.ends_goal:
                 return
             visits.append(run.visit)
+            seconds.append(time.monotonic() - started)
             if not stages.records.answered:
                 break
             if len(visits) == 1:

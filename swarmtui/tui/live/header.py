@@ -13,7 +13,8 @@ from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
+from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust
+from swarmtui.tui.live.plan_line import PlanView, plan_line, plan_view, step_texts
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -24,6 +25,10 @@ QUALITY_SIGNS: dict[str, tuple[str, StatusStyle]] = {
     "wrong": ("✖", "bad"),
 }
 _BAR = 16
+# The height of the header of a tune, which has no plan.
+_WITHOUT_PLAN = 3
+# Below this width the bar is shorter.
+_NARROW = 100
 _TALL_DIGITS = {
     "0": ("┏━┓", "┃ ┃", "┗━┛"), "1": (" ┓ ", " ┃ ", "╺┻╸"), "2": ("╺━┓", "┏━┛", "┗━╸"), "3": ("╺━┓", " ━┫", "╺━┛"),
     "4": ("╻ ╻", "┗━┫", "  ╹"), "5": ("┏━╸", "┗━┓", "╺━┛"), "6": ("┏━╸", "┣━┓", "┗━┛"), "7": ("╺━┓", "  ┃", "  ╹"),
@@ -34,19 +39,21 @@ _TALL_DIGITS = {
 class HeaderView(NamedTuple):
     """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
-    `title` and `ttft_split` come in several versions, ordered from long to short.
+    `title`, `detail` and `clock` come in several versions, from long to short. `detail` is the step of a search, or the
+    parts of the TTFT.
     """
 
     title: tuple[str, ...]
     phase: str
     progress: str
     share: float | None
-    clock: str
+    clock: tuple[str, ...]
     quality: str
     quality_style: StatusStyle
     notice: str
     notice_style: StatusStyle
-    ttft_split: tuple[str, ...] = ()
+    detail: tuple[str, ...] = ()
+    plan: PlanView = PlanView()
     frozen: bool = False
 
 
@@ -91,7 +98,7 @@ def header_view(
     notice, notice_style = _notice(frame, ended, "" if server else comparison)
     if frame is None:
         phase_text = "starting" if ended is None else "ended"
-        return HeaderView(title, phase_text, "", None, "", quality, style, notice, notice_style)
+        return HeaderView(title, phase_text, "", None, (), quality, style, notice, notice_style)
     if server:
         notice, notice_style = f"{server} · {notice}" if notice else server, "warn"
     progress, share = _progress(session, frame)
@@ -105,7 +112,8 @@ def header_view(
         quality_style=style,
         notice=notice,
         notice_style=notice_style,
-        ttft_split=_split(frame.ttft_split) if frame.status == "running" else (),
+        detail=_detail(frame) if frame.status == "running" else (),
+        plan=plan_view(session, frame),
     )
 
 
@@ -236,15 +244,21 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
     return f"{frame.done} done of {enough} for a level", None
 
 
-def _clock(frame: Frame, replay: ReplayClock | None) -> str:
+def _clock(frame: Frame, replay: ReplayClock | None) -> tuple[str, ...]:
     if replay is not None:
         at_end = replay.at_s >= replay.length_s
         state = f"×{replay.speed}" if replay.playing else "at the end" if at_end else "paused"
-        return f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}"
+        return (f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}",)
     left = ""
     if frame.left_s is not None and frame.status not in ("stopping", "saving", "ended"):
-        left = f", {'at least ' if frame.left_at_least else ''}{clock(frame.left_s)} left"
-    return f"{clock(frame.elapsed_s)} elapsed{left}"
+        about = "about " if frame.search is not None else "at least " if frame.left_at_least else ""
+        left = f", {about}{clock(frame.left_s)} left"
+    elapsed = clock(frame.elapsed_s)
+    return (f"{elapsed} elapsed{left}", f"{elapsed}{left}")
+
+
+def _detail(frame: Frame) -> tuple[str, ...]:
+    return step_texts(frame.search) if frame.search is not None else _split(frame.ttft_split)
 
 
 def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[str, StatusStyle]:
@@ -317,8 +331,9 @@ class HeaderPanel(Panel[HeaderView]):
         title = ljust(longest_fit(view.title, room), room)
         first: Line = [(" swarmtui  ", "title"), (title, ""), (" ", ""), (quality, view.quality_style)]
         second: Line = [(f" {view.phase} ", "bold")]
+        narrow = width < _NARROW
         if view.share is not None:
-            full, rest = bar(view.share, _BAR)
+            full, rest = bar(view.share, _BAR // 2 if narrow else _BAR)
             second += [(full, "first"), (rest, "empty"), (" ", "")]
         elif view.progress:
             second.append(("· ", "dim"))
@@ -326,18 +341,15 @@ class HeaderPanel(Panel[HeaderView]):
         if view.frozen:
             second += [("DISPLAY FROZEN, space resumes", "warn"), ("   ", "")]
         used = sum(len(text) for text, _ in second)
-        room = width - used - len(view.clock) - 4
-        split = next((text for text in view.ttft_split if len(text) <= room), "")
-        if split:
-            second += [(split, ""), ("   ", "")]
-            used += len(split) + 3
-        second.append((rjust(f"{view.clock} ", max(0, width - used)), "dim"))
-        lines = [first, second]
-        notices = wrap(view.notice, max(8, width - 2)) if height > 3 else [view.notice]
-        style = view.notice_style or "dim"
-        for notice in notices[: max(0, height - 2)]:
-            lines.append([(f" {notice}", style)])
-        return lines
+        clock_text = view.clock[-1 if narrow and view.detail else 0] if view.clock else ""
+        room = width - used - len(clock_text) - 4
+        detail = next((text for text in view.detail if len(text) <= room), "")
+        if detail:
+            second += [(detail, ""), ("   ", "")]
+            used += len(detail) + 3
+        second.append((rjust(f"{clock_text} ", max(0, width - used)), "dim"))
+        plan = [plan_line(view.plan, width)] if height > _WITHOUT_PLAN else []
+        return [first, second, *plan, [(f" {view.notice}", view.notice_style or "dim")]]
 
 
 class TilesPanel(Panel[tuple[Tile, ...]]):

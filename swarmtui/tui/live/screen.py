@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
-from swarmtui.model.load import traits
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from swarmtui.tui.live_model import LiveModel
 
 _RETRY_S = 0.1
-# With this many streams, their panel is 8 lines high, and the levels below it at least 6.
-_FEW_STREAMS, _FEW_STREAMS_HEIGHT = 6, 23
+# From this height on, a small screen has eight lines of streams, and at least five of levels below them.
+_LEVELS_FROM_HEIGHT = 23
 
 
 class LiveScreen(CursorScreen):
@@ -143,11 +142,8 @@ class LiveScreen(CursorScreen):
 
     @property
     def _levels_fit_below(self) -> bool:
-        """Whether a small screen has room for the levels below the streams."""
-        frame = self.shown.frame
-        if frame is None or traits(frame.load).scheduled or self.has_ended or self.only_panel is not None:
-            return False
-        return frame.c <= _FEW_STREAMS and self.app.size.height >= _FEW_STREAMS_HEIGHT
+        """Whether a small screen has room for the levels below the streams: whatever C is, so that nothing jumps."""
+        return not self.has_ended and self.only_panel is None and self.app.size.height >= _LEVELS_FROM_HEIGHT
 
     @property
     def is_map(self) -> bool:
@@ -155,7 +151,7 @@ class LiveScreen(CursorScreen):
 
     def update_panels(self) -> None:
         self.set_class(self.has_ended, "-ended")
-        self.set_class(self._levels_fit_below, "-few")
+        self.set_class(self._levels_fit_below, "-levels")
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
@@ -284,7 +280,7 @@ class LiveScreen(CursorScreen):
 
     def _show_only(self, key: int | None) -> None:
         self.only_panel = key
-        self.set_class(self._levels_fit_below, "-few")
+        self.set_class(self._levels_fit_below, "-levels")
         self.set_class(key is not None, "-only")
         for row in self.query("#upper, #lower"):
             panels = row.query_children(LivePanel)

@@ -107,7 +107,7 @@ def _header(
         phase=status.ended or "tuning",
         progress=f"{round_text}{done} of {len(in_round)} configurations" + (f", {failed} failed" if failed else ""),
         share=done / len(in_round) if in_round else None,
-        clock=f"{clock(now - status.begun)} elapsed" if not status.ended else "",
+        clock=(f"{clock(now - status.begun)} elapsed",) if not status.ended else (),
         quality="",
         quality_style="",
         notice=notice,

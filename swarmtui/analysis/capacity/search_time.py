@@ -1,0 +1,49 @@
+"""Estimate how long a search for the capacity still takes: play it to its end, with the pace of the visits so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log2
+
+from swarmtui.analysis.capacity.slo_search import MAX_VISITS, NextVisit, Visit, judge, next_visit
+from swarmtui.analysis.limits.slo import Slo
+
+# A visit that misses the SLO ends after about this many requests, if none like it was measured.
+_MISSED_REQUESTS = 8
+
+
+def search_seconds(
+    visits: Sequence[Visit],
+    seconds: Sequence[float],
+    following: NextVisit | None,
+    slo: Slo,
+    highest: int,
+    alpha: float,
+) -> float | None:
+    """Return the seconds of the visits that remain; None while no level has missed the SLO.
+
+    `seconds` are those of the visits so far. A new level between two others is taken to keep the SLO, and one that was
+    visited to be as it was: other outcomes need about as many visits.
+    """
+    missed = {level.c for level in judge(visits, alpha) if not level.passes}
+    if not missed:
+        return None
+    pace = {visit.c: visit.slo.n / time for visit, time in zip(visits, seconds, strict=True) if visit.slo.n and time}
+    if not pace:
+        return None
+    imagined, left = list(visits), 0.0
+    while following is not None and len(imagined) < MAX_VISITS:
+        c = following.c
+        keeps = c < min(missed)
+        ended = [visit.slo.n for visit in visits if visit.c == c and c in missed]
+        requests = following.requests + c if keeps else max(ended, default=_MISSED_REQUESTS)
+        left += requests / pace[min(pace, key=lambda known: abs(log2(known / c)))]
+        imagined.append(_imagine(c, slo, requests, keeps))
+        following = next_visit(imagined, slo, highest, alpha)
+    return left
+
+
+def _imagine(c: int, slo: Slo, requests: int, keeps: bool) -> Visit:
+    visit = Visit(c, slo)
+    visit.slo.add_counts(c, [(requests if keeps else 0, requests)] * len(slo.conditions))
+    return visit

@@ -1,0 +1,184 @@
+"""The line of the header that shows the plan: its levels as chips, the bracket of a search, and gauges of the SLO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.session import Session
+from swarmtui.tui.lines import Line, Span
+
+_NAMES = {"capacity": "how many agents?", "cliff": "cliff", "sweep": "sweep", "manual": "manual control"}
+_MANUAL_HINT = "+ and - change C, s sweeps, N finds how many agents"
+_STATES = {
+    "kept": ("kept", "good"),
+    "missed": ("missed", "bad"),
+    "unsure": ("not sure", "warn"),
+    "dip": ("dip", "warn"),
+}
+_CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "bad")}
+_SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
+_GAP = "  "
+_CUT = "… "
+
+
+class Chip(NamedTuple):
+    """A level: its text with a word, and with a sign for levels far from the border or a narrow screen."""
+
+    long: str
+    short: str
+    style: str
+    # Whether it is the running one, or an end of the bracket.
+    is_border: bool = False
+
+
+class Gauge(NamedTuple):
+    """A condition of the SLO, with the requests of the running level that met it."""
+
+    long: str
+    short: str
+    style: str
+
+
+class PlanView(NamedTuple):
+    name: str = ""
+    chips: tuple[Chip, ...] = ()
+    hint: str = ""
+    gauges: tuple[Gauge, ...] = ()
+
+
+def plan_view(session: Session | None, frame: Frame | None) -> PlanView:
+    if session is None or frame is None:
+        return PlanView()
+    gauges = _gauges(frame)
+    search = frame.search
+    if search is not None:
+        return PlanView(_NAMES[search.goal], _search_chips(search, frame), "", gauges)
+    if frame.steered and frame.status != "ended":
+        return PlanView(_NAMES["manual"], (), _MANUAL_HINT, gauges)
+    load = session.plan.load
+    planned = tuple(load.rates or load.levels)
+    if session.plan.goal != "sweep" or not planned:
+        return PlanView(_NAMES[session.plan.goal], (), "", gauges)
+    done = {level.offered_load for level in frame.levels if level.complete}
+    now = frame.c if frame.rate is None else frame.rate
+    running = frame.status not in ("ended", "starting", "warming up")
+    chips = tuple(_plan_chip(at, at in done, running and at == now) for at in planned)
+    return PlanView("rates" if load.rates else _NAMES["sweep"], chips, "", gauges)
+
+
+def _plan_chip(at: float, done: bool, running: bool) -> Chip:
+    if running:
+        return Chip(f"{at:g} ▸", f"{at:g} ▸", "bold", is_border=True)
+    return Chip(f"{at:g} ✓", f"{at:g} ✓", "good") if done else Chip(f"{at:g}", f"{at:g}", "dim")
+
+
+def _search_chips(search: SearchState, frame: Frame) -> tuple[Chip, ...]:
+    """The levels in order of C, with words at the ends of the bracket and at the level that is visited now."""
+    words = _STATES if search.goal == "capacity" else _CLIFF_STATES
+    known = {level.c: level for level in search.levels}
+    border = (search.low, search.high, search.next_c)
+    chips = []
+    for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
+        level = known.get(c)
+        now = c == search.next_c and frame.status != "ended"
+        word, style = words[level.state] if level is not None else ("", "")
+        parts = [f"{c}", word if c in border else _sign(level), "▸ now" if now else ""]
+        short = [f"{c}", _sign(level), "▸" if now else ""]
+        chips.append(Chip(_joined(parts), _joined(short), "bold" if now else style, is_border=c in border))
+    return tuple(chips)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _sign(level: SearchedLevel | None) -> str:
+    return _SIGNS[level.state] if level is not None else ""
+
+
+def _gauges(frame: Frame) -> tuple[Gauge, ...]:
+    if not frame.slo:
+        return ()
+    conditions = parse_slo(frame.slo).conditions
+    running = frame.slo_kept if frame.status != "ended" else ()
+    found = []
+    for number, condition in enumerate(conditions):
+        words = condition.words(brief=True)
+        brief = words.removeprefix("first token ")
+        kept = running[number] if number < len(running) else None
+        if kept is None or not kept.n:
+            found.append(Gauge(words, brief, "dim"))
+            continue
+        meets = kept.good >= kept.required * kept.n
+        sign, style = ("✓", "good") if meets else ("✖", "bad")
+        counted = f"{brief} {kept.good}/{kept.n}"
+        found.append(Gauge(f"{sign} {words}: {kept.good} of {kept.n}", counted if meets else f"✖ {counted}", style))
+    return tuple(found)
+
+
+def plan_line(view: PlanView, width: int) -> Line:
+    """Name and chips at the left, gauges at the right: long if there is room, and fewer chips if there is none."""
+    if not view.name:
+        return []
+    start: Line = [(f" {view.name}{_GAP}", "title")]
+    short_start: Line = [(f" {view.name.split(' ')[-1]} ", "title")]
+    for chips, gauges in ((0, 0), (0, 1), (1, 1)):
+        left = start + (_chip_spans(view.chips, chips) if view.chips else [(view.hint, "dim")])
+        right = _gauge_spans(view.gauges, gauges)
+        if _width(left) + _width(right) + 1 <= width:
+            return [*left, (" " * (width - _width(left) - _width(right) - 1), ""), *right]
+    start, right = short_start, _gauge_spans(view.gauges, 1)
+    if not view.chips:
+        return [*start, *right]
+    # Only the border and what is next to it.
+    kept = list(view.chips)
+    while len(kept) > 1 and _width(start + _chip_spans(kept, 1)) + len(_CUT) + _width(right) + 1 > width:
+        kept.remove(next((chip for chip in kept if not chip.is_border), kept[0]))
+    left = [*start, (_CUT, "dim"), *_chip_spans(kept, 1)]
+    return [*left, (" " * max(1, width - _width(left) - _width(right) - 1), ""), *right]
+
+
+def _chip_spans(chips: Sequence[Chip], short: int) -> Line:
+    spans: list[Span] = []
+    for number, chip in enumerate(chips):
+        before = chips[number - 1] if number else None
+        joined = " ┄ " if before is not None and before.is_border and chip.is_border else _GAP
+        spans += [(joined, "dim")] if number else []
+        spans.append(((chip.long, chip.short)[short], chip.style))
+    return spans
+
+
+def _gauge_spans(gauges: Sequence[Gauge], short: int) -> Line:
+    spans: list[Span] = []
+    for number, gauge in enumerate(gauges):
+        spans += [(" · ", "dim")] if number else []
+        spans.append(((gauge.long, gauge.short)[short], gauge.style))
+    return spans
+
+
+def _width(line: Sequence[Span]) -> int:
+    return sum(len(text) for text, _ in line)
+
+
+def step_texts(search: SearchState) -> tuple[str, ...]:
+    """Say what the running level is for, from long to short."""
+    low, high = search.low, search.high
+    gap = f"between {low} and {high}" if low is not None and high is not None else ""
+    missed = "the SLO is missed" if search.goal == "capacity" else "requests queue"
+    words: dict[str, tuple[str, str]] = {
+        "climb": (f"C doubles until {missed}", "C doubles"),
+        "check": (f"twice the level at which {missed}: it must be so there, too", "checking above"),
+        "bisect": (f"halving the gap {gap}", gap),
+        "decide": ("more requests, to be sure of this level", "to be sure"),
+        "beside": ("a level beside the border, for the interval", "beside the border"),
+        "repeat": ("once more, to confirm", "once more"),
+    }
+    if search.step is None:
+        return ()
+    long, short = words[search.step]
+    visit = f"visit {search.visits + 1}"
+    return f"{long} · {visit}", f"{short} · {visit}", short

@@ -1,0 +1,101 @@
+"""The line of the plan: levels of a search with their state, the bracket, and gauges of the SLO, at every width."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
+from swarmtui.model.session import Session
+from swarmtui.tui.live.header import header_view
+from swarmtui.tui.live.plan_line import plan_line, plan_view, step_texts
+from tests.analysis.level_builders import level
+from tests.tui.frame_builders import frame, hello
+
+SEARCH = SearchState(
+    goal="capacity",
+    low=8,
+    high=16,
+    visits=6,
+    next_c=12,
+    step="bisect",
+    levels=(
+        SearchedLevel(c=1, visits=1, n=6, good=6, state="unsure"),
+        SearchedLevel(c=2, visits=1, n=6, good=6, state="kept"),
+        SearchedLevel(c=4, visits=1, n=9, good=7, state="dip"),
+        SearchedLevel(c=8, visits=1, n=44, good=44, state="kept"),
+        SearchedLevel(c=16, visits=2, n=30, good=3, state="missed"),
+    ),
+)
+
+
+def session() -> Session:
+    return hello().session
+
+
+def searching(good: tuple[int, int] = (41, 44), n: int = 44) -> Frame:
+    tally = SloTally(parse_slo(DEFAULT_SLO))
+    tally.add_counts(12, [(one, n) for one in good])
+    return msgspec.structs.replace(frame(12), search=SEARCH, slo=DEFAULT_SLO, slo_kept=tally.conditions())
+
+
+def text(shown: Frame, width: int) -> str:
+    return "".join(part for part, _ in plan_line(plan_view(session(), shown), width))
+
+
+def words(shown: Frame, width: int) -> str:
+    return " ".join(text(shown, width).split())
+
+
+def test_a_search_shows_its_levels_the_bracket_and_the_requests_that_met_the_slo() -> None:
+    assert words(searching(), 140) == (
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ▸ now ┄ 16 missed "
+        "✓ first token ≤ 2 s: 41 of 44 · ✓ ≥ 20 tok/s: 44 of 44"
+    )
+
+
+def test_a_condition_below_its_share_has_a_sign() -> None:
+    assert "✖ first token ≤ 2 s: 20 of 44 · ✓ ≥ 20" in text(searching((20, 44)), 140)
+    assert "  first token ≤ 2 s · ≥ 20 tok/s" in text(searching((0, 0), 0), 140)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
+    line = text(searching(), width)
+    assert len(line) <= width
+    assert all(part in line for part in ("8", "12", "16", "≤ 2 s", "41", "≥ 20 tok/s", "44"))
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("climb", "C doubles until the SLO is missed · visit 7"),
+        ("bisect", "halving the gap between 8 and 16 · visit 7"),
+        ("decide", "more requests, to be sure of this level · visit 7"),
+        ("repeat", "once more, to confirm · visit 7"),
+    ],
+)
+def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: str) -> None:
+    search = msgspec.structs.replace(SEARCH, step=step)
+    view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
+    assert view.detail[0] == said
+    assert view.clock == ("0:10 elapsed, about 1:00 left", "0:10, about 1:00 left")
+
+
+def test_a_cliff_is_about_queues_not_an_slo() -> None:
+    search = msgspec.structs.replace(SEARCH, goal="cliff", step=None)
+    shown = msgspec.structs.replace(frame(12), search=search)
+    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 no queue ┄ 12 ▸ now ┄ 16 queues"
+    assert step_texts(search) == ()
+
+
+def test_a_sweep_shows_which_of_its_levels_are_done_running_and_planned() -> None:
+    shown = msgspec.structs.replace(frame(4), levels=(level(c=1), level(c=2)))
+    assert words(shown, 80) == "sweep 1 ✓ 2 ✓ 4 ▸ 8"
+
+
+def test_manual_control_names_the_keys_that_lead_on() -> None:
+    shown = msgspec.structs.replace(frame(4), steered=True)
+    assert "manual control" in text(shown, 80) and "N finds how many agents" in text(shown, 80)
