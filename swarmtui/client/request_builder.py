@@ -62,7 +62,9 @@ class _Errors:
             return build_plan(workload, choices, seed)
         except BadInput as error:
             found = _field_error("plan", error)
-            self.found.append(found)
+        if found in self.found:
+            return None
+        self.found.append(found)
         others = msgspec.structs.replace(choices, **{found.field: getattr(RunChoices(), found.field)})
         if others != choices:
             self.build_plan(workload, others, seed)

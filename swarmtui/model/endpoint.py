@@ -32,6 +32,8 @@ ApiChoice = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join((*PATHS, AUTO))})$
 
 _SUFFIXES = (*(path.removeprefix("/v1") for path in PATHS.values()), "/v1", "/")
 
+# Paths that a server has, but to which no load can be sent; other paths may be those of a gateway.
+_NO_API = re.compile(r"/v1/(chat|models|completion|embeddings)$|/api/(generate|tags)$|/(metrics|health)$")
 
 # Error numbers of OpenSSL, as `SSLCertVerificationError.verify_code` gives them.
 _SELF_SIGNED, _UNKNOWN_SIGNER = (18, 19), (2, 20, 21)
@@ -129,6 +131,12 @@ def parse_address(url: str) -> Address:
 def check_url(url: str) -> None:
     """Raise BadInput unless this is the URL of an endpoint without a key."""
     address = parse_address(url)
+    if wrong := _NO_API.search(address.base):
+        right = msgspec.structs.replace(address, base=address.base[: wrong.start()], query="").root
+        raise BadInput(
+            f"{wrong.group()} is not the path of an API; use {right}, and choose another API than chat with --api",
+            key=show_url(url),
+        )
     for part in re.split("[&;]", address.query):
         name, _, value = map(unquote, part.partition("="))
         if value != MASK and (is_secret_name(name) or looks_like_key(name) or looks_like_key(value)):

@@ -5,6 +5,7 @@ All functions that send requests block, and are called in a thread.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ _CALIBRATION_TIMEOUT_S = 120.0
 _IDENTIFY_ATTEMPTS = 2
 _IDENTIFY_PAUSE_S = 1.0
 
+_MAX_NAMED = 10
+
 # Not found, method not allowed, not implemented.
 _UNKNOWN_PATH = (404, 405, 501)
 
@@ -83,6 +86,9 @@ class EndpointInspector:
         rows = _model_rows(response)
         names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
         chosen = model if model is not None else self._first_model(names, path, response)
+        if names and not _is_partial(response) and not _is_listed(chosen, names):
+            listed = ", ".join(names[:_MAX_NAMED]) + (" …" if len(names) > _MAX_NAMED else "")
+            raise BadInput(f"{self._address.root} has no model {chosen!r}; it lists {listed}", key="--model")
         return chosen, self._engine(rows or [], response.server)
 
     def _engine(self, rows: list[dict[str, Any]], server_header: str) -> str:
@@ -205,6 +211,23 @@ def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
         return None
     rows = found.get("data", found.get("models")) if isinstance(found, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
+
+
+def _is_partial(response: HttpReply) -> bool:
+    """Whether there are more models than the server listed in one page."""
+    return bool(response.raw_json().get("has_more"))
+
+
+def _is_listed(model: str, names: Sequence[str]) -> bool:
+    """Whether a server that lists these models has one; `latest` may be left out, and stand for a date.
+
+    A gateway may list patterns.
+    """
+    base = re.sub("[-:]latest$", "", model)
+    return any(
+        model == name or name == f"{model}:latest" or "*" in name or (base != model and name.startswith(base))
+        for name in names
+    )
 
 
 def http_client(request: RunRequest, endpoints: Iterable[str], dialect: Dialect = "chat") -> HttpClient:

@@ -67,7 +67,12 @@ def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
         pool.shutdown(wait=False, cancel_futures=True)
     found = [future.result() for future in done] + [_unreachable(futures[future], timed_out=True) for future in late]
     servers = [server for server in found if server is not None]
-    return tuple(sorted(servers, key=lambda server: (not server.reachable, server.url)))
+    return tuple(sorted(servers, key=_listing_order))
+
+
+def _listing_order(server: DiscoveredServer) -> tuple[bool, bool, int, str]:
+    """Those that answer first, then the user's own, by the number of their port."""
+    return not server.reachable, bool(server.user), urlsplit(server.url).port or 0, server.url
 
 
 def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:

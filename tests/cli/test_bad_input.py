@@ -119,14 +119,42 @@ def test_spaces_around_a_header_are_stripped(sandbox: Sandbox) -> None:
         assert {request.headers.get("x-team") for request in server.received if "chat" in request.path} == {"blue sky"}
 
 
-def test_unknown_model(sandbox: Sandbox) -> None:
-    error = sandbox.run_benchmark(SIM, "--model", "nope", *ONE).error_line(3)
-    assert "http_404" in error and "The model `nope` does not exist" in error
+def test_unknown_model_is_refused_where_the_server_lists_its_models(sandbox: Sandbox) -> None:
+    error = sandbox.run_benchmark(SIM, "--model", "nope", *ONE).error_line(2)
+    assert "--model" in error and "no model 'nope'" in error and "it lists " in error
+    assert_no_session(sandbox)
 
 
-def test_unknown_model_without_warm_up(sandbox: Sandbox) -> None:
-    error = sandbox.run_benchmark(SIM, "--model", "nope", *ONE, "--warmup", "none").error_line(3)
-    assert "http_404" in error
+@pytest.mark.parametrize(
+    ("listed", "model", "code"),
+    [
+        (["tiny:latest"], "tiny", 0),
+        (["claude-sonnet-4-20250514"], "claude-sonnet-4-latest", 0),
+        (["openai/*"], "openai/large", 0),
+        (["a", "b"], "c", 2),
+    ],
+)
+def test_models_that_a_server_lists_by_another_name_are_used(
+    sandbox: Sandbox, listed: list[str], model: str, code: int
+) -> None:
+    models = json.dumps({"object": "list", "data": [{"id": name} for name in listed]}).encode()
+    with scripted_server(respond_with_words(), listing=lambda to: to.whole(200, models)) as server:
+        ran = sandbox.run_benchmark(server.url, "--model", model, *ONE, "--warmup", "none")
+    assert ran.code == code, ran
+    assert code == 0 or ", ".join(listed) in ran.err
+
+
+def test_models_beyond_the_first_page_are_used(sandbox: Sandbox) -> None:
+    page = b'{"object":"list","data":[{"id":"a"}],"has_more":true}'
+    with scripted_server(respond_with_words(), listing=lambda to: to.whole(200, page)) as server:
+        assert sandbox.run_benchmark(server.url, "--model", "b", *ONE, "--warmup", "none").code == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/", "/v1/models", "/api/generate", "/metrics"])
+def test_path_that_is_no_api_names_the_right_url(sandbox: Sandbox, path: str) -> None:
+    error = sandbox.run_benchmark(f"http://127.0.0.1:9{path}").error_line(2)
+    assert "--endpoint" in error and path.rstrip("/") in error and "use http://127.0.0.1:9," in error
+    assert_no_session(sandbox)
 
 
 def test_html_instead_of_a_model_list(sandbox: Sandbox) -> None:

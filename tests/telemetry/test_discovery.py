@@ -22,6 +22,7 @@ from swarmtui.http_client import HttpClient
 from swarmtui.model.base import BadInput
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
 from swarmtui.model.worker_protocol import pack
+from swarmtui.telemetry import discovery
 from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
 from tests.telemetry.text_server import Reply, TextReply, TextServer, serving
@@ -302,6 +303,19 @@ def test_server_of_another_user_is_marked(uid: int, user: str) -> None:
         client = stack.enter_context(HttpClient())
         found = identify(server.url, client=client)
         assert found is not None and found.user == user
+
+
+def test_servers_are_listed_by_the_number_of_their_port_the_own_ones_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = {8000: "", 11434: "", 800: "", 900: "ann"}
+    listeners = [discovery.Listener("127.0.0.1", port, None, user=user) for port, user in listed.items()]
+
+    def inspect(client: HttpClient, listener: discovery.Listener, deadline: float) -> DiscoveredServer:
+        return DiscoveredServer(url=f"http://127.0.0.1:{listener.port}", user=listener.user)
+
+    monkeypatch.setattr(discovery, "_candidates", lambda: listeners)
+    monkeypatch.setattr(discovery, "_inspect", inspect)
+    found = [server.url.rpartition(":")[2] for server in discovery.discover(20.0)]
+    assert found == ["800", "8000", "11434", "900"]
 
 
 def test_run_without_an_endpoint_never_chooses_a_server_of_another_user(monkeypatch: pytest.MonkeyPatch) -> None:

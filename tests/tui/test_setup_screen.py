@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,47 @@ async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(
         ("capacity", "ttft_p90=2s,stream_p10=20", 0.2, None),
         ("capacity", "ttft_p95=500ms", 0.01, 256),
     ]
+
+
+async def test_what_is_found_later_does_not_move_the_cursor(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second search finds servers that the first one listed as silent, or did not list: above the chosen one."""
+    chosen, early, ann = (
+        msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}", user=user)
+        for port, user in ((9, ""), (1, ""), (2, "ann"))
+    )
+    silent = msgspec.structs.replace(early, reachable=False, problem="no answer in time")
+    monkeypatch.setattr(
+        catalogue,
+        "discover_servers",
+        lambda timeout_s: (early, ann, chosen) if timeout_s > 1 else (chosen, ann, silent),
+    )
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "127.0.0.1:1  llama.cpp" in screen_text(app))
+        assert "› 127.0.0.1:9  llama.cpp" in screen_text(app)
+
+
+async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = msgspec.structs.replace(found_server(2), user="ann")
+    silent = DiscoveredServer(url="http://127.0.0.1:5", engine="vLLM", reachable=False, user="bob")
+    later = threading.Event()
+
+    def search(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
+        if timeout_s > 1:
+            later.wait(20)
+        return ann, silent
+
+    monkeypatch.setattr(catalogue, "discover_servers", search)
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "▲ of ann" in screen_text(app))
+        assert "› 127.0.0.1:1" not in screen_text(app)
+        later.set()
+        await until(lambda: "› sim:moe-tp1" in screen_text(app))
 
 
 async def test_servers_that_do_not_answer_in_time_get_more_of_it(

@@ -89,6 +89,7 @@ class EndpointPart(VerticalScroll):
         self._inspect_timer: Timer | None = None
         self._presets: tuple[catalogue.SimulatorPreset, ...] = ()
         self._user_moved = False
+        self._settled = False
         self._unfolded: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -113,7 +114,7 @@ class EndpointPart(VerticalScroll):
         self.rescan()
 
     def rescan(self) -> None:
-        self._searching = True
+        self._searching, self._settled = True, False
         self._list()
         self.search_again()
 
@@ -240,9 +241,14 @@ class EndpointPart(VerticalScroll):
             sign = "▾" if self._unfolded else "▸"
             items.append((FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
             items += preset_rows(self._presets) if self._unfolded else []
-        endpoints.set_items(items, endpoints.picked if self._user_moved else default)
+        stays = self._user_moved or (self._settled and endpoints.picked in dict(items))
+        # Never the first of the list by chance: it may be another user's.
+        endpoints.set_items(items, endpoints.picked if stays else default if default in dict(items) else TYPED)
+        # From the first answers on, what is found later does not change what Enter starts.
+        answered = any(server.reachable and not server.user for server in self._found)
+        self._settled = self._settled or answered or not self._searching
         url = self.query_one("#url", Input)
-        if self._presets and not self._searching and not self._user_moved and not url.value:
+        if self._presets and not self._searching and not stays and not url.value:
             url.value = default if endpoints.picked != default else ""
 
     def _default_endpoint(self, configured: Iterable[str]) -> str:
