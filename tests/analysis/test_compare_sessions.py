@@ -36,7 +36,7 @@ def test_sessions_with_a_faster_flag_differ() -> None:
     b = summary([level(4, tps=126, runs=AFTER)], "b", server_flags="vllm serve m --max-num-seqs 4 --enforce-eager")
     pair = compare_pair(a, b)
     assert pair.sentence == (
-        "C=4, output tok/s: faster in these two sessions: +26.0 % (95 %: +24.1 % to +26.8 %; 4 v 4 runs); "
+        "C=4, output tok/s: faster in these two sessions: +26.0 % (95 %: +23.3 % to +27.6 %; 4 v 4 runs); "
         "`swarmtui ab` compares configurations"
     )
     assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4", "+ --enforce-eager"]
@@ -67,13 +67,11 @@ def test_levels_are_one_family() -> None:
     wide = [99.0, 103.0, 97.0, 101.0]
     shifted = [value * 1.05 for value in wide]
     seed = Plan(seed=1)
-    one = summary([level(1, tps=105, runs=shifted)], "b", plan=seed)
-    alone = compare_pair(summary([level(1, tps=100, runs=wide)]), one)
-    assert alone.rows[0].verdict is not None and alone.rows[0].verdict.word == "faster"
     a = summary([level(c, tps=100, runs=wide) for c in (1, 2, 4, 8)])
     equal = (level(c, tps=100, runs=wide) for c in (2, 4, 8))
     b = summary([level(1, tps=105, runs=shifted), *equal], "b", plan=seed)
     found = [row.verdict for row in compare_pair(a, b).rows if row.leads]
+    assert found[0] is not None and found[0].p is not None and 0.05 / 4 < found[0].p < 0.05
     assert [one.word for one in found if one] == ["not sure yet"] * 4
     assert all(one and one.interval and one.interval.confidence == pytest.approx(1 - 0.05 / 4) for one in found)
 

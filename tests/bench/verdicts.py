@@ -2,7 +2,8 @@
 
 Everything is drawn with fixed seeds: normal deviations, the tails of Student's t with 3 degrees of freedom, 2 %
 outliers of eight standard deviations, deviations of which a share (AR) lasts into the next run, and one side that
-varies three times as much. `--trials N` sets the number of draws, `compare`, `ab`, `tune` or `probe` select a part.
+varies three times as much. `--trials N` sets the number of draws; `compare`, `ab`, `tune`, `probe` and `tradeoff`
+(what the runs of a single level can tell, by the correlation that is assumed) select a part.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from datetime import UTC, datetime, timedelta
 from math import exp, log, sqrt
 from random import Random
 
-from swarmtui.analysis.compare.correlation import positions
+from swarmtui.analysis.compare.correlation import positions, variance_factor
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.probe_history import ProbeResult, probe_history
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.analysis.compare.sessions import Pair, compare_pair
+from swarmtui.analysis.compare.verdicts import compare_replicates, decide
 from swarmtui.experiments.ab import interleaved_sides
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.model.load import Closed
@@ -90,7 +92,7 @@ def show(name: str, figures: str, demand: str) -> None:
 
 def print_compare(trials: int) -> None:
     show("compare", f"{'any claim':>11}{'all levels':>12}{'holds 0':>8}", "demand")
-    for levels, runs in ((LEVELS, 4), (LEVELS, 8), ((4,), 4), ((4,), 8)):
+    for levels, runs in ((LEVELS, 4), (LEVELS, 8), ((2, 4), 4), ((2, 4, 8), 4), ((4,), 4), ((4,), 6), ((4,), 8)):
         size = f"{len(levels)} × {runs}"
         for kind in (*KINDS, "AR 0.95"):
             random, count = Random(1), Count()
@@ -125,6 +127,23 @@ def print_compare(trials: int) -> None:
         sides = [pool([session(random, f"{k}", 0.01, runs=1, shared=0.01) for k in range(4)]) for _ in "ab"]
         count.add(compare_pair(*sides))
     count.show("equal, 4 v 4 sessions of one run pooled, spread 1 %", "any ≤ 5 %")
+
+
+def print_tradeoff(trials: int) -> None:
+    """Print what the runs of one level can tell if a correlation is assumed: false claims against power."""
+    show("tradeoff: one level, runs of each side, assumed ρ", f"{'AR 0.5':>9}{'AR 0.7':>9}{'+5 %':>9}", "")
+    for runs in (4, 6, 8):
+        for rho in (0.0, 0.2, 0.38, 0.5, 0.6, 0.7):
+            factors = (variance_factor(range(runs), rho),) * 2
+            found = []
+            for kind, cv, change in (("AR 0.5", 0.03, 0.0), ("AR 0.7", 0.03, 0.0), ("Gauss", 0.01, 0.05)):
+                random, claims = Random(10), 0
+                for _ in range(trials):
+                    a, b = ([100 * exp(cv * one) for one in deviations(random, runs, kind)] for _ in "ab")
+                    evidence = compare_replicates(a, [(1 + change) * value for value in b], factors=factors)
+                    claims += decide(evidence, alpha=0.05, claim="sessions").word in CLAIMS
+                found.append(f"{100 * claims / trials:>7.1f} %")
+            show(f"tradeoff: {runs} v {runs}, {rho:g}", "".join(found), "≤ 5 %, ≤ 5 %, ≥ 95 %")
 
 
 def ab_test(random: Random, change: float, cv: float, kind: str) -> Decision:
@@ -224,11 +243,12 @@ def print_probes(trials: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", choices=["compare", "ab", "tune", "probe"])
+    parser.add_argument("part", nargs="*", choices=["compare", "ab", "tune", "probe", "tradeoff"])
     parser.add_argument("--trials", type=int, default=2000)
     given = parser.parse_args()
     for name, part, share in (
         ("compare", print_compare, 1), ("ab", print_ab, 1), ("tune", print_tune, 1), ("probe", print_probes, 10),
+        ("tradeoff", print_tradeoff, 1),
     ):  # fmt: skip
         if not given.part or name in given.part:
             part(max(1, given.trials // share))

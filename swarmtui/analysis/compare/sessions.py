@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import headline_level
-from swarmtui.analysis.compare.correlation import correlation, positions, variance_factor
+from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -203,7 +203,9 @@ def _evidence(
     found = {}
     for figure in FIGURES:
         sides = [_runs_in_time(figure, summary) for summary in (a, b)]
-        rho = 0.0 if pooled else correlation([list(side.values()) for side in sides])
+        estimate = correlation([list(side.values()) for side in sides])
+        fewest = min((len(side[key][1]) for side in sides for key in both), default=0)
+        rho = 0.0 if pooled else assumed_correlation(len(both), fewest, estimate)
         for key in both:
             change = _change(*_values(figure, before[key], after[key]))
             (at_a, x), (at_b, y) = (side[key] for side in sides)
@@ -215,7 +217,7 @@ def _evidence(
                 unit="sessions" if pooled else "runs",
                 same_requests=same_requests,
                 factors=(variance_factor(at_a, rho), variance_factor(at_b, rho)),
-                correlation=rho,
+                correlation=estimate if rho == estimate else 0.0,
             )
             found[key, figure] = with_session_spread(evidence, [value for value in known if value is not None])
     return found
