@@ -301,15 +301,17 @@ def test_own_unmeasured_and_cancelled_requests_are_not_other_clients() -> None:
 def test_turnaround_is_the_time_between_two_requests_of_a_stream() -> None:
     found = Turnaround()
     assert found.share is None
-    found.add(request(0, [50, 100], phase="preroll"))
+    found.add(request(0, [20, 30], phase="preroll"))
+    found.add(request(50, [60, 100], phase="preroll"))
+    assert found.share is None, "nothing is measured yet"
     found.add(request(102, [150, 200]))
     found.add(request(0, [100, 200], agent=1))
-    assert found.share == pytest.approx(2 / 398)
+    assert found.share == pytest.approx(2 / 298)
     found.add(request(900, [910], stage=2))
-    assert found.share == pytest.approx(2 / 408), "another stage"
+    assert found.share == pytest.approx(2 / 308), "another stage"
     found.add(request(920, [], stage=2, error="http_500", t_done_ns=BOOT_NS + 925 * MS, tokens=0))
     found.add(request(1500, [1510], stage=2))
-    assert found.share == pytest.approx((2 + 10) / (408 + 5 + 10)), "an agent waits after an error"
+    assert found.share == pytest.approx((2 + 10) / (308 + 5 + 10)), "an agent waits after an error"
 
 
 def histogram(count: float, seconds: float) -> ServerHistogram:
@@ -366,6 +368,13 @@ def test_engine_decode_rate_with_a_long_gap_at_a_sample(asked_ms: int, counted: 
     at_first = histogram(0, 0.0) if counted == 1 else histogram(1, 0.700)
     telemetry = [sample(asked_ms, itl=at_first), sample(1690, itl=histogram(97, 0.700 + 96 * 0.010))]
     assert session_facts(session(), [], records, telemetry).engine_ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_engine_decode_rate_is_unknown_if_a_sample_was_late() -> None:
+    """The server was asked at 100 ms, and answered when it had counted 60 of the 120 tokens that arrived since then."""
+    records = [request(0, [10, *range(20, 601, 10), *range(605, 901, 5)], stage=1)]
+    telemetry = [sample(100, itl=histogram(60, 0.6)), sample(900, itl=histogram(119, 0.9))]
+    assert session_facts(session(), [], records, telemetry).engine_ratio is None
 
 
 def test_clocks_may_differ_between_levels() -> None:

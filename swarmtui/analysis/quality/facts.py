@@ -21,8 +21,9 @@ from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Te
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.
 _BUSY = 0.5
-# The share of an engine's tokens that our answers must cover for a comparison of decode rates.
-_MIN_COVERED = 0.5
+# The share of an engine's tokens that our answers must cover for a comparison of decode rates. More than all of them
+# means that a sample was taken far later than asked for.
+_MIN_COVERED, _MAX_COVERED = 0.5, 1.05
 # How long after it was asked a server may read its counters, with the time that a token takes to arrive.
 _READ_NS = (0, 50_000_000, 200_000_000)
 # The chat template of a model may begin all prompts with this many tokens.
@@ -78,7 +79,10 @@ def with_turns(promise: CachePromise, records: Iterable[Record]) -> CachePromise
 
 
 class Turnaround:
-    """Adds up the time between the end of a stream and its next request, while C streams should be in flight."""
+    """Adds up the time between the end of a stream and its next request, while C streams should be in flight.
+
+    Before the first measured request of a stream, a pause changes no figure.
+    """
 
     def __init__(self) -> None:
         self._ended: dict[int, tuple[int, int]] = {}
@@ -90,9 +94,10 @@ class Turnaround:
         if span is None or record.phase not in LEVEL_PHASES:
             return
         stage, end_ns = self._ended.pop(record.agent, (record.stage, None))
-        if end_ns is not None and stage == record.stage:
-            self._idle_ns += max(0, span[0] - end_ns)
-        self._busy_ns += span[1] - span[0]
+        if record.phase != "preroll":
+            if end_ns is not None and stage == record.stage:
+                self._idle_ns += max(0, span[0] - end_ns)
+            self._busy_ns += span[1] - span[0]
         if record.ok:
             self._ended[record.agent] = record.stage, record.t_done_ns or span[1]
 
@@ -315,7 +320,7 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
         close = [
             (seconds / tokens) / (itl.sum / itl.count)
             for tokens, seconds in _decoded_between(found, window)
-            if tokens and itl.sum and tokens >= _MIN_COVERED * itl.count
+            if tokens and itl.sum and _MIN_COVERED * itl.count <= tokens <= _MAX_COVERED * itl.count
         ]
         ratios += [min(close, key=lambda found: abs(found - 1.0))] if close else []
     return median(ratios)
