@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.model.client_protocol import Ended
-from swarmtui.model.findings import Slots
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
+from swarmtui.model.session import Level
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
@@ -31,30 +33,83 @@ RECORDED = Path(__file__).parent / "recorded"
 KEYS = [action for action in Keymap().actions("live") if action.available(ended=True)]
 
 
-def test_result_has_the_sentence_the_verdict_the_levels_and_the_keys() -> None:
-    levels = tuple(level(c, tps=tps, ttft=ttft) for c, tps, ttft in ((1, 80, 0.1), (2, 150, 0.1), (4, 152, 0.9)))
-    levels = tuple(msgspec.structs.replace(one, queued=max(0.0, one.c - 2.0)) for one in levels)
-    seen = msgspec.structs.replace(frame(4), status="ended", levels=levels)
-    ended = Ended("done", "", "/saved")
-    view = result_view(seen, ended, levels_view(levels), "C=4: +25.6 %, faster", "", KEYS)
-    lines = text_of(result_lines(view, 79, 16)).splitlines()
-    assert lines[0].startswith(" sweet spot C=2 (2 to 3 slots, inferred)") and "cliff at C=4" in lines[0]
-    assert " C=4: +25.6 %, faster" in lines
-    assert any(line.split()[:1] == ["▼4"] and " 152.0 " in line for line in lines) and " saved: /saved" in lines
-    assert lines[-1].startswith(" R run again   e export   c compare") and len(lines) == 15
+ANSWER = Answer(
+    headline=AnswerSentence(code="capacity", sentence="18 agents (17–19) with a first token within 2 s (80 % sure)"),
+    agents=18,
+    low=17,
+    high=19,
+    slo="ttft_p90=2s",
+    confidence=0.8,
+    best_c=18,
+    at_capacity=AnswerPoint(c=18, ttft_s=0.4, ttft_p90_s=1.6, per_stream_tps=36.0, out_tps=573.0),
+    limit=AnswerSentence(code="slots", sentence="at 20 agents the first token took 2.4 s (p90): all slots are taken"),
+    next=(NextStep(code="slots", sentence="more slots: about 30 agents", command="vllm serve m --max-num-seqs 32"),),
+)
+LEVELS = tuple(
+    level(c, tps=tps, ttft=ttft, queued=max(0.0, c - 2.0))
+    for c, tps, ttft in ((1, 80.0, 0.1), (2, 150.0, 0.1), (4, 152.0, 0.9))
+)
+
+
+def ended_frame(answer: Answer | None = ANSWER, levels: tuple[Level, ...] = LEVELS) -> Frame:
+    return msgspec.structs.replace(frame(4), status="ended", levels=levels, answer=answer)
+
+
+def result_text(shown: Frame | None, ended: Ended | None, comparison: str = "", *, height: int = 24) -> str:
+    levels = levels_view(shown.levels if shown else ())
+    view = result_view(shown, ended, levels, comparison, "", KEYS)
+    return text_of(result_lines(view, 79, height, with_levels=True))
+
+
+def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> None:
+    lines = result_text(ended_frame(), Ended("done", "", "/saved"), "C=4: 25.6 % faster (24.9 to 26.3)").splitlines()
+    assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
+    text = " ".join(" ".join(lines).split())
+    said = (
+        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "Why no more at 20 agents",
+        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
+        "At 18 573 tok/s in total, 36.0 per agent", "Quality ● ok", "▼4", "saved: /saved", "R run again",
+    )  # fmt: skip
+    places = [text.find(part) for part in said]
+    assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
+
+
+def test_the_best_of_several_levels_is_large_without_an_slo() -> None:
+    best = msgspec.structs.replace(ANSWER, agents=None, low=None, high=None, best_c=2)
+    assert "┗━╸ best" in result_text(ended_frame(best), None)
+    alone = result_text(ended_frame(best, LEVELS[:1]), None)
+    assert " best\n" not in alone and "18 agents (17–19) with" in alone
+
+
+def test_remarks_are_grouped_by_kind_with_a_count() -> None:
+    flag = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
+    failed = Finding(code="errors", text="1 of 8 requests failed: http_500 1")
+    flagged = tuple(msgspec.structs.replace(one, flags=(flag,)) for one in LEVELS)
+    flagged = (*flagged[:2], msgspec.structs.replace(flagged[2], flags=(flag, failed)))
+    text = result_text(ended_frame(levels=flagged), None)
+    assert "coalesced chunks in 3 levels · failed requests at C=4; 4 says more" in text
+    assert "40 % of chunks" not in text
+
+
+def test_a_doubt_stands_beside_the_answer() -> None:
+    doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
+    assert "▲ doubtful: the host was busy" in result_text(ended_frame(doubtful), None)
 
 
 def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
-    levels = tuple(level(c, tps=tps, ttft=ttft) for c, tps, ttft in ((1, 80, 0.1), (2, 150, 0.1), (4, 152, 0.9)))
-    seen = msgspec.structs.replace(frame(4), status="ended", levels=levels, slots=Slots(per_replica=3))
-    (sentence,) = result_view(seen, None, levels_view(levels), "", "", KEYS).found
-    assert sentence.startswith("sweet spot C=2; queue forms at C=4;")
-    assert curve_view(levels, (), "", slots=seen.slots).summary[0] == "▸ best 2 · ▼ cliff 4"
+    """Without an answer, as in the journal of a session that was not saved completely."""
+    seen = msgspec.structs.replace(ended_frame(None), slots=Slots(per_replica=3))
+    assert "sweet spot C=2; queue forms at C=4;" in result_text(seen, None)
+    assert curve_view(LEVELS, (), "", slots=seen.slots).summary[0] == "▸ best 2 · ▼ cliff 4"
+
+
+def test_the_curve_has_the_interval_of_each_level() -> None:
+    sure = (level(1, tps=80.0, out_tps_steady_hw=2.0), level(2, tps=150.0), level(4, tps=152.0, out_tps_steady_hw=9.0))
+    assert curve_view(sure, (), "").intervals == ((1, 78.0, 82.0), (4, 143.0, 161.0))
 
 
 def test_result_of_a_failed_run_says_why_it_ended() -> None:
-    view = result_view(None, Ended("unusable", "nothing answers at :8000", ""), levels_view(()), "", "", KEYS)
-    text = text_of(result_lines(view, 79, 12))
+    text = result_text(None, Ended("unusable", "nothing answers at :8000", ""), height=12)
     assert "unusable: nothing answers at :8000" in text and "nothing is saved" in text
     assert "no request of a level has finished" in text
 
@@ -81,7 +136,7 @@ async def test_end_of_a_replay_shows_the_result_and_compares_it(tmp_path: Path, 
         await until(lambda: streams.is_on_screen and "space play" in screen_text(app))
         await pilot.press("c")
         source.seek(1_000.0)
-        await until(lambda: not streams.is_on_screen and "sweet spot" in screen_text(app))
+        await until(lambda: not streams.is_on_screen and "best with" in screen_text(app))
         await until(lambda: "steady  baseline" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "press 1 for the streams" in screen_text(app))

@@ -16,13 +16,16 @@ from swarmtui.tui.live.levels import best_load
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
 
+# The legend of the intervals needs this width.
+_WITH_INTERVALS = 56
+
 
 class CurveView(NamedTuple):
     """The curves have a point (load, value) for each level that has the value.
 
     `provisional` are those of levels that have not ended; `incomplete` are the loads of levels that ended early.
-    `summary` names the best level, the sweet
-    spot and the cliff, in several versions from long to short.
+    `intervals` are the load, the lowest and the highest tok/s of each 95 % interval. `summary` names the best level and
+    the cliff, in several versions from long to short.
     """
 
     tps: tuple[Point, ...]
@@ -35,6 +38,7 @@ class CurveView(NamedTuple):
     empty: str
     provisional: tuple[Point, ...] = ()
     incomplete: frozenset[float] = frozenset()
+    intervals: tuple[tuple[float, float, float], ...] = ()
 
 
 def curve_view(
@@ -61,6 +65,13 @@ def curve_view(
         empty="" if len(tps) + len(hollow) > 1 else empty,
         provisional=hollow,
         incomplete=frozenset(level.offered_load for level in levels if not level.has_complete_run),
+        intervals=tuple(
+            (level.offered_load, max(0.0, rate - half), rate + half)
+            for level in levels
+            if level.headline_is_steady
+            and (rate := level.out_tps_steady) is not None
+            and (half := level.out_tps_steady_hw) is not None
+        ),
     )
 
 
@@ -94,6 +105,8 @@ class CurvePanel(LivePanel, PlotPanel[CurveView]):
         if view is None or view.empty or self.plotext is None or height < 6 or width < 24:
             return [*lines, *wrapped_note((view.empty or "drawing …") if view else "", width)]
         legend: Line = [(" ● output tok/s", "first"), ("  ◆ TTFT s", "second")]
+        if view.intervals and width >= _WITH_INTERVALS:
+            legend.append(("  ┃ ± at 95 %", "dim"))
         if view.provisional:
             legend.append(("  ○ so far", "first"))
         elif view.incomplete:
@@ -111,12 +124,14 @@ class CurvePanel(LivePanel, PlotPanel[CurveView]):
             PlotTrace(logarithmic(view.baseline), "", "·", dotted=True),
             PlotTrace(logarithmic(view.ttft), "second", "◆", side="right"),
             PlotTrace(logarithmic(view.tps), "first"),
+            *(PlotTrace(logarithmic([(at, low), (at, high)]), "dim") for at, low, high in view.intervals),
             PlotTrace(logarithmic((*hollow, *view.provisional)), "first", "○", joined=False),
             PlotTrace(logarithmic(full), "first", "●", joined=False),
             *(PlotTrace(logarithmic([at]), *marks[at[0]], joined=False) for at in full if at[0] in marks),
         ]
+        tops = [(at, high) for at, _, high in view.intervals]
         axes = [
-            zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline), height),
+            zero_based_axis("left", (*view.tps, *view.provisional, *view.baseline, *tops), height),
             *([zero_based_axis("right", view.ttft, height)] if view.ttft else ()),
         ]
         levels = sorted({c for c, _ in (*view.tps, *view.provisional, *view.baseline)})

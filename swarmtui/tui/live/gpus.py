@@ -27,6 +27,7 @@ class GpusView(NamedTuple):
 
 class GpusPanel(LivePanel, Panel[GpusView]):
     key, title = 3, "GPUs"
+    hidden_after_end = True
 
     def update_from(self, data: LiveData) -> None:
         live = data.shown

@@ -15,6 +15,7 @@ from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust
 from swarmtui.tui.live.plan_line import PlanView, plan_line, plan_view, step_texts
+from swarmtui.tui.tall_digits import tall
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -29,11 +30,6 @@ _BAR = 16
 _WITHOUT_PLAN = 3
 # Below this width the bar is shorter.
 _NARROW = 100
-_TALL_DIGITS = {
-    "0": ("┏━┓", "┃ ┃", "┗━┛"), "1": (" ┓ ", " ┃ ", "╺┻╸"), "2": ("╺━┓", "┏━┛", "┗━╸"), "3": ("╺━┓", " ━┫", "╺━┛"),
-    "4": ("╻ ╻", "┗━┫", "  ╹"), "5": ("┏━╸", "┗━┓", "╺━┛"), "6": ("┏━╸", "┣━┓", "┗━┛"), "7": ("╺━┓", "  ┃", "  ╹"),
-    "8": ("┏━┓", "┣━┫", "┗━┛"), "9": ("┏━┓", "┗━┫", "╺━┛"), "–": ("   ", "╺━╸", "   "),
-}  # fmt: skip
 
 
 class HeaderView(NamedTuple):
@@ -136,11 +132,9 @@ def phase(frame: Frame) -> str:
 
 
 def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None = None) -> tuple[Tile, ...]:
-    """`requested_c` is shown until a frame reports it. After the end the tiles show the last level."""
+    """`requested_c` is shown until a frame reports it. After the end, the result takes the place of the tiles."""
     if frame is None:
         return ()
-    if frame.status == "ended" and frame.levels:
-        return _result_tiles(frame)
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     steady = level.headline_is_steady if level else traits(frame.load).holds_c
     headline = f"{rate(level.headline_tps if level else None)} {'steady' if steady else 'wall'}"
@@ -172,24 +166,6 @@ def _trace_tiles(frame: Frame) -> tuple[Tile, ...]:
     return (
         Tile("cache hit", percent(found.hit_rate), f"of {percent(found.max_hit_rate)}"),
         Tile("context", tokens, f"{count_noun(found.jobs, 'job', 'jobs')} done"),
-    )
-
-
-def _result_tiles(frame: Frame) -> tuple[Tile, ...]:
-    """The figures of the level that was measured last, under the names of the table of levels."""
-    measured = [level for level in frame.levels if level.ok + level.errors] or frame.levels
-    level = next((level for level in measured if level.key == (frame.c, frame.rate)), measured[-1])
-    note = "last level" if len(frame.levels) > 1 else "ended"
-    load = Tile("requests/s", f"{level.rate:g}", note) if level.rate is not None else Tile("C", str(level.c), note)
-    energy = level.energy.tokens_per_j if level.energy is not None else None
-    estimated = "~" if level.tokens_estimated else ""
-    return (
-        load,
-        Tile("steady" if level.headline_is_steady else "wall", estimated + rate(level.headline_tps), "tok/s", width=14),
-        Tile("stream", estimated + rate(level.per_stream_tps.mean), "tok/s"),
-        Tile("TTFT", seconds(level.ttft_s.median), "median"),
-        Tile("errors", str(level.errors), f"of {level.ok + level.errors:,}", "bad" if level.errors else ""),
-        Tile("tokens/J", rate(energy), "GPU only", width=9),
     )
 
 
@@ -384,13 +360,6 @@ def _figure_lines(shown: list[tuple[Tile, int]], height: int) -> list[Line]:
         return [[(" ", ""), *((ljust(tile.value, room), tile.style or "bold") for tile, room in shown)]]
     lines: list[Line] = [[(" ", "")] for _ in range(3)]
     for tile, room in shown:
-        for line, text in zip(lines, _tall(tile.value), strict=True):
+        for line, text in zip(lines, tall(tile.value), strict=True):
             line.append((ljust(text, room), tile.style or "bold"))
     return lines
-
-
-def _tall(value: str) -> list[str]:
-    """Draw a number with digits of three lines; punctuation and the unit are on the last line."""
-    number, _, unit = value.partition(" ")
-    glyphs = [_TALL_DIGITS.get(char, (" ", " ", char)) for char in number]
-    return ["".join(glyph[row] for glyph in glyphs) + (f" {unit}" if row == 2 else "") for row in range(3)]

@@ -10,6 +10,7 @@ from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table
+from swarmtui.report.remarks import grouped_remarks
 from swarmtui.report.table import Sentence, Table
 from swarmtui.report.tasks import task_table
 from swarmtui.tui.lines import Line, Panel, wrapped_note
@@ -27,12 +28,16 @@ _MAX_HEIGHT = 14
 
 
 class LevelsView(NamedTuple):
-    """The table of levels, and below it alarms, remarks and the tasks of a mixed load; `marks` explains its signs."""
+    """The table of levels, and below it alarms, remarks and the tasks of a mixed load; `marks` explains its signs.
+
+    `grouped` are the remarks by kind, for where there is no room for all of them.
+    """
 
     table: Table
     marks: str
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
+    grouped: str
     empty: str
     tasks: Table
 
@@ -59,6 +64,7 @@ def levels_view(
         marks,
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*refused, *(Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS)),
+        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
         empty,
         task_table(tasks),
     )
@@ -72,7 +78,6 @@ def best_load(levels: Sequence[Level], slots: Slots | None = None) -> float | No
 
 class LevelsPanel(LivePanel, Panel[LevelsView]):
     key, title = 4, "levels"
-    hidden_after_end = True
 
     def update_from(self, data: LiveData) -> None:
         live = data.shown
@@ -99,9 +104,11 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
         room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
         lines += [titles, *rows[-room:], *block_lines(view.alarms, width)]
         remarks = block_lines(view.remarks, width)
-        lines += (
-            remarks if len(remarks) <= height - len(lines) else [[(f" {len(view.remarks)} remarks: press 4", "warn")]]
-        )
+        if len(remarks) > height - len(lines):
+            remarks = block_lines([Sentence(f"{view.grouped}; 4 says more", "note")], width)
+        if len(remarks) > height - len(lines):
+            remarks = [[(f" {len(view.remarks)} remarks: press 4", "warn")]]
+        lines += remarks
         if view.tasks.rows and len(lines) + 2 < height:
             lines += [[], *table_lines(view.tasks, width)]
         return lines

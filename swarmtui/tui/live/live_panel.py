@@ -64,7 +64,7 @@ class LivePanel(LineWidget):
     # One line instead of a panel while `empty` says why there is nothing to show; in the lower row only.
     collapsible: ClassVar[bool] = True
     large_screens_only: ClassVar[bool] = False
-    # Panels whose content the result contains.
+    # Panels that make room for the answer, the levels and the curve; their keys still show them.
     hidden_after_end: ClassVar[bool] = False
 
     def __init__(self, **kwargs: Any) -> None:

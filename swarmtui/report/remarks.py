@@ -1,0 +1,55 @@
+"""Group the remarks on levels by kind, with the levels that each kind concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.model.findings import ALARMS
+from swarmtui.model.session import Level
+
+# By the code of a flag; one without an entry is named by its code.
+_KINDS = {
+    "incomplete": "ended early",
+    "errors": "failed requests",
+    "c_held": "C not held",
+    "steady_below_wall": "too few requests for a steady rate",
+    "cap_hits": "answers cut at the token limit",
+    "degenerate": "degenerate answers",
+    "uncounted": "answers without a token count",
+    "token_source": "tokens not counted by the server",
+    "coalesced_chunks": "coalesced chunks",
+    "first_reads": "first tokens that share a timestamp",
+    "miscounted": "answers with fewer tokens than chunks",
+    "send_delay": "requests sent late",
+    "overloaded": "requests that pile up",
+    "read_stamps": "timestamps of the reader",
+    "server_gone": "the server went away",
+    "host_silent": "a host did not answer",
+    "synchronised": "streams that keep in step",
+    "cancel_ignored": "cancelled requests that went on",
+    "precision_missed": "precision not reached",
+    "faster_stream": "streams faster than at C=1",
+    "serial_extrapolated": "serial time extrapolated",
+    "canaries_not_applicable": "canaries that cannot be checked",
+    "host_pressure": "a busy host",
+    "host_steal": "CPU time taken by other machines",
+}
+_NAMED = 3
+
+
+def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:
+    """`coalesced chunks in 4 levels`, `failed requests at C=8`; alarms are not among them."""
+    kinds: dict[str, list[Level]] = {}
+    for level in levels:
+        for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in ALARMS):
+            kinds.setdefault(code, []).append(level)
+    return tuple(
+        f"{_KINDS.get(code, code.replace('_', ' '))} {_where(of)}"
+        for code, of in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    )
+
+
+def _where(levels: Sequence[Level]) -> str:
+    if len(levels) < _NAMED:
+        return f"at {' and '.join(level.name for level in levels)}"
+    return f"in {len(levels)} levels"
