@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,10 @@ from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, parse_share, to_json
 from swarmtui.report import FORMATS, format_of, offered_formats
 from swarmtui.text import echo, write_document
+
+if TYPE_CHECKING:
+    from swarmtui.model.session import Summary
+    from swarmtui.report.table import Block
 
 # A copy of the choices in `sessions.index`, so that --help does not import it.
 BY = ("newest", "best", "model", "workload")
@@ -67,8 +71,28 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, load_session
 
-    summary = ensure_summary(load_session(session_root(session_dir or context.obj), session))
-    echo(summary_json(summary).decode() if as_json else paint(session_blocks(summary)), nl=as_json)
+    loaded = load_session(session_root(session_dir or context.obj), session)
+    summary = ensure_summary(loaded)
+    if as_json:
+        echo(summary_json(summary).decode())
+        return
+    echo(paint([*session_blocks(summary), *_baseline_blocks(loaded.directory, summary)]), nl=False)
+
+
+def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
+    """Say what changed since the baseline of a session, and the verdict; nothing if it has none that can be read."""
+    from swarmtui.experiments.baseline import baseline_verdict
+    from swarmtui.model.base import BadInput
+    from swarmtui.report.table import Sentence
+
+    previous = summary.session.previous
+    if not previous or not summary.levels:
+        return []
+    try:
+        found = baseline_verdict(directory.parent, previous, directory)
+    except BadInput:
+        return []
+    return [Sentence(f"compared with {previous}: {found.what}", "title"), Sentence(found.effect)]
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")

@@ -16,21 +16,27 @@ from swarmtui.model.tuning import LoggedChange
 from swarmtui.sessions.store import earlier_sessions, read_summary
 
 
-def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: float = DETECT) -> LoggedChange:
-    """Compare a session with its baseline and append the verdict to the tuning log.
+def baseline_verdict(root: Path, baseline: str, session: Path, detect: float = DETECT) -> LoggedChange:
+    """Compare a saved session with its baseline.
 
     `session` is a directory: it may be outside `root` if the disk there was full.
     """
     before, after = read_summary(root, baseline), read_summary(session.parent, session.name)
     found = compare_with_baseline(before, after, earlier_sessions(root, (before.session, after.session)), detect)
-    add_change(root, msgspec.structs.replace(found, before=baseline, after=session.name))
+    return msgspec.structs.replace(found, before=baseline, after=session.name)
+
+
+def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: float = DETECT) -> LoggedChange:
+    """Compare a session with its baseline and append the verdict to the tuning log."""
+    found = baseline_verdict(root, baseline, session, detect)
+    add_change(root, found)
     return found
 
 
 def compare_with_baseline(
     before: Summary, after: Summary, history: Sequence[Summary] = (), detect: float = DETECT
 ) -> LoggedChange:
-    """Compare the highest level that both sessions have."""
+    """Say what changed, and what it did to the headline level of the two sessions."""
     pair = compare_pair(before, after, history=history, detect=detect)
     # The changed flags, or else everything that differs about the server and the plan.
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
     Comparison,
     ComparisonRow,
     Figure,
-    LeaderboardRow,
     MachineRow,
     Pair,
     headline_row,

@@ -91,13 +91,17 @@ def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Su
 
 
 def earlier_sessions(root: Path, compared: Sequence[Session]) -> list[Summary]:
-    """Return the newest saved sessions of the same model and workload, up to the newest of those compared."""
+    """Return the newest saved sessions of the same model and workload, before the newest of those compared.
+
+    These themselves are not among them, so that the answer is the same before and after the newest has ended.
+    """
     newest = max(session.id for session in compared)
     targets = {(endpoint.model, session.workload) for session in compared for endpoint in session.endpoints}
+    given = {session.id for session in compared}
     rows = [
         row
         for row in list_sessions(root)
-        if row.state == "done" and row.id <= newest and (row.model, row.workload) in targets
+        if row.state == "done" and row.id < newest and row.id not in given and (row.model, row.workload) in targets
     ]
     return [found for row in rows[:_MAX_EARLIER] if (found := read_saved_summary(row.directory)) is not None]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
+from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
@@ -60,14 +61,28 @@ def find_baseline(root: Path, session: Session) -> Baseline:
     )
 
 
-def compare_levels(baseline: Baseline, session: Session, levels: tuple[Level, ...]) -> Pair | None:
-    """Compare the levels so far; None if the sessions are not comparable and the user did not choose the baseline."""
-    if baseline.summary is None or not levels:
-        return None
-    from swarmtui.analysis.compare.sessions import compare_pair
+def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: str = "") -> Pair | None:
+    """Compare the levels so far, or the session that is `saved`, from which later comparisons are made, too.
 
-    now = Summary(
-        schema=SCHEMA_VERSION, state="running", message="", session=session, levels=levels, warmup_requests=0, events=()
+    None if the sessions are not comparable and the user did not choose the baseline.
+    """
+    if baseline.summary is None or not frame.levels:
+        return None
+    from swarmtui.analysis.capacity.scaling import scaling
+    from swarmtui.analysis.compare.sessions import compare_pair
+    from swarmtui.sessions.documents import read_saved_summary
+
+    now = (read_saved_summary(saved) if saved else None) or Summary(
+        schema=SCHEMA_VERSION,
+        state="running",
+        message="",
+        session=session,
+        levels=frame.levels,
+        warmup_requests=0,
+        events=(),
+        scaling=scaling(frame.levels, frame.slots),
+        servers=frame.servers,
+        quality=frame.quality,
     )
     found = compare_pair(baseline.summary, now, history=baseline.history)
     return None if found.refused and baseline.summary.session.id != session.previous else found

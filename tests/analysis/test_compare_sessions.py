@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.compare.differences import (
     comparison_refusals,
     describe_server_changes,
@@ -13,12 +14,13 @@ from swarmtui.analysis.compare.differences import (
     parse_flags,
     server_changes,
 )
+from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row, leaderboard
+from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row
 from swarmtui.analysis.machine.energy import gpu_names
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Finding
+from swarmtui.model.findings import Capacity, Finding
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
@@ -334,3 +336,42 @@ def test_changes_of_a_restarted_server_are_listed(
 ) -> None:
     assert describe_server_changes(before, after) == described
     assert bool(server_changes(before, after)) == (described not in ("the same flags", "flags not known"))
+
+
+def sweep(slots: int, session: str, faster: float = 1.0) -> Summary:
+    """A sweep over a server whose throughput grows up to its slots; beyond them requests wait."""
+    levels = [
+        level(c, tps=tps, runs=[tps, tps + 1, tps - 1, tps], ttft=0.1 + 10 * max(0.0, c / slots - 1))
+        for c in (1, 2, 4, 8, 16)
+        for tps in (faster * 100.0 * min(c, slots),)
+    ]
+    return msgspec.structs.replace(summary(levels, session), scaling=scaling(levels))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "headline"),
+    [
+        (4, 4, 4),  # not C=16, where both only queue
+        (2, 4, 4),  # where the one with more slots has room and the other does not
+        (4, 2, 4),
+        (16, 16, 16),  # no cliff
+    ],
+)
+def test_headline_is_a_level_that_one_side_carries(before: int, after: int, headline: int) -> None:
+    pair = compare_pair(sweep(before, "a"), sweep(after, "b", 1.1))
+    assert pair.headline == (headline, None) and pair.sentence.startswith(f"C={headline}, output tok/s: ")
+
+
+def test_headline_is_the_capacity_where_it_was_searched() -> None:
+    a, b = sweep(16, "a"), sweep(16, "b", 1.1)
+    searched = Capacity(slo="ttft_p90=2s", agents=2, low=2, high=4, next_c=4, alpha=0.01, visits=2, requests=88)
+    pair = compare_pair(*(msgspec.structs.replace(side, capacity=searched) for side in (a, b)))
+    assert pair.headline == (2, None)
+
+
+def test_sessions_after_both_do_not_change_a_verdict() -> None:
+    plan = Plan(load=Closed(runs=4))
+    a = summary([level(4, tps=100, runs=BEFORE)], "a", plan=plan)
+    b = summary([level(4, tps=125, runs=AFTER)], "b", plan=plan)
+    later = [summary([level(4, tps=tps)], f"c{tps}", plan=plan) for tps in (60, 140, 98)]
+    assert compare_pair(a, b, history=later).sentence == compare_pair(a, b).sentence

@@ -22,6 +22,12 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
         text = " ".join(ran.out.split())
         assert re.search(r"C=4, output tok/s: faster in these two sessions: \+\d+\.\d % \(9", text), text
         assert sandbox.show_session()["session"]["previous"] == first
+        # What is said at the end of the run is said later, too.
+        where = ("--session-dir", str(sandbox.sessions))
+        (pair,) = sandbox.json("compare", first, "last", "--json", *where)["pairs"]
+        assert " ".join(pair["sentence"].split()) in text
+        shown = " ".join(sandbox.run("sessions", "show", "last", *where).out.split())
+        assert f"compared with {first}: --max-num-seqs 1 → 4 {pair['sentence']}" in shown
         seeds = [sandbox.show_session(name)["session"]["plan"]["seed"] for name in ("last", first)]
         assert seeds[0] == seeds[1]
         log = ("sessions", "log", "--session-dir", str(sandbox.sessions))

@@ -12,11 +12,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from swarmtui.analysis.compare.sessions import compare
 from swarmtui.cli.follow import report
 from swarmtui.cli.progress import open_progress
 from swarmtui.client.session_client import attach, running_sessions
 from swarmtui.model.client_protocol import Ended, Frame, Hello, Stop, Subscribe
-from swarmtui.sessions.store import load_session, summarise
+from swarmtui.sessions.store import load_session, read_for_comparison, summarise
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
@@ -96,6 +97,13 @@ async def test_run_again_repeats_the_sweep_and_compares_it(tmp_path: Path, until
         again = live_model(app)
         await until(lambda: again.ended is not None)
         await until(lambda: "C=2, output tok/s:" in screen_text(app))
+        # What the screen says is what `compare` says later, with the doubts about both sessions.
+        names = [first.session.id, again.session.id] if first.session and again.session else []
+        summaries, history = read_for_comparison(tmp_path / "sessions", names)
+        (said,) = compare(summaries, history=history).pairs
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        await until(lambda: screen.pair == said)
         await pilot.press("b", "R")
         await until(lambda: live_model(app) is not again)
         third = live_model(app)

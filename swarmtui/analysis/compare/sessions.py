@@ -7,10 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.capacity.scaling import headline_level
+from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
-    CLIENT_DIFFERENCES,
     Difference,
     comparison_refusals,
     flag_differences,
@@ -18,6 +17,7 @@ from swarmtui.analysis.compare.differences import (
     server_differences,
     session_differences,
 )
+from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
@@ -34,7 +34,7 @@ from swarmtui.analysis.compare.verdicts import (
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.plan import LevelKey, PerLevel, level_name
+from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 
@@ -96,27 +96,6 @@ class Pair(Stored, frozen=True, kw_only=True):
     sentence: str
 
 
-class LeaderboardRow(Stored, frozen=True, kw_only=True):
-    """One session: its changes since the row before, and its best level."""
-
-    id: str
-    label: str
-    model: str
-    out_tps_alone: float | None
-    best_out_tps: float | None
-    best_c: int | None
-    best_rate: float | None
-    tpot_s: float | None
-    ttft_s: float | None
-    changes: tuple[str, ...]
-    best_of_model: bool
-
-    @property
-    def best_at(self) -> str:
-        """The name of the best level; empty if there is none."""
-        return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
-
-
 class Comparison(Stored, frozen=True, kw_only=True):
     sessions: tuple[str, ...]
     pairs: tuple[Pair, ...]
@@ -157,7 +136,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         "configurations" if is_pooled(a) else "sessions",
         detect,
     )
-    headline = max(_for_sentence(before, after, both), key=lambda level: level.offered_load, default=None)
+    headline = _headline(a, b, _for_sentence(before, after, both))
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -180,12 +159,16 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
-    """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`."""
-    runs = min(a.session.plan.load.runs, b.session.plan.load.runs)
+    """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`.
+
+    Those after both do not count: a verdict stays what it was when they had ended.
+    """
+    runs, newest = min(a.session.plan.load.runs, b.session.plan.load.runs), max(a.session.id, b.session.id)
     others = (
         other
         for other in history
         if other.session.id not in (a.session.id, b.session.id)
+        and other.session.id < newest
         and other.session.plan.load.runs <= runs
         and is_same_configuration(a, other)
     )
@@ -307,35 +290,6 @@ def _estimated(a: TtftSplit | None, before: float | None, b: TtftSplit | None, a
     return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
 
 
-def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
-    """List the sessions in order, each with its changes since the one before."""
-    best: dict[str, float] = {}
-    for summary in summaries:
-        model, rate = _model(summary), _best(summary)[0]
-        if rate is not None:
-            best[model] = max(rate, best.get(model, 0.0))
-    rows = []
-    for index, summary in enumerate(summaries):
-        rate, at = _best(summary)
-        single = next((level for level in summary.levels if level.c == 1), None)
-        rows.append(
-            LeaderboardRow(
-                id=summary.session.id,
-                label=summary.session.label,
-                model=_model(summary),
-                out_tps_alone=single.headline_tps if single else None,
-                best_out_tps=rate,
-                best_c=at.c if at else None,
-                best_rate=at.rate if at else None,
-                tpot_s=at.tpot_s.mean if at else None,
-                ttft_s=at.ttft_s.median if at else None,
-                changes=_changes(summaries[index - 1], summary) if index else (),
-                best_of_model=rate is not None and rate == best[_model(summary)],
-            )
-        )
-    return tuple(rows)
-
-
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
     leads: Figure = "out_tps_steady" if a.headline_is_steady and b.headline_is_steady else "out_tps_wall"
     before, after = _values(figure, a, b)
@@ -370,7 +324,7 @@ def _value(figure: Figure, level: Level) -> float | None:
 def _notes(a: Summary, b: Summary) -> Findings:
     """Return what weakens a comparison without ruling it out."""
     found: list[tuple[str, str]] = []
-    if _model(a) != _model(b):
+    if model_names(a) != model_names(b):
         found.append(("models", "different models: tokens of two tokenizers are not the same amount of text"))
     for summary in (a, b):
         name = summary.session.id
@@ -391,14 +345,41 @@ def _incomplete(summary: Summary) -> str:
 
 def _for_sentence(
     before: Mapping[LevelKey, Level], after: Mapping[LevelKey, Level], both: Sequence[LevelKey]
-) -> list[Level]:
+) -> Sequence[LevelKey]:
     """Return the levels that both sessions measured completely; without any, all that they share."""
-    complete = [key for key in both if before[key].has_complete_run and after[key].has_complete_run]
-    return [before[key] for key in complete or both]
+    return [key for key in both if before[key].has_complete_run and after[key].has_complete_run] or both
+
+
+def _headline(a: Summary, b: Summary, keys: Sequence[LevelKey]) -> Level | None:
+    """Return the level that the sentence is about: the larger of the capacities or best levels of both sessions.
+
+    So it is past the cliff of one of them at most, where the other one still has room. The only level of a plan is
+    always that one.
+    """
+    sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
+    own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]
+    chosen = [level.key for level in own if level is not None]
+    return max(
+        (level for level in sides[0] if level.key in (chosen or keys)),
+        key=lambda level: level.offered_load,
+        default=None,
+    )
+
+
+def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
+    """Return the level of the capacity, else the best one; of an open loop, the highest rate that is kept up with."""
+    if summary.capacity is not None and summary.capacity.agents:
+        found = next((level for level in levels if level.c == summary.capacity.agents), None)
+        if found is not None:
+            return found
+    if is_open_loop(levels):
+        kept = [level for level in levels if not piles_up(level)]
+        return max(kept, key=lambda level: level.offered_load, default=None)
+    return best_level(levels, summary.scaling.reported_slots if summary.scaling else None)
 
 
 def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None, pooled: bool) -> str:
-    """Describe the highest common level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
+    """Describe the headline level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
         return f"no ratio: {'; '.join(map(str, refused))}"
     if headline is None:
@@ -408,19 +389,3 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
         return f"{headline.name}: not measured"
     hint = "" if pooled else f"; {_AB_HINT}"
     return f"{row.name}, output tok/s: {row.verdict.sentence}{hint}"
-
-
-def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
-    flags = flag_differences(before, after)
-    sessions = session_differences(before.session, after.session)
-    others = [difference for difference in sessions if difference.code not in CLIENT_DIFFERENCES]
-    return tuple(str(difference) for difference in (*flags, *others))
-
-
-def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    level = headline_level(summary.levels, summary.scaling.reported_slots if summary.scaling else None)
-    return (level.headline_tps, level) if level else (None, None)
-
-
-def _model(summary: Summary) -> str:
-    return ", ".join(sorted({endpoint.model for endpoint in summary.session.endpoints}))

@@ -27,6 +27,7 @@ from swarmtui.tui.textual_patches import Row, run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
+    from swarmtui.model.client_protocol import Frame
     from swarmtui.model.session import Level, Session
     from swarmtui.model.telemetry import DiscoveredServer
     from swarmtui.tui.live_model import LiveModel
@@ -58,7 +59,7 @@ class LiveScreen(CursorScreen):
         self._baseline_requested = self._end_handled = False
         self._comparison = ""
         self.pair: Pair | None = None
-        self._compared: tuple[tuple[Level, ...], str] = ((), "")
+        self._compared: tuple[tuple[Level, ...], str, str] = ((), "", "")
         self._servers: tuple[DiscoveredServer, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -239,14 +240,15 @@ class LiveScreen(CursorScreen):
 
     def _compare_new_levels(self, live: LiveModel) -> None:
         """Compare in a thread: with many runs the statistics take a while."""
-        key = (live.frame.levels if live.frame else (), self.baseline.name)
-        if key != self._compared and live.session is not None and self.baseline.summary is not None:
+        saved = live.ended.directory if live.ended else ""
+        key = (live.frame.levels if live.frame else (), self.baseline.name, saved)
+        if key != self._compared and live.session and live.frame and self.baseline.summary is not None:
             self._compared = key
-            work = partial(self._compare_levels, live.session, key[0])
+            work = partial(self._compare_levels, live.session, live.frame, saved)
             run_in_background(self, work, group="compare")
 
-    async def _compare_levels(self, session: Session, levels: tuple[Level, ...]) -> None:
-        self.pair = await asyncio.to_thread(compare_levels, self.baseline, session, levels)
+    async def _compare_levels(self, session: Session, frame: Frame, saved: str) -> None:
+        self.pair = await asyncio.to_thread(compare_levels, self.baseline, session, frame, saved)
         if self._frozen is None:
             self.update_in_front()
 
