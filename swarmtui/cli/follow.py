@@ -67,13 +67,17 @@ def follow_run(
     quiet: bool,
     limits: Sequence[FailCondition] = (),
     detect: float = DETECT,
+    brief: bool = False,
 ) -> int:
-    """Run a session to its end and report it; return the exit code of `swarmtui run`."""
+    """Run a session to its end and report it, with `brief` only its answer; return the exit code of `swarmtui run`."""
     progress = open_progress(sys.stderr, quiet)
+    begun = time.monotonic()
     ended, levels = _follow(request, process, progress)
+    seconds = time.monotonic() - begun if brief else None
     # Everything is saved: another Ctrl-C must not suppress the table or change the exit code, if somebody reads it.
     ignore_signals_unless_stuck()
-    code = report(ended, levels, as_json=as_json, progress=progress, root=Path(request.session_root), detect=detect)
+    root = Path(request.session_root)
+    code = report(ended, levels, as_json=as_json, progress=progress, root=root, detect=detect, answer_seconds=seconds)
     if code != DONE or not ended.directory:
         return code
     if unmeasured := _describe_unmeasured(ended.directory, request.plan):
@@ -180,13 +184,16 @@ def report(
     progress: Progress,
     root: Path | None = None,
     detect: float = DETECT,
+    answer_seconds: float | None = None,
 ) -> int:
     """Print the results of a session, and return the exit code.
 
     `shown` are the levels of the last frame: they are complete even if the disk was full and the summary is not.
-    `root` is where the baseline is found; by default, next to the session.
+    `root` is where the baseline is found; by default, next to the session. With `answer_seconds`, the time that it
+    took, only the answer is printed.
     """
     # Imported only now: no run waits for the code that renders it.
+    from swarmtui.report.answer import quick_blocks
     from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
     from swarmtui.report.text import paint
@@ -199,6 +206,8 @@ def report(
         echo(paint(level_blocks(shown)), nl=False)
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
+    elif summary is not None and answer_seconds is not None:
+        echo(paint(quick_blocks(summary, answer_seconds)), nl=False)
     elif summary is not None:
         measured = bool(summary.levels)
         levels = (
@@ -210,7 +219,7 @@ def report(
         echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
-    if ended.directory:
+    if ended.directory and (answer_seconds is None or as_json):
         progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)

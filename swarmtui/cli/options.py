@@ -16,8 +16,9 @@ _COMMANDS = {
     "demo": ("live", "open the app on the embedded simulator; needs no GPU or server"),
     "discover": ("catalogue", "list inference servers found on this host"),
     "doctor": ("catalogue", "check whether this machine is ready to measure"),
+    "quick": ("search", "how many agents, why no more, what to try next: in about a minute"),
     "run": ("run", "benchmark an endpoint without the app"),
-    "capacity": ("run", "find how many agents a server carries within an SLO"),
+    "capacity": ("search", "find how many agents a server carries within an SLO"),
     "attach": ("live", "open the app on a running session"),
     "replay": ("live", "replay a saved session in the app"),
     "sessions": ("sessions", "saved sessions: list, show, save-to, rm, advice, log"),
@@ -102,7 +103,7 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
         open_app(session_dir, slow=slow)
 
 
-_COMMANDS_WITH_DEFAULTS = ("run", "capacity", "probe", "ab")
+_COMMANDS_WITH_DEFAULTS = ("run", "quick", "capacity", "probe", "ab")
 _ONLY_FOR_RUN = ("runs", "levels", "canaries", "precision")
 # Of mutually exclusive options, one on the command line overrides another from config.toml.
 _EXCLUSIVE_OPTIONS = (

@@ -238,42 +238,6 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, limits=limits, detect=detect))
 
 
-# Options of `run` about levels and comparisons, which a search decides by itself.
-_NOT_FOR_CAPACITY = (
-    "levels", "find_cliff", "rate", "arrival", "burst", "serial_rates", "runs", "canaries", "precision", "slo",
-    "fail_if", "baseline", "detect",
-)  # fmt: skip
-
-
-@commands.command(cls=CheckedCommand, params=[option for option in run.params if option.name not in _NOT_FOR_CAPACITY])
-@click.option(
-    "--slo",
-    required=True,
-    metavar="ttft_p95=2s,stream_p5=20",
-    help="What each agent needs: percentiles of ttft ttfo tpot e2e stall (times) and stream (tok/s), or limits without "
-    "a percentile that 95 % of requests must meet together.",
-)
-@click.option(
-    "--max-agents", "max_c", type=WholeNumber(1, 20_000), metavar="N", help="The highest C to try.  [default: 1024]"
-)
-@click.pass_context
-def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
-    """Find the most agents that a server carries within an SLO.
-
-    Doubles the number of agents until a level, and one with twice as many, miss the SLO, then bisects, decides the
-    levels at the border with an error of 1 % for each look, and visits them again at the end. Also says where prompts
-    are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
-    """
-    from swarmtui.processes.spawn import start_session_process
-
-    process = start_session_process()
-    from swarmtui.cli.follow import follow_run
-
-    defaults = run.make_context("run", [], default_map=config_defaults("capacity")).params
-    request = build_run_request(endpoints, defaults | options | {"plan": "capacity"}, Mistakes(context))
-    sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet))
-
-
 @commands.command()
 @shared.endpoint
 @shared.model

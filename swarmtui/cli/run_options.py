@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from swarmtui.cli.app import session_root
+from swarmtui.model.base import BadInput
 from swarmtui.text import echo
-
-if TYPE_CHECKING:
-    from swarmtui.model.base import BadInput
 
 T = TypeVar("T")
 _MISTAKES = "swarmtui.mistakes"
@@ -22,14 +20,13 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     """Check all options before any request to the endpoint; `mistakes` are those that were found before."""
     from swarmtui.client.choices import RunChoices
     from swarmtui.client.request_builder import build_request
-    from swarmtui.model.base import BadInput
     from swarmtui.model.config import EndpointConfig
 
     mistakes = mistakes or Mistakes()
     given = {name: options[name] for name in RunChoices.__struct_fields__ if options.get(name) is not None}
     given |= {"runs": str(given["runs"])} if "runs" in given else {}
     given |= {"plan": "cliff"} if options["find_cliff"] else {}
-    found = mistakes.catch(lambda: find_endpoints(endpoints or (_only_endpoint(),)))
+    found = mistakes.catch(lambda: find_endpoints(endpoints or (only_endpoint(),)))
     # The others are checked with any address if this one is wrong.
     known = found or [EndpointConfig(url=_ANY_ADDRESS)]
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
@@ -46,8 +43,6 @@ class CheckedCommand(click.Command):
     """Leaves out options whose values are wrong, which its function finds in `Mistakes(context)` and must raise."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        from swarmtui.model.base import BadInput
-
         try:
             return super().parse_args(ctx, list(args))
         except click.BadParameter:
@@ -80,8 +75,6 @@ class Mistakes:
 
     def catch(self, work: Callable[[], T]) -> T | None:
         """Return what `work` returns, or None after an error."""
-        from swarmtui.model.base import BadInput
-
         try:
             return work()
         except BadInput as error:
@@ -117,10 +110,13 @@ def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
     return [find_endpoint(endpoint, configured, str(config_path())) for endpoint in endpoints]
 
 
-def _only_endpoint() -> str:
+class NoServerFound(BadInput):
+    """No inference server runs on this host, or none can be used."""
+
+
+def only_endpoint() -> str:
     """Return the only server on this host that is not another user's; with none or several the user must choose."""
     from swarmtui.client.catalogue import discover_servers
-    from swarmtui.model.base import BadInput
 
     usable = [server for server in discover_servers(_DISCOVERY_S) if server.reachable and not server.problem]
     found = [server for server in usable if not server.user]
@@ -133,7 +129,7 @@ def _only_endpoint() -> str:
     if usable:
         named = ", ".join(f"{server.url} ({server.user})" for server in usable)
         raise BadInput(f"name it to send load to a server of another user: {named}", key="--endpoint")
-    raise BadInput(
+    raise NoServerFound(
         "no server found on this host; for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
         key="--endpoint",
     )

@@ -9,7 +9,7 @@ from swarmtui.model.load import Arrival, Rules
 from swarmtui.model.plan import AgentHeader
 
 # A plan to choose from: a sweep as the workload says, another goal, an open loop, or a probe. `quick` and `capacity`
-# search for the capacity with bounds of 20 % and of 1 %.
+# search for the capacity with bounds of 20 %, for as long as `budget` says, and of 1 %.
 PlanKind = Literal["quick", "capacity", "sweep", "manual", "cliff", "open", "probe"]
 
 
@@ -48,6 +48,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     hosts: str = ""
     slo: str = ""
     max_c: int | None = None
+    budget: str = "60s"
     price_per_hour: float | None = None
     timeout: str = "600s"
     idle_timeout: str = "30s"

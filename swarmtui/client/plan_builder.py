@@ -13,11 +13,13 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan, PlanGoal, Timeouts, TooLong
-from swarmtui.model.workload import Trace, Workload, effective_load
+from swarmtui.model.workload import Prompts, Trace, Workload, effective_load
 
 _MAX_RUNS = 1000
 _GAMMA_BURST = 4.0
 _QUICK_ALPHA = 0.2
+# A minute is too short for long answers: those of a quick search end here, if the workload has no limit of its own.
+QUICK_MAX_TOKENS = 128
 
 
 def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
@@ -29,21 +31,34 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
         goal = "capacity"
     if choices.plan == "open" and not choices.rate:
         raise BadInput("enter the requests per second, for example 4, or 2,4,8", key="rate")
+    quick = choices.plan == "quick"
+    limited = workload.max_tokens is not None or not isinstance(workload, Prompts)
     return Plan(
         goal=goal,
         load=build_load(workload, choices, goal),
-        max_tokens=choices.max_tokens,
+        max_tokens=choices.max_tokens or (QUICK_MAX_TOKENS if quick and not limited else None),
         temperature=choices.temperature,
         seed=seed,
         timeouts=parse_timeouts(choices.timeout, choices.idle_timeout),
         workers=choices.workers,
-        slo=validate_slo(choices.slo or (DEFAULT_SLO if goal == "capacity" else "")),
+        slo=_slo(workload, choices, goal),
         agent_header=choices.agent_header,
         too_long=_parse_too_long(choices.too_long, workload),
         max_c=choices.max_c or Plan().max_c,
-        alpha=_QUICK_ALPHA if choices.plan == "quick" else Plan().alpha,
+        alpha=_QUICK_ALPHA if quick else Plan().alpha,
+        budget_s=parse_seconds(choices.budget, "budget") if quick else None,
         price_per_hour=choices.price_per_hour,
     )
+
+
+def _slo(workload: Workload, choices: RunChoices, goal: PlanGoal) -> str:
+    """Return what was chosen; for a search for the capacity else that of the workload, or the default."""
+    if choices.slo or goal != "capacity":
+        return validate_slo(choices.slo)
+    try:
+        return validate_slo(workload.slo) or DEFAULT_SLO
+    except BadInput as error:
+        raise BadInput(f"slo: {error.problem}", key="workload") from None
 
 
 def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
@@ -105,7 +120,9 @@ def _choose_load(load: Load, name: str, choices: RunChoices, goal: PlanGoal, run
         raise refuse("rate", "has no arrival times")
     load = _apply_trace_options(load, choices)
     if goal == "capacity" and isinstance(load, Closed):
-        return msgspec.structs.replace(load, levels=(1,), runs=1)
+        # A quick search chooses the length of its runs, too.
+        length = {"requests": "2C", "duration": None, "precision": None} if choices.plan == "quick" else {}
+        return msgspec.structs.replace(load, levels=(1,), runs=1, **length)
     if not sweep:
         return msgspec.structs.replace(load, levels=(1,)) if isinstance(load, Sessions) else Closed(levels=(1,))
     if rate is not None:

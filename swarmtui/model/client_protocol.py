@@ -70,12 +70,13 @@ class FindCapacity(ProtocolMessage, frozen=True):
     """Find the most agents that keep an SLO, written as on the command line.
 
     `alpha` is the error of the bounds that decide a level: 1 % needs 44 requests without a miss for a share of 90 %,
-    20 % needs 16.
+    20 % needs 16. With a budget, the search decides first, and confirms only what it has time for.
     """
 
     slo: str
     max_c: int = 1024
     alpha: float = 0.01
+    budget_s: float | None = None
 
 
 class Describe(ProtocolMessage, frozen=True):

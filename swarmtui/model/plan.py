@@ -31,7 +31,8 @@ class Plan(Stored, frozen=True, kw_only=True):
 
     That is manual control from the first level on, or a search up to `max_c`: for the cliff, or for the capacity, the
     most agents that keep the SLO. `slo` is written as on the command line. `price_per_hour` is that of the server, for
-    the cost of tokens. `alpha` is the error of the bounds that decide a level of a search for the capacity.
+    the cost of tokens. `alpha` is the error of the bounds that decide a level of a search for the capacity, `budget_s`
+    the time after which it answers with what it knows.
     `agent_header`: lines in front of the system prompt that change with every request.
     `too_long`: what happens to the requests of a trace that do not fit into the server's context; null refuses it.
     """
@@ -48,6 +49,7 @@ class Plan(Stored, frozen=True, kw_only=True):
     too_long: TooLong | None = None
     max_c: int = 1024
     alpha: float = 0.01
+    budget_s: float | None = None
     price_per_hour: float | None = None
 
 

@@ -113,6 +113,7 @@ class _WorkloadBase(InputStruct, frozen=True, kw_only=True):
     tools: tuple[ToolDefinition, ...] = ()
     extra: dict[str, Any] = {}
     check: AnswerCheck | None = None
+    slo: str = ""
     load: Load | None = None
 
 

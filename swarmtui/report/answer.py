@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
 from swarmtui.numbers import rate, seconds, short_percent
-from swarmtui.report.table import Block, Sentence
+from swarmtui.report.table import Block, Facts, Sentence
+from swarmtui.text import count_noun
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -26,6 +28,27 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Quality", quality_text(found) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
+
+
+def quick_blocks(summary: Summary, seconds: float) -> list[Block]:
+    """Show an answer in six lines, below one that says what was measured."""
+    session = summary.session
+    server = summary.servers[0] if summary.servers else None
+    model = next((endpoint.model for endpoint in session.endpoints), "")
+    limit = session.plan.max_tokens
+    head = (
+        " ".join(filter(None, (server.engine, server.version))) if server else "",
+        model,
+        count_names(summary.gpus),
+        count_noun(server.slots, "slot", "slots") if server and server.slots else "",
+        f"{session.workload}{f', answers of at most {limit} tokens' if limit else ''}",
+    )
+    rows = dict(answer_rows(summary))
+    rows.setdefault("Try next", "nothing that these figures point to")
+    saved = f"{seconds:.0f} s · saved: swarmtui sessions show {session.id}"
+    quality = rows.pop("Quality", "")
+    rows["Quality"] = " · ".join(filter(None, (quality, saved)))
+    return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]
 
 
 def one_agent_text(summary: Summary, point: AnswerPoint) -> str:

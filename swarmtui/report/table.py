@@ -109,10 +109,14 @@ class Sentence(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Names with their values, such as what was measured and how; those of an `answer` are written as they are."""
+    """Names with their values, such as what was measured and how; those of an `answer` are written as they are.
+
+    `head` is a line above them.
+    """
 
     rows: tuple[tuple[str, str], ...]
     answer: bool = False
+    head: str = ""
 
 
 Block = Table | Sentence | Facts

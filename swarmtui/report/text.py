@@ -41,15 +41,19 @@ def _lines(block: Block) -> list[str]:
 
 def _facts(facts: Facts) -> list[str]:
     indent = " " * (_NAME + 1)
+    width = _answer_width() if facts.answer else page_width()
     return [
-        line
-        for name, value in facts.rows
-        for line in textwrap.wrap(
-            sanitize(value),
-            _answer_width() if facts.answer else page_width(),
-            initial_indent=f"{name if facts.answer else name.lower():<{_NAME}} ",
-            subsequent_indent=indent,
-        )
+        *textwrap.wrap(sanitize(facts.head), width),
+        *(
+            line
+            for name, value in facts.rows
+            for line in textwrap.wrap(
+                sanitize(value),
+                width,
+                initial_indent=f"{name if facts.answer else name.lower():<{_NAME}} ",
+                subsequent_indent=indent,
+            )
+        ),
     ]
 
 

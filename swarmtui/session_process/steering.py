@@ -24,7 +24,7 @@ def goal_of(plan: Plan) -> Goal:
         case "cliff":
             return client_protocol.FindCliff(plan.max_c)
         case "capacity":
-            return client_protocol.FindCapacity(plan.slo, plan.max_c, plan.alpha)
+            return client_protocol.FindCapacity(plan.slo, plan.max_c, plan.alpha, plan.budget_s)
 
 
 class Steering:

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, hit_texts
-from swarmtui.analysis.capacity.slo_search import MAX_VISITS, Visit, is_missed, judge, next_visit, search_state
+from swarmtui.analysis.capacity.slo_search import (
+    CONFIRMING,
+    MAX_VISITS,
+    Visit,
+    is_missed,
+    judge,
+    next_visit,
+    search_state,
+)
 from swarmtui.analysis.limits.slo import SloTally, dispersion, is_kept, least_n, parse_slo
 from swarmtui.model.findings import Capacity
 from swarmtui.model.session import TraceFigures
@@ -34,15 +42,25 @@ def visit(c: int, good: int, late: int = 0, run: int = 1) -> Visit:
 
 
 def search(
-    truth: int, width: float, seed: int, highest: int = 1024, dips: Mapping[int, float] = {}, differ: float = 0.0
+    truth: int,
+    width: float,
+    seed: int,
+    highest: int = 1024,
+    dips: Mapping[int, float] = {},
+    differ: float = 0.0,
+    quick: bool = False,
 ) -> tuple[list[Visit], Capacity]:
     """Search a server whose share of good requests falls through 95 % between `truth` and the next C.
 
     `differ`: by how much of `width` the servers of two visits differ (standard deviation). Some levels have `dips`.
+    A quick search ends before the visits that only confirm.
     """
     rng = random.Random(seed)
     visits: list[Visit] = []
-    while (following := next_visit(visits, SLO, highest, ALPHA)) is not None:
+    alpha = 0.2 if quick else ALPHA
+    while (following := next_visit(visits, SLO, highest, alpha, quick=quick)) is not None:
+        if quick and following.step in CONFIRMING:
+            break
         c = following.c
         share = 1.0 / (1.0 + math.exp((c - truth - 0.5) / width + rng.gauss(0.0, differ) - math.log(19.0)))
         share = dips.get(c, share)
@@ -50,10 +68,10 @@ def search(
         for number in range(1, following.requests + 1):
             one = GOOD if rng.random() < share else LATE if rng.random() < 0.5 else SLOW
             found.add(msgspec.structs.replace(one, c=c, run=len(visits)))
-            if number.bit_count() == 1 and number >= 4 and is_missed(found.slo, ALPHA):
+            if number.bit_count() == 1 and number >= 4 and is_missed(found.slo, alpha):
                 break
         visits.append(found)
-    return visits, capacity(SLO, visits, [], alpha=ALPHA)
+    return visits, capacity(SLO, visits, [], alpha=alpha)
 
 
 def covers(answer: Capacity, truth: int) -> bool:
@@ -67,6 +85,14 @@ def test_search_finds_the_most_agents_within_one(truth: int) -> None:
         assert abs(answer.agents - truth) <= 1 and covers(answer, truth)
         assert answer.low <= answer.agents and answer.high is not None and answer.agents <= answer.high
         assert len(visits) <= 20
+
+
+@pytest.mark.parametrize("truth", [1, 4, 18, 50])
+def test_quick_search_decides_with_few_visits(truth: int) -> None:
+    found = [search(truth, 0.3, seed, quick=True) for seed in range(20)]
+    assert sum(answer.agents <= truth * 1.1 + 1 and truth <= answer.agents * 1.12 + 1 for _, answer in found) >= 18
+    assert sum(covers(answer, truth) for _, answer in found) >= 13, "each end is 80 % sure"
+    assert sorted(len(visits) for visits, _ in found)[15] <= 2 * truth.bit_length() + 6
 
 
 def test_interval_contains_the_truth_if_visits_differ() -> None:

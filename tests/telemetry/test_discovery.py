@@ -322,7 +322,7 @@ def test_run_without_an_endpoint_never_chooses_a_server_of_another_user(monkeypa
     other = DiscoveredServer(url="http://127.0.0.1:1", engine="vLLM", user="ann")
     own = DiscoveredServer(url="http://127.0.0.1:2", engine="vLLM")
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s: (other, own))
-    assert run_options._only_endpoint() == own.url
+    assert run_options.only_endpoint() == own.url
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s: (other,))
     with pytest.raises(BadInput, match=r"name it to send load .*http://127.0.0.1:1 \(ann\)"):
-        run_options._only_endpoint()
+        run_options.only_endpoint()

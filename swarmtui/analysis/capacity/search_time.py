@@ -19,6 +19,8 @@ def search_seconds(
     slo: Slo,
     highest: int,
     alpha: float,
+    *,
+    quick: bool = False,
 ) -> float | None:
     """Return the seconds of the visits that remain; None while no level has missed the SLO.
 
@@ -39,7 +41,7 @@ def search_seconds(
         requests = following.requests + c if keeps else max(ended, default=_MISSED_REQUESTS)
         left += requests / pace[min(pace, key=lambda known: abs(log2(known / c)))]
         imagined.append(_imagine(c, slo, requests, keeps))
-        following = next_visit(imagined, slo, highest, alpha)
+        following = next_visit(imagined, slo, highest, alpha, quick=quick)
     return left
 
 

@@ -4,6 +4,7 @@ C doubles until a level misses the SLO. A run at twice that level has to miss it
 search continues above it. Then the gap is bisected, the levels on both sides of the border are visited until the bounds
 of Clopper and Pearson decide them, and at the end they are visited again: what a machine does changes over minutes.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
+A quick search bisects first; the visits that only confirm come last, as far as its time allows them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from swarmtui.analysis.limits.slo import Slo, SloTally, dispersion, is_kept, lea
 from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
 from swarmtui.model.record import Record
 
-# The search ends when the levels on both sides of the border are this close.
-_PRECISION = 0.05
+# The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
+_PRECISION, _QUICK_PRECISION = 0.05, 0.1
 # Levels that are counted together, at most.
 _NEIGHBOURS = 4
 # A visit counts as this many times the requests that decide without a miss, at most: its requests are alike, and others
@@ -28,8 +29,8 @@ _NEIGHBOURS = 4
 _VISIT_SIZE, _MAX_SIZE = 1.5, 2
 # If the border stays undecided, levels this factor apart are visited until one is clearly kept or missed.
 _STEP_BESIDE = 1.25
-# While C doubles, a level has this many requests per stream, and at least the second number.
-_CLIMB_CYCLES, _CLIMB_REQUESTS = 2, 5
+# While C doubles, a level has this many requests per stream, and at least the second number; the third if it is quick.
+_CLIMB_CYCLES, _CLIMB_REQUESTS, _QUICK_REQUESTS = 2, 5, 3
 # At the end, the first and the last visit of the levels at the border are this many visits apart.
 _APART = 2
 MAX_VISITS = 40
@@ -163,6 +164,11 @@ def is_missed(visit: SloTally, alpha: float) -> bool:
     return _visit_kept(visit, alpha) is False
 
 
+def is_shown(visit: SloTally, alpha: float) -> bool:
+    """Whether a quick visit can end: its requests so far show that the SLO is kept."""
+    return _visit_kept(visit, alpha) is True
+
+
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
     """Return what the search knows so far, for screens."""
     judged = judge(visits, alpha)
@@ -197,7 +203,13 @@ class NextVisit(NamedTuple):
     step: SearchStep
 
 
-def next_visit(visits: Sequence[Visit], slo: Slo, highest: int, alpha: float) -> NextVisit | None:
+# The steps that confirm what is known.
+CONFIRMING: tuple[SearchStep, ...] = ("check", "beside", "repeat")
+
+
+def next_visit(
+    visits: Sequence[Visit], slo: Slo, highest: int, alpha: float, *, quick: bool = False
+) -> NextVisit | None:
     """Return the next visit, to a new level or again; None at the end of the search."""
     if len(visits) >= MAX_VISITS:
         return None
@@ -209,21 +221,29 @@ def next_visit(visits: Sequence[Visit], slo: Slo, highest: int, alpha: float) ->
     if not failed:
         if low < highest:
             following = min(max(2 * low, 1), highest)
-            return NextVisit(following, max(_CLIMB_CYCLES * following, _CLIMB_REQUESTS), "climb")
+            least = _QUICK_REQUESTS if quick else _CLIMB_REQUESTS
+            return NextVisit(following, max(_CLIMB_CYCLES * following, least), "climb")
         return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], decide)
     first = failed[0]
     if first.kept is None and first.n < decide:
         return NextVisit(first.c, decide, "decide")
+    border = [*passed[-1:], first]
+    middle = middle_level(low, first.c, _QUICK_PRECISION if quick else _PRECISION)
+    bisect = None if middle is None else NextVisit(middle, decide, "bisect")
+    check = _check(line, first, decide, highest, alpha)
+    narrow = (bisect or _decide(border, decide), check) if quick else (check, bisect or _decide(border, decide))
+    return next(filter(None, narrow), None) or _beside(line, decide, highest) or _repeat(visits, border, decide)
+
+
+def _check(
+    line: Sequence[JudgedLevel], first: JudgedLevel, decide: int, highest: int, alpha: float
+) -> NextVisit | None:
+    """Visit twice the first level that failed, until that has clearly failed, too."""
     above = [level for level in line if level.c >= min(2 * first.c, highest)]
     if first.c < highest and not any(level.c > first.c for level in above):
         return NextVisit(min(2 * first.c, highest), decide, "check")
     doubtful = [level for level in above if _kept(level.visits, alpha) is None and _passes(level.visits)]
-    if doubtful and (found := _decide(doubtful[-1:], decide, "check")) is not None:
-        return found
-    if (middle := middle_level(low, first.c, _PRECISION)) is not None:
-        return NextVisit(middle, decide, "bisect")
-    border = [*passed[-1:], first]
-    return _decide(border, decide) or _beside(line, decide, highest) or _repeat(visits, border, decide)
+    return _decide(doubtful[-1:], decide, "check") if doubtful else None
 
 
 def _passes(visits: Sequence[SloTally]) -> bool:

@@ -10,7 +10,15 @@ import msgspec
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.search_time import search_seconds
-from swarmtui.analysis.capacity.slo_search import NextVisit, Visit, is_missed, next_visit, search_state
+from swarmtui.analysis.capacity.slo_search import (
+    CONFIRMING,
+    NextVisit,
+    Visit,
+    is_missed,
+    is_shown,
+    next_visit,
+    search_state,
+)
 from swarmtui.analysis.limits.slo import Slo, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.record import Record
@@ -22,20 +30,28 @@ _FIRST_LOOK = 4
 
 
 async def search(stages: Stages, goal: FindCapacity) -> None:
-    """Each visit is a run of a level; it ends early when its requests show that the SLO is missed."""
+    """Each visit is a run of a level; it ends early when its requests show that the SLO is missed.
+
+    With a budget, a visit also ends when they show that it is kept, or when the time is up; one that only confirms what
+    is known is left out if it would take longer than what is left.
+    """
     await stages.drain()
     state, journal, slo, alpha = stages.state, stages.journal, parse_slo(goal.slo), goal.alpha
     begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=goal.slo, alpha=alpha)
     journal.write(begun)
     visits: list[Visit] = []
     seconds: list[float] = []
+    budget, quick = Budget(goal.budget_s), goal.budget_s is not None
 
     def choose() -> NextVisit | None:
-        following = next_visit(visits, slo, goal.max_c, alpha)
+        following = next_visit(visits, slo, goal.max_c, alpha, quick=quick)
+        if following is not None and not budget.allows(following):
+            following = None
         found = search_state(visits, following, alpha)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
-        left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha)
-        stages.expected_end = None if left_s is None else time.monotonic() + left_s
+        left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha, quick=quick)
+        ends = [budget.deadline, None if left_s is None else time.monotonic() + left_s]
+        stages.expected_end = min((end for end in ends if end is not None), default=None)
         return following
 
     # A large trace is read while the first level runs.
@@ -46,10 +62,15 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             run = VisitTally(c, slo, alpha)
             number = 1 + sum(visit.c == c for visit in visits)
             stages.observers.append(run.add)
+
+            def enough(run: VisitTally = run) -> bool:
+                return run.is_missed() or budget.is_over or (quick and run.is_kept())
+
             started = time.monotonic()
             # Of the requests that are sent, one per stream is cancelled at the end.
-            await stages.run_level((c, None), number, number, least=following.requests + c, enough=run.is_missed)
+            await stages.run_level((c, None), number, number, least=following.requests + c, enough=enough)
             stages.observers.remove(run.add)
+            budget.add(run.visit, time.monotonic() - started)
             await stages.levels_computed()
             if stages.steering.ends_goal:
                 return
@@ -66,6 +87,30 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
         reading.cancel()
     found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
     journal.log_event("capacity", capacity_headline(found, slo))
+
+
+class Budget:
+    """The time of a quick search; without one, there is no `deadline`."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self._request_s: dict[int, float] = {}
+
+    def add(self, visit: Visit, seconds: float) -> None:
+        """Remember the time per request at this level; one per stream comes before the measured ones."""
+        self._request_s[visit.c] = seconds / (visit.slo.n + visit.c)
+
+    @property
+    def is_over(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def allows(self, following: NextVisit) -> bool:
+        """Whether there is time for a visit: one that decides may be cut short, but not before its first look."""
+        if self.deadline is None or not self._request_s:
+            return True
+        request_s = self._request_s[min(self._request_s, key=lambda c: abs(c - following.c))]
+        least = following.requests if following.step in CONFIRMING else _FIRST_LOOK
+        return time.monotonic() + request_s * (least + following.c) <= self.deadline
 
 
 class VisitTally:
@@ -95,3 +140,6 @@ class VisitTally:
 
     def is_missed(self) -> bool:
         return self._missed
+
+    def is_kept(self) -> bool:
+        return is_shown(self.visit.slo, self._alpha)

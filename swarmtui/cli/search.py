@@ -1,0 +1,134 @@
+"""The commands `quick` and `capacity`, which search for the most agents that keep an SLO."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swarmtui.cli.app import is_terminal
+from swarmtui.cli.options import WholeNumber, commands, config_defaults
+from swarmtui.cli.run import run
+from swarmtui.cli.run_options import CheckedCommand, Mistakes, NoServerFound, build_run_request, only_endpoint
+from swarmtui.text import echo
+
+if TYPE_CHECKING:
+    from swarmtui.model.run_request import RunRequest
+
+# Options of `run` about levels and comparisons, which a search decides by itself; those of a trace are not quick.
+_NOT_FOR_CAPACITY = (
+    "levels", "find_cliff", "rate", "arrival", "burst", "serial_rates", "runs", "canaries", "precision", "slo",
+    "fail_if", "baseline", "detect",
+)  # fmt: skip
+_NOT_FOR_QUICK = (
+    "requests", "duration", "complete", "max_gap", "time_scale", "too_long", "rules", "hosts", "price_per_hour",
+    "agent_header", "keep_text", "max_tokens",
+)  # fmt: skip
+
+_SIMULATOR = "sim:moe-tp1"
+
+_slo = click.option(
+    "--slo",
+    default="",
+    metavar="ttft_p90=2s,…",
+    help="What each agent needs: percentiles of ttft ttfo tpot e2e stall (times) and stream (tok/s), or limits without "
+    "a percentile that 95 % of requests must meet together.  [default: that of the workload, else a first token within "
+    "2 s and 20 tok/s each, for 90 % of requests: ttft_p90=2s,stream_p10=20]",
+)
+
+
+def _options(*excluded: str) -> list[click.Parameter]:
+    return [option for option in run.params if option.name not in excluded]
+
+
+@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, *_NOT_FOR_QUICK))
+@click.argument("address", metavar="[ENDPOINT]", required=False)
+@_slo
+@click.option(
+    "--budget", default="60s", show_default=True, metavar="TIME", help="Time to search; then it answers as it can."
+)
+@click.option(
+    "--max-tokens",
+    type=WholeNumber(1),
+    metavar="N",
+    help="Output token limit of each request.  [default: that of the workload, else 128: a minute is short]",
+)
+@click.pass_context
+def quick(
+    context: click.Context,
+    /,
+    address: str | None,
+    endpoints: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Say in about a minute how many agents a server carries, why no more, and what to try next.
+
+    Runs one agent, doubles the number until the SLO is missed, then bisects, with an error of 20 % for each end of the
+    answer. ENDPOINT is a URL, a name in config.toml, or sim:PRESET; without one, it is the server found on this host.
+    Exit code 1: not even one agent keeps the SLO.
+
+    \b
+    swarmtui quick
+    swarmtui quick http://127.0.0.1:8000 --slo ttft_p90=1s,stream_p10=30
+    """
+    if not address and not endpoints:
+        address = _found_endpoint()
+    chosen = (*endpoints, *((address,) if address else ()))
+    _search(context, chosen, options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True)
+
+
+@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY))
+@_slo
+@click.option(
+    "--max-agents", "max_c", type=WholeNumber(1, 20_000), metavar="N", help="The highest C to try.  [default: 1024]"
+)
+@click.pass_context
+def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
+    """Find the most agents that a server carries within an SLO.
+
+    Doubles the number of agents until a level, and one with twice as many, miss the SLO, then bisects, decides the
+    levels at the border with an error of 1 % for each look, and visits them again at the end. Also says where prompts
+    are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
+    """
+    _search(context, endpoints, options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
+
+
+def _search(
+    context: click.Context,
+    endpoints: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+    quiet: bool,
+    brief: bool = False,
+) -> None:
+    from swarmtui.processes.spawn import start_session_process
+
+    # Started first: it imports its modules while the options are checked, and exits if they are wrong.
+    process = start_session_process()
+    from swarmtui.cli.follow import follow_run
+
+    defaults = run.make_context("run", [], default_map=config_defaults(str(context.info_name))).params
+    unset = dict.fromkeys(_NOT_FOR_QUICK, None) if brief else {}
+    request: RunRequest = build_run_request(endpoints, defaults | unset | options, Mistakes(context))
+    echo(f"SLO: {_slo_words(request)}", err=True) if not quiet else None
+    sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, brief=brief))
+
+
+def _slo_words(request: RunRequest) -> str:
+    from swarmtui.analysis.limits.slo import parse_slo
+
+    return parse_slo(request.plan.slo).words()
+
+
+def _found_endpoint() -> str:
+    """Return the one server on this host; with none, offer the simulator."""
+    try:
+        return only_endpoint()
+    except NoServerFound as error:
+        if not is_terminal() or not click.confirm(f"no server found on this host; try the simulator {_SIMULATOR}?"):
+            raise NoServerFound(f"no server found on this host; try `swarmtui quick {_SIMULATOR}`") from error
+        return _SIMULATOR

@@ -1,0 +1,73 @@
+"""`swarmtui quick` on the simulator: seven lines on stdout, the same answer as JSON, and no server at all."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from swarmtui.cli import search
+from swarmtui.cli.run_options import NoServerFound
+from swarmtui.sessions import store
+from tests.cli.programs import Sandbox
+
+# One slot: with a second agent, each request waits for a whole answer of about 240 ms.
+FAST = ("sim:moe-tp1?slots=1&output.cv=0", "--max-tokens", "40", "--slo", "ttft_p50=120ms", "--budget", "20s")
+
+
+def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
+    ran = sandbox.run("quick", *FAST, "--session-dir", str(sandbox.sessions))
+    assert ran.code == 0, ran
+    head, *lines = ran.out.splitlines()
+    assert head.startswith("simulator ")
+    assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
+    names = ["One agent", "Capacity", "At 1", "Why no more", "Try next", "Quality"]
+    assert [line[:13].strip() for line in lines] == names
+    text = dict(zip(names, (line[13:] for line in lines), strict=True))
+    assert text["Capacity"] == "1 agent with a first token within 120 ms, for 50 % of requests (80 % sure)"
+    assert text["Why no more"].startswith("at 2 agents the first token took ")
+    assert "the only slot is taken" in text["Why no more"] and text["Try next"].startswith("slots=2: ")
+    assert text["Quality"].endswith(f"saved: swarmtui sessions show {sandbox.session.name}")
+    assert "SLO: a first token within 120 ms, for 50 % of requests" in ran.err
+    summary = store.summarise(store.load_session(sandbox.sessions, "last"))
+    search = store.load_session(sandbox.sessions, "last").journal.search
+    assert search is not None and search.alpha == 0.2 and summary.session.plan.budget_s == 20.0
+    assert summary.answer is not None and summary.answer.headline.sentence == text["Capacity"]
+
+
+def test_json_has_the_answer_and_an_exit_code(sandbox: Sandbox) -> None:
+    slow = ("sim:moe-tp1?output.cv=0", "--max-tokens", "8", "--budget", "20s", "--slo", "stream_p10=1000")
+    ran = sandbox.run("quick", *slow, "--json", "--session-dir", str(sandbox.sessions))
+    assert ran.code == 1, "not even one agent keeps it"
+    answer = json.loads(ran.out)["answer"]
+    assert (answer["agents"], answer["low"], answer["high"]) == (0, 0, 0)
+    assert answer["headline"]["code"] == "no_agent" and answer["slo"] == "stream_p10=1000"
+    # On a busy machine the host may be the reason.
+    assert answer["limit"]["code"] in ("not_known", "host", "client")
+    assert "less than 1000 tok/s" in answer["limit"]["sentence"]
+    assert answer["at_capacity"] is None and answer["one_agent"]["c"] == 1
+
+
+@pytest.mark.parametrize(("terminal", "answers"), [(False, True), (True, False), (True, True)])
+def test_without_a_server_it_offers_the_simulator(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, answers: bool
+) -> None:
+    asked: list[str] = []
+
+    def no_server() -> str:
+        raise NoServerFound("no server found on this host")
+
+    def confirm(text: str) -> bool:
+        asked.append(text)
+        return answers
+
+    monkeypatch.setattr(search, "only_endpoint", no_server)
+    monkeypatch.setattr(search, "is_terminal", lambda: terminal)
+    monkeypatch.setattr(click, "confirm", confirm)
+    if terminal and answers:
+        assert search._found_endpoint() == "sim:moe-tp1"
+    else:
+        with pytest.raises(NoServerFound, match="try `swarmtui quick sim:moe-tp1`"):
+            search._found_endpoint()
+    assert len(asked) == terminal
