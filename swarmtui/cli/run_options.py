@@ -39,8 +39,48 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     return built
 
 
+# The options of `run` and of the searches by what they are about, as --help shows them.
+OPTION_GROUPS = {
+    "Load": (
+        "workload", "levels", "find_cliff", "slo", "budget", "max_c", "rate", "arrival", "burst", "requests",
+        "duration", "precision", "runs", "max_tokens", "temperature", "seed", "canaries", "agent_header",
+        "serial_rates", "max_gap", "time_scale", "too_long", "rules",
+    ),
+    "Endpoint": (
+        "endpoints", "model", "api", "api_key_env", "headers", "ca_file", "insecure", "timeout", "idle_timeout",
+        "on_restart",
+    ),
+    "Measuring": (
+        "warmup", "complete", "baseline", "detect", "fail_if", "price_per_hour", "metrics_urls", "gpu_metrics_urls",
+        "no_gpu",
+    ),
+    "Output": (
+        "as_json", "quiet", "session_dir", "label", "note", "tags", "server_flags", "keep_text", "no_previews",
+    ),
+    "Hosts": ("hosts",),
+}  # fmt: skip
+
+
 class CheckedCommand(click.Command):
-    """Leaves out options whose values are wrong, which its function finds in `Mistakes(context)` and must raise."""
+    """Shows its options in groups.
+
+    It leaves out options whose values are wrong, which its function finds in `Mistakes(context)` and must raise.
+    """
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {
+            str(param.name): param.get_help_record(ctx)
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option)
+        }
+        grouped = {name for names in OPTION_GROUPS.values() for name in names}
+        others = [name for name in records if name not in grouped]
+        for title, names in OPTION_GROUPS.items():
+            listed = (*names, *others) if title == "Output" else names
+            shown = [record for name in listed if (record := records.get(name)) is not None]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
