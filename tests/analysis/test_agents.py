@@ -197,7 +197,7 @@ def test_server_that_misses_the_slo_alone_or_never() -> None:
     none = capacity(SLO, [slow], [], alpha=ALPHA)
     assert (none.agents, none.low, none.high) == (0, 0, 0)
     words = "a first token within 2 s and 20 tok/s each, for 95 % of requests"
-    assert capacity_headline(none, SLO) == f"not even one agent: {words} (99 % sure)"
+    assert capacity_headline(none, SLO) == f"not even one agent with {words} (99 % sure)"
     visits, many = search(500, 1.0, 1, highest=8)
     assert max(one.c for one in visits) == 8
     assert capacity_headline(many, SLO) == f"at least 8 agents with {words} (99 % sure); no level missed it"

@@ -33,7 +33,8 @@ CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "nothing_measured", {}, "nothing was measured"),
     ("headline", "open_loop", {"levels": 2, "open_loop": "keeps up with 8 requests/s"}, "keeps up with 8 requests/s"),
-    ("headline", "no_agent", SEARCHED | {"agents": 0, "low": 0, "high": 0}, f"not even one agent: {SLO} (80 % sure)"),
+    ("headline", "no_agent", SEARCHED | {"agents": 0, "low": 0, "high": 0},
+     f"not even one agent with {SLO} (80 % sure)"),
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),

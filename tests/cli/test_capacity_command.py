@@ -50,7 +50,7 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
     cases: dict[tuple[str, ...], tuple[int, str]] = {
         ("--slo", "ttft_p95=1us", "--workload", str(traces)): (
             1,
-            "not even one agent: a first token within 0.001 ms, for 95 % of requests",
+            "not even one agent with a first token within 0.001 ms, for 95 % of requests",
         ),
         ("--slo", "ttft_p95=2s,speed=3"): (2, "--slo: unknown figure 'speed'; use one of ttft, ttfo, tpot, e2e"),
         ("--slo", "stream_p95=20"): (2, "--slo: stream_p95 is not the slow end of stream; use p1 to p50"),

@@ -46,6 +46,8 @@ def test_client_receives_hello_then_frames_then_end(harness: SessionHarness) -> 
     on_disk, at_the_end = summarise(saved), Replay(saved).frame_at(1e9)
     assert last.levels == at_the_end.levels == on_disk.levels
     assert last.quality == at_the_end.quality == on_disk.quality
+    assert last.answer == at_the_end.answer == on_disk.answer is not None
+    assert all(frame.answer is None for frame in session_client.frames if frame.status != "ended")
     with pytest.raises(ConnectionLost):
         session_client.client.receive(5.0)
 

@@ -75,7 +75,7 @@ _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
-        lambda f: f"not even one agent: {f.slo}{_sure(f)}"),
+        lambda f: f"not even one agent with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "fewer_agents", ("agents", "slo", "lowest_c"), lambda f: f.agents == 0,
         lambda f: f"fewer than {f.lowest_c} agents, the fewest that were tried, with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "capacity", ("agents", "slo", "c"), lambda f: True, _capacity),

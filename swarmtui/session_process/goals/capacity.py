@@ -21,12 +21,15 @@ from swarmtui.analysis.capacity.slo_search import (
 )
 from swarmtui.analysis.limits.slo import Slo, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
+from swarmtui.model.findings import SearchStep
 from swarmtui.model.record import Record
 from swarmtui.model.session import CapacitySearch, SearchEntry
 from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.
 _FIRST_LOOK = 4
+# While C doubles, a level takes this share of a budget, unless one request per stream takes longer.
+_CLIMB_SHARE = 1 / 12
 
 
 async def search(stages: Stages, goal: FindCapacity) -> None:
@@ -63,10 +66,10 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             number = 1 + sum(visit.c == c for visit in visits)
             stages.observers.append(run.add)
 
-            def enough(run: VisitTally = run) -> bool:
-                return run.is_missed() or budget.is_over or (quick and run.is_kept())
+            def enough(run: VisitTally = run, step: SearchStep = following.step) -> bool:
+                return run.is_missed() or budget.ends(run, step)
 
-            started = time.monotonic()
+            started = budget.started = time.monotonic()
             # Of the requests that are sent, one per stream is cancelled at the end.
             await stages.run_level((c, None), number, number, least=following.requests + c, enough=enough)
             stages.observers.remove(run.add)
@@ -90,19 +93,25 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
 
 
 class Budget:
-    """The time of a quick search; without one, there is no `deadline`."""
+    """The time of a quick search; without one, there is no `deadline`. `started` is the start of the visit."""
 
     def __init__(self, seconds: float | None) -> None:
-        self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.started = time.monotonic()
+        self.deadline = None if seconds is None else self.started + seconds
+        self._climb_s = (seconds or 0.0) * _CLIMB_SHARE
         self._request_s: dict[int, float] = {}
 
     def add(self, visit: Visit, seconds: float) -> None:
         """Remember the time per request at this level; one per stream comes before the measured ones."""
         self._request_s[visit.c] = seconds / (visit.slo.n + visit.c)
 
-    @property
-    def is_over(self) -> bool:
-        return self.deadline is not None and time.monotonic() >= self.deadline
+    def ends(self, run: VisitTally, step: SearchStep) -> bool:
+        """Whether a visit ends: the time is up, it shows that the SLO is kept, or C can double after a slow cycle."""
+        if self.deadline is None:
+            return False
+        now = time.monotonic()
+        slow = now - self.started >= self._climb_s
+        return now >= self.deadline or run.is_kept() or (step == "climb" and slow and run.has_cycle)
 
     def allows(self, following: NextVisit) -> bool:
         """Whether there is time for a visit: one that decides may be cut short, but not before its first look."""
@@ -143,3 +152,9 @@ class VisitTally:
 
     def is_kept(self) -> bool:
         return is_shown(self.visit.slo, self._alpha)
+
+    @property
+    def has_cycle(self) -> bool:
+        """Whether a request per stream, and at least a few, kept the SLO, and none missed it."""
+        tally = self.visit.slo
+        return tally.good == tally.n >= max(self._c, _FIRST_LOOK - 1)
