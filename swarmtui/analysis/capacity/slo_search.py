@@ -1,8 +1,9 @@
 """Search for the most agents that keep an SLO: judge the levels that were visited, and choose the next visit.
 
-C doubles until a level misses the SLO. A run at twice that level has to miss it, too: otherwise it was a dip, and the
-search continues above it. Then the gap is bisected, the levels on both sides of the border are visited until the bounds
-of Clopper and Pearson decide them, and at the end they are visited again: what a machine does changes over minutes.
+C doubles until a level misses the SLO, and the gap is bisected, with half of the requests that decide a level. A run far
+above the border has to miss the SLO, too: otherwise it was a dip, and the search continues above it. At the end the
+levels on both sides of the border are visited again: what a machine does changes over minutes. If none of them is
+shown to be kept or missed, by the bounds of Clopper and Pearson, a level beside them gives the interval an end.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
 A quick search bisects first; the visits that only confirm come last, as far as its time allows them.
 """
@@ -29,6 +30,14 @@ _NEIGHBOURS = 4
 _VISIT_SIZE, _MAX_SIZE = 1.5, 2
 # If the border stays undecided, levels this factor apart are visited until one is clearly kept or missed.
 _STEP_BESIDE = 1.25
+# A level that is not the last has this part of the requests that decide: what is close to the border is visited again.
+_SOME = 2
+# The second level. From there C doubles.
+_FIRST_STEP = 4
+# With so few agents requests take long to gather: a level above one that failed, which may be a dip, is asked first.
+_FEW_AGENTS = 8
+# The answer does not rest on one failing level: one at least this factor above it has to fail as well.
+_FAR_ABOVE = 1.3
 # While C doubles, a level has this many requests per stream, and at least the second number; the third if it is quick.
 _CLIMB_CYCLES, _CLIMB_REQUESTS, _QUICK_REQUESTS = 2, 5, 3
 # At the end, the first and the last visit of the levels at the border are this many visits apart.
@@ -218,32 +227,58 @@ def next_visit(
     passed, failed = [one for one in line if one.passes], [one for one in line if not one.passes]
     decide = max(least_n(condition.share, alpha) for condition in slo.conditions)
     low = passed[-1].c if passed else 0
+    some = decide if quick else -(-decide // _SOME)
     if not failed:
         if low < highest:
-            following = min(max(2 * low, 1), highest)
+            following = min(_FIRST_STEP if low == 1 and not quick else max(2 * low, 1), highest)
             least = _QUICK_REQUESTS if quick else _CLIMB_REQUESTS
             return NextVisit(following, max(_CLIMB_CYCLES * following, least), "climb")
-        return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], decide)
+        return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], some)
     first = failed[0]
-    if first.kept is None and first.n < decide:
-        return NextVisit(first.c, decide, "decide")
+    if first.kept is None and first.n < some:
+        return NextVisit(first.c, some, "decide")
     border = [*passed[-1:], first]
     middle = middle_level(low, first.c, _QUICK_PRECISION if quick else _PRECISION)
-    bisect = None if middle is None else NextVisit(middle, decide, "bisect")
     check = _check(line, first, decide, highest, alpha)
-    narrow = (bisect or _decide(border, decide), check) if quick else (check, bisect or _decide(border, decide))
-    return next(filter(None, narrow), None) or _beside(line, decide, highest) or _repeat(visits, border, decide)
+    if check is not None and not quick and (middle is None or first.c <= _FEW_AGENTS):
+        return check
+    if middle is not None:
+        return NextVisit(middle, some, "bisect")
+    if quick:
+        return _decide(border, decide) or check or _beside(line, decide, highest) or _repeat(visits, border, decide)
+    # Without a level that is kept, as many requests would be needed at another one.
+    most = some if any(level.kept for level in line) else decide
+    return _repeat(visits, border, some) or _finish(border, slo, most, alpha) or _beside(line, decide, highest)
 
 
 def _check(
     line: Sequence[JudgedLevel], first: JudgedLevel, decide: int, highest: int, alpha: float
 ) -> NextVisit | None:
-    """Visit twice the first level that failed, until that has clearly failed, too."""
-    above = [level for level in line if level.c >= min(2 * first.c, highest)]
+    """Visit a level far above the first that failed, until it is clear that it fails as well."""
+    above = [level for level in line if level.c >= min(_FAR_ABOVE * first.c, highest)]
     if first.c < highest and not any(level.c > first.c for level in above):
         return NextVisit(min(2 * first.c, highest), decide, "check")
     doubtful = [level for level in above if _kept(level.visits, alpha) is None and _passes(level.visits)]
     return _decide(doubtful[-1:], decide, "check") if doubtful else None
+
+
+def _finish(border: Sequence[JudgedLevel], slo: Slo, most: int, alpha: float) -> NextVisit | None:
+    """Visit a level at the border again if a few good requests more would show that it keeps the SLO."""
+    for level in border:
+        if level.kept is None and level.passes and len(level.visits) <= _MAX_SIZE:
+            needed = max(_needed(level, number, alpha) for number in range(len(slo.conditions)))
+            if 0 < needed <= most:
+                return NextVisit(level.c, needed, "decide")
+    return None
+
+
+def _needed(level: JudgedLevel, number: int, alpha: float) -> int:
+    """Return how many good requests more show that a level keeps a condition; 0 if it does."""
+    share = level.visits[0].slo.conditions[number].share
+    counts = [visit.counts[number] for visit in level.visits]
+    good, n = (sum(column) for column in zip(*counts, strict=True))
+    most = 2 * least_n(share, alpha)
+    return next((more for more in range(most) if is_kept(good + more, n + more, share, alpha)), most)
 
 
 def _passes(visits: Sequence[SloTally]) -> bool:
