@@ -28,32 +28,37 @@ BY = ("newest", "best", "model", "workload")
 )
 @click.option("--by", type=click.Choice(BY), default="newest", show_default=True, help="Sort order.")
 @click.option("-n", "--most", type=WholeNumber(1), metavar="N", help="List at most N.")
+@click.option("--all", "every", is_flag=True, help="Also list each session of an experiment.")
 @shared.json
 @shared.session_dir
 @click.pass_context
 def sessions(
-    context: click.Context, find: str, by: Any, most: int | None, as_json: bool, session_dir: str | None
+    context: click.Context, find: str, by: Any, most: int | None, every: bool, as_json: bool, session_dir: str | None
 ) -> None:
-    """List saved sessions, newest first.
+    """List saved sessions, newest first; the sessions of an A/B test, a tune or a series of probes are one line.
 
     \b
     swarmtui sessions --find 'qwen coding' --by best -n 10
     """
     context.obj = session_dir
     if context.invoked_subcommand is None:
-        from swarmtui.report.lists import session_list
+        import msgspec
+
+        from swarmtui.experiments.groups import describe_groups, group_id, group_sessions, list_rows, session_changes
+        from swarmtui.report.session_list import session_list
         from swarmtui.report.text import paint
         from swarmtui.sessions.index import list_sessions, search_sessions
 
         root = session_root(session_dir)
-        every = list_sessions(root)
-        rows = search_sessions(every, by, find)[:most]
+        saved = list_sessions(root)
+        found = search_sessions(saved, by, find)
         if as_json:
-            echo(to_json(rows))
-        elif rows:
-            echo(paint(session_list(rows)), nl=False)
+            echo(to_json([msgspec.to_builtins(row) | {"group": group_id(row) or None} for row in found[:most]]))
+        elif found:
+            rows = list_rows(group_sessions(found, describe_groups(root, found))[:most], None if every else ())
+            echo(paint(session_list(rows, session_changes(saved))), nl=False)
         else:
-            echo(f"none of {len(every)} sessions matches {find!r}" if every else f"no sessions yet in {root}")
+            echo(f"none of {len(saved)} sessions matches {find!r}" if saved else f"no sessions yet in {root}")
 
 
 @sessions.command()

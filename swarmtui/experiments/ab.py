@@ -167,21 +167,26 @@ def interleaved_sides(count: int, seed: int) -> list[Side]:
     return order[:count]
 
 
+def changed_sides(test: AbTest) -> str:
+    """Say how B differs from A: `--parallel 2 → 4`"""
+    if test.agent_header:
+        return f"agent header: {test.agent_header}"
+    if test.aa:
+        return f"{test.a} against itself"
+    if is_command(test.a) and is_command(test.b):
+        return describe_command_changes(test.a, test.b)
+    return f"{test.a} → {test.b}"
+
+
 def log_entry(result: AbResult) -> LoggedChange | None:
     """A row for the tuning log; None without a verdict, and for an A/A test."""
     test, decision = result.test, result.decision
     if decision is None or test.aa:
         return None
-    if test.agent_header:
-        what = f"agent header: {test.agent_header}"
-    elif is_command(test.a) and is_command(test.b):
-        what = describe_command_changes(test.a, test.b)
-    else:
-        what = f"{test.a} → {test.b}"
     return LoggedChange(
         before=result.sessions("A"),
         after=result.sessions("B"),
-        what=what,
+        what=changed_sides(test),
         effect=f"{AB_FIGURES[test.figure][0]}: {decision.sentence}",
         verdict=decision.word,
         change=decision.change,

@@ -64,7 +64,12 @@ def tune_directories(root: Path) -> list[Path]:
 
 
 def ab_directory(root: Path, test: AbTest) -> Path:
-    return root / _FOLDER / test.name
+    return experiment_directory(root, test.name)
+
+
+def experiment_directory(root: Path, name: str) -> Path:
+    """The directory of the experiment of which sessions have this name in their series."""
+    return root / _FOLDER / name
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def _main_columns(
     unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
     unused |= set(() if baseline else ("baseline", "change"))
     unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
-    compared = not levels or any(level.contention is not None or level.rate_speedup is not None for level in levels)
+    compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
     unused |= set(() if compared else ("slowdown", "scaling"))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]

@@ -1,4 +1,4 @@
-"""Build what commands list: sessions, workloads, servers, checks of this host, and recorded traces."""
+"""Build what commands list: workloads, servers, checks of this host, and recorded traces."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from swarmtui.analysis.trace_stats import TraceStats
 from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
-from swarmtui.numbers import MISSING, count, percent, seconds, significant
-from swarmtui.report.table import Block, Cell, Code, Column, Facts, Fields, Sentence, Table, keyed, tabulate
-from swarmtui.sessions.index import SessionRow
+from swarmtui.numbers import MISSING, count, percent, seconds
+from swarmtui.report.table import Block, Code, Column, Facts, Fields, Sentence, Table, keyed, tabulate
 from swarmtui.text import count_noun
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -17,32 +16,6 @@ _SHOWN_FLAGS = 12
 _STATES: dict[str, tuple[str, Code]] = {
     "ok": ("✓", "ok"), "note": ("·", "detail"), "doubtful": ("?", "unknown"), "wrong": ("✗", "missed"),
 }  # fmt: skip
-
-
-def session_table(sessions: Sequence[SessionRow]) -> Table:
-    def best(row: SessionRow) -> str | None:
-        estimated = "~" if row.chunks_counted else ""
-        return f"{estimated}{significant(row.best_out_tps)} at {row.best_at}" if row.best_at else None
-
-    columns: list[Column[SessionRow]] = [
-        Column("id", "id", lambda row: row.id, right=False, least=20),
-        Column("state", "state", lambda row: row.state or Cell("unreadable", "failed"), right=False),
-        Column(
-            "model", "model", lambda row: f"(sim) {row.model}" if row.simulated else row.model, right=False, least=6
-        ),
-        Column("workload", "workload", lambda row: row.workload, right=False, least=8),
-        Column("label", "label", lambda row: row.label, right=False, least=5),
-        Column("requests", "requests", lambda row: row.requests),
-        Column("best", "best tok/s", best),
-    ]
-    return tabulate("", sessions, columns)
-
-
-def session_list(sessions: Sequence[SessionRow]) -> list[Block]:
-    if not sessions:
-        return [Sentence("no sessions yet")]
-    problems = [Sentence(f"{row.id}: {row.problem}", "alarm") for row in sessions if row.problem]
-    return [session_table(sessions), *problems]
 
 
 def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> Table:

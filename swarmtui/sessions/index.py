@@ -14,7 +14,7 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
 from swarmtui.model.base import BadInput, Stored, check_schema
-from swarmtui.model.plan import level_name
+from swarmtui.model.plan import PlanGoal, level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
@@ -22,7 +22,7 @@ from swarmtui.sessions.files import is_session_id
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 4
+_INDEX_VERSION = 5
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -36,7 +36,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
-    in the journal once the session has ended. `flags` are those of the server, null if they are not known.
+    in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
+    the capacity that was found, `previous` the baseline.
     """
 
     id: str
@@ -55,12 +56,30 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     cliff: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
     flags: dict[str, str] | None = None
+    agents: int | None = None
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
     series: Series | None = None
+    goal: PlanGoal = "sweep"
+    previous: str = ""
     directory: str = ""
     problem: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What sort of session it is, so that like is compared with like."""
+        return self.series.kind if self.series else "capacity" if self.goal == "capacity" else "run"
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state == "done" and bool(self.levels)
+
+    def is_at(self, url: str, model: str, simulated: bool) -> bool:
+        """Whether it is of this endpoint; an embedded simulator has a new address each time."""
+        if self.simulated and simulated:
+            return self.model == model
+        return self.endpoint == url
 
     @property
     def best_at(self) -> str:
@@ -117,6 +136,7 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         cliff=found.cliff.c if found and found.cliff else None,
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
+        agents=summary.capacity.agents if summary.capacity else None,
         requests=sum(level.n for level in summary.levels),
     )
     return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
@@ -274,6 +294,8 @@ def _head_row(session: Session) -> SessionRow:
         simulated=session.simulated,
         tags=session.tags,
         series=session.series,
+        goal=session.plan.goal,
+        previous=session.previous,
     )
 
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.experiments.groups import ListRow
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
 from swarmtui.report.levels import throughput_tables
-from swarmtui.report.lists import session_list
 from swarmtui.report.session import level_blocks, session_blocks
+from swarmtui.report.session_list import session_list
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
@@ -72,7 +73,7 @@ def level_table(levels: Sequence[Level]) -> str:
 
 
 def session_table(rows: Sequence[SessionRow]) -> str:
-    return paint(session_list(rows))
+    return paint(session_list([ListRow(row) for row in rows], {}))
 
 
 def test_level_table() -> None:
@@ -193,20 +194,19 @@ LISTED = [
 
 
 def test_session_table() -> None:
-    assert session_table(LISTED) == (
-        "| id                   | state      | model      | workload | label      | requests |   best tok/s |\n"
-        "| -------------------- | ---------- | ---------- | -------- | ---------- | -------: | -----------: |\n"
-        "| 20261115-020000-0001 | running    | qwen3      | chat     |            |        – |            – |\n"
-        "| 20261115-014455-3f9a | done       | (sim) Qwe… | coding   | seqs=2 ¦ … |       60 | 225.0 at C=4 |\n"
-        "| holiday photos       | unreadable |            |          |            |        – |            – |\n"
-        "\n"
-        "holiday photos: no journal.jsonl in it\n"
-    )
+    shown = session_table(LISTED)
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
+    assert cells[0][:4] == ["id", "state", "model", "workload"] and cells[0][-2:] == ["requests", "result"]
+    assert cells[2] == ["20261115-020000-0001", "running", "qwen3", "chat", "", "–", "–"]
+    assert cells[3][1] == "done" and cells[3][2].startswith("(sim) Qwe") and cells[3][4].startswith("seqs=2 ¦")
+    assert cells[3][5:] == ["60", "225 tok/s at C=4"]
+    assert cells[4][:2] == ["holiday photos", "unreadable"] and cells[4][5:] == ["–", "–"]
+    assert shown.endswith("\n\nholiday photos: no journal.jsonl in it\n")
 
 
 def test_counted_chunks_are_marked_in_the_session_table() -> None:
     row = SessionRow(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
-    assert "| ~225.0 at C=4 |" in session_table([row])
+    assert "| ~225 tok/s at C=4 |" in session_table([row])
 
 
 def test_session_text() -> None:

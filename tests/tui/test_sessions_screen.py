@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 from pathlib import Path
 
@@ -71,6 +72,28 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await until(lambda: len(app.screen_stack) == 1)
         await until(lambda: not list(root.glob(".deleted-*")))
     assert len(list(root.iterdir())) == 1
+
+
+async def test_an_experiment_is_one_row_and_enter_lists_its_sessions(tmp_path: Path, until: Until) -> None:
+    root = saved_sessions(tmp_path)
+    for directory in root.iterdir():
+        first, rest = (directory / "journal.jsonl").read_bytes().split(b"\n", 1)
+        head = json.loads(first)
+        head["session"]["series"] = {"kind": "tune", "name": "slots-1234"}
+        (directory / "journal.jsonl").write_bytes(json.dumps(head).encode() + b"\n" + rest)
+        write_summary(directory)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "▸ tune: slots-1234" in screen_text(app))
+        assert "four slots" not in screen_text(app)
+        await pilot.press("D", "enter")
+        await until(lambda: "▾ tune: slots-1234" in screen_text(app) and "four slots" in screen_text(app))
+        assert screen_text(app).count("└ 11-15") == 2 and len(list(root.iterdir())) == 2
+        await pilot.press("down")
+        await until(lambda: "endpoint   http://127.0.0.1" in screen_text(app))
+        await pilot.press("up", "enter")
+        await until(lambda: "four slots" not in screen_text(app))
 
 
 async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarmtui.experiments.groups import ListRow
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -19,6 +20,7 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import local_time, percent, rate, signed_percent, significant
+from swarmtui.report.session_list import IN_APP, common_values, session_table
 from swarmtui.report.table import Table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_table
@@ -33,7 +35,6 @@ from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
 from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
 from swarmtui.tui.plot import zero_based_axis
-from swarmtui.tui.sessions.screen import common_values, session_table
 from swarmtui.tui.tables import block_lines, table_lines
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
@@ -290,17 +291,18 @@ def test_changes_have_a_minus_sign_and_no_decimals_from_1000_percent() -> None:
 
 
 def test_session_columns_are_those_that_differ() -> None:
-    row = SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True)
-    other = SessionRow(id="y", model="n", workload="v", state="failed")
+    row = ListRow(SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, state="done", simulated=True))
+    other = ListRow(SessionRow(id="y", model="n", workload="v", state="failed"))
     for width in (80, 120, 200):
-        _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, (), "%H:%M")], width)
+        _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, IN_APP, "%H:%M")], width)
         line = text_of([first])
         assert len(line) <= width and line.rstrip().endswith("done")
         assert all(f"{char}… " in line for char in "lmw")
     common = common_values([row])
     assert common == {"model": f"(sim) {'m' * 60}", "workload": "w" * 60, "state": ""}
     assert common_values([row, other]) == {}
-    same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, common, "%H:%M")], 200))
+    shown = [name for name in IN_APP if name not in common]
+    same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, shown, "%H:%M")], 200))
     assert "mm" not in same and "ww" not in same and "done" not in same
     assert f"{'l' * 60} · --flag 1" in same
 

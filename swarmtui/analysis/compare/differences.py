@@ -68,6 +68,13 @@ def describe_command_changes(before: str, after: str) -> str:
     return ", ".join(map(str, changes)) or "no change"
 
 
+def describe_flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Describe the flags that differ, `--parallel 2 → 4`; empty if none does, or only the address."""
+    changes = _mapped(dict(before), dict(after), "flag", "command")
+    named = (Difference(what=option_name(found.what), before=found.before, after=found.after) for found in changes)
+    return ", ".join(str(found) for found in named if found.what not in _ADDRESS)
+
+
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """List flags that differ; none if the flags of one session are not known."""
     before, after = known_flags(a), known_flags(b)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -13,14 +12,32 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from swarmtui.analysis.compare.differences import varying_flags
+from swarmtui.experiments.groups import (
+    Entry,
+    GroupText,
+    ListRow,
+    SessionGroup,
+    describe_groups,
+    group_sessions,
+    list_rows,
+    session_changes,
+)
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import local_time, rate
+from swarmtui.numbers import local_time
 from swarmtui.report.charts import Chart, ChartSeries
-from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
+from swarmtui.report.session_list import (
+    IN_APP,
+    best_text,
+    common_values,
+    session_caption,
+    session_model,
+    session_state,
+    session_table,
+)
+from swarmtui.report.table import Block, Facts, Sentence, Table
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
@@ -40,7 +57,6 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
 _SHORT_TIME = "%m-%d %H:%M"
 # Above this width the year is shown.
 _WIDE = 120
-_FAILED = ("unreadable", "failed", "interrupted")
 _PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
 
@@ -49,93 +65,41 @@ _DELETED_PREFIX = ".deleted-"
 
 
 class ListedSessions(NamedTuple):
-    """The sessions as read, and for each id the flags in which it differs from others of its model."""
+    """The sessions as read, for each id the flags by which it is named, and what is known of each experiment."""
 
     rows: list[SessionRow]
-    flags: dict[str, str]
+    changes: dict[str, str]
+    groups: dict[str, GroupText]
 
 
 def read_sessions(root: Path) -> ListedSessions:
     rows = index.list_sessions(root)
-    by_model: dict[str, list[SessionRow]] = {}
-    for row in rows:
-        by_model.setdefault(row.model, []).append(row)
-    flags: dict[str, str] = {}
-    for group in by_model.values():
-        texts = varying_flags([row.flags for row in group])
-        flags |= {row.id: sanitize(text) for row, text in zip(group, texts, strict=True) if text}
-    return ListedSessions(rows, flags)
+    return ListedSessions(rows, session_changes(rows), describe_groups(root, rows))
 
 
-def session_table(
-    listed: Sequence[SessionRow], flags: dict[str, str], unused: Collection[str], time_form: str
-) -> Table:
-    """Tabulate sessions without the unused columns."""
-
-    def best(row: SessionRow) -> str | None:
-        return f"{'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} at {row.best_at}" if row.best_at else None
-
-    columns: list[Column[SessionRow]] = [
-        Column("time", "time", lambda row: local_time(row.created, time_form) or row.id, right=False, least=11),
-        Column(
-            "name",
-            "label · flags that differ",
-            lambda row: row.problem or session_caption(row, flags.get(row.id, "")),
-            right=False,
-            least=12,
-        ),
-        Column("model", "model", _model, right=False, least=8),
-        Column("workload", "workload", lambda row: row.workload, right=False, least=8),
-        Column("best", "best tok/s", best),
-        Column("sweet", "sweet", lambda row: None if row.sweet_spot is None else f"C={row.sweet_spot}"),
-        Column("state", "state", _state_cell, right=False),
-    ]
-    return tabulate("", listed, columns, drop=("sweet", "workload", "model")).without(unused)
-
-
-def common_values(listed: Sequence[SessionRow]) -> dict[str, str]:
-    """Return the columns in which the sessions do not differ, with their value; empty if there is none to name."""
-    readable = [row for row in listed if row.problem is None]
-    values = {"model": {_model(row) for row in readable}, "workload": {row.workload for row in readable}}
-    same = {name: sanitize("".join(found)) for name, found in values.items() if len(found) < 2}
-    return same | ({"state": ""} if all(_state(row) == "done" for row in listed) else {})
-
-
-def session_caption(row: SessionRow, flags: str) -> str:
-    """The name of a session: its label, and the flags in which it differs."""
-    label = sanitize(row.label)
-    return " · ".join(part for part in (label, flags if flags not in label else "") if part)
-
-
-def _model(row: SessionRow) -> str:
-    return f"(sim) {row.model}" if row.simulated else row.model
-
-
-def _state(row: SessionRow) -> str:
-    return "unreadable" if row.problem is not None or row.state is None else row.state
-
-
-def _state_cell(row: SessionRow) -> Cell:
-    state = _state(row)
-    return Cell(state, "failed" if state in _FAILED else None)
-
-
-def preview_blocks(row: SessionRow, flags: str) -> list[Block]:
-    """Describe the session under the cursor."""
-    caption = session_caption(row, flags)
+def preview_blocks(entry: Entry, changes: str) -> list[Block]:
+    """Describe the session or experiment under the cursor."""
+    if isinstance(entry, SessionGroup):
+        count = count_noun(len(entry.sessions), "session", "sessions")
+        return [
+            Sentence(entry.name, "lead"),
+            Facts((("result", entry.result), ("sessions", f"{count}; enter lists them"))),
+        ]
+    caption = session_caption(entry, changes)
+    state = session_state(entry)
     facts = (
         # With the zone: the id above, and the names of the files, are in UTC.
-        ("time", local_time(row.created, "%Y-%m-%d %H:%M %Z")),
-        ("model", _model(row)),
-        ("workload", row.workload),
-        ("endpoint", row.endpoint),
-        ("best", f"{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""),
-        ("sweet spot", "" if row.sweet_spot is None else f"C={row.sweet_spot}"),
-        ("cliff", "" if row.cliff is None else f"C={row.cliff}"),
-        ("requests", "" if row.requests is None else f"{row.requests:,}"),
-        ("tags", " ".join(f"{name}={value}" for name, value in row.tags.items())),
-        ("state", "" if _state(row) == "done" else f"{_state(row)} {row.problem or ''}"),
-        ("files", row.directory),
+        ("time", local_time(entry.created, "%Y-%m-%d %H:%M %Z")),
+        ("model", session_model(entry)),
+        ("workload", entry.workload),
+        ("endpoint", entry.endpoint),
+        ("best", best_text(entry)),
+        ("sweet spot", "" if entry.sweet_spot is None else f"C={entry.sweet_spot}"),
+        ("cliff", "" if entry.cliff is None else f"C={entry.cliff}"),
+        ("requests", "" if entry.requests is None else f"{entry.requests:,}"),
+        ("tags", " ".join(f"{name}={value}" for name, value in entry.tags.items())),
+        ("state", "" if state == "done" else f"{state} {entry.problem or ''}"),
+        ("files", entry.directory),
     )
     return [*([Sentence(caption, "lead")] if caption else []), Facts(facts)]
 
@@ -155,9 +119,11 @@ class SessionsScreen(CursorScreen):
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
-        self._listed = ListedSessions([], {})
+        self._listed = ListedSessions([], {}, {})
         self._order: SessionOrder = "newest first"
         self._marked: set[str] = set()
+        self._opened: set[str] = set()
+        self._shown: dict[str, ListRow] = {}
         self._deleted = DeletedSessions(root)
         self._problem = ""
 
@@ -199,16 +165,19 @@ class SessionsScreen(CursorScreen):
         none = f"no sessions yet in {self._root}: each run is saved; F5 on the setup screen starts one"
         if text:
             none = f"no session matches “{text}”; Esc clears the filter"
-        common = common_values(rows)
+        listed = list_rows(group_sessions(rows, self._listed.groups), self._opened)
+        self._shown = {row.id: row for row in listed}
+        common = common_values(listed)
         note = " · ".join([*filter(None, common.values()), f"{filtered}{self._order}"])
         sessions = self.query_one(TableList)
         time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
 
         def part(start: int, end: int) -> Table:
-            return session_table(rows[start:end], self._listed.flags, common, time_form)
+            shown = [name for name in IN_APP if name not in common]
+            return session_table(listed[start:end], self._listed.changes, shown, time_form)
 
         sessions.marked = self._marked
-        sessions.show(part, [row.id for row in rows], note, self._problem or none)
+        sessions.show(part, [row.id for row in listed], note, self._problem or none)
 
     @property
     def _selected(self) -> SessionRow | None:
@@ -219,9 +188,10 @@ class SessionsScreen(CursorScreen):
     @on(TableList.Moved)
     def _show_preview(self) -> None:
         """Describe the session under the cursor, and draw its curve over those that are marked."""
-        selected, names, preview = self._selected, self._listed.flags, self.query_one(Page)
+        selected, names, preview = self._selected, self._listed.changes, self.query_one(Page)
+        row = self._shown.get(self.query_one(TableList).selected)
         preview.note = selected.id if selected else ""
-        blocks = preview_blocks(selected, names.get(selected.id, "")) if selected else []
+        blocks = preview_blocks(row.entry, names.get(row.id, "")) if row else []
         lines = block_lines(blocks, preview.size.width)
         preview.styles.height = len(lines) + 1
         preview.show(lines)
@@ -232,7 +202,7 @@ class SessionsScreen(CursorScreen):
             for row in rows
         )
         empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
-        if empty and selected and _state(selected) == "running":
+        if empty and selected and session_state(selected) == "running":
             empty = "running: the curve follows at the end"
         unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"
         self.query_one(SessionCurvePanel).show(
@@ -256,13 +226,27 @@ class SessionsScreen(CursorScreen):
         sessions = self.query_one(TableList)
         if not sessions.selected:
             self.app.toast(sessions.empty_text)
+        elif self._selected is None:
+            self.app.toast("this is an experiment: enter lists its sessions")
+            return ""
         return sessions.selected
 
     def action_mark(self) -> None:
         self._marked ^= {self._selected_id()} - {""}
         self.action_move(1)
 
+    def _opened_or_closed(self) -> bool:
+        """List the sessions of the experiment under the cursor, or hide them; False if it is a session."""
+        row = self._shown.get(self.query_one(TableList).selected)
+        if row is None or not isinstance(row.entry, SessionGroup):
+            return False
+        self._opened ^= {row.id}
+        self.update_panels()
+        return True
+
     def action_replay(self) -> None:
+        if self._opened_or_closed():
+            return
         if selected := self._selected_id():
             run_in_background(self, partial(self.app.open_replay, self._root, selected), group="open")
 

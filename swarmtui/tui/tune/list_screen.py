@@ -9,12 +9,11 @@ from typing import Any
 
 from textual.app import ComposeResult
 
-from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.grid import configuration_statuses
+from swarmtui.experiments.groups import tune_result
 from swarmtui.experiments.store import read_tune, tune_directories
 from swarmtui.model.base import BadInput
-from swarmtui.model.tuning import Tune, format_flags
-from swarmtui.numbers import local_time, rate
+from swarmtui.numbers import local_time
 from swarmtui.report.table import Cell, Code, Column, Row, Table
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter
 from swarmtui.tui.table_list import TableList
@@ -51,17 +50,8 @@ def tune_row(directory: Path) -> Row:
         Cell(local_time(tune.status.begun), "detail"),
         Cell(state, _CODES.get(state, "note")),
         Cell(f"{finished} of {len(configurations)}"),
-        Cell(_best(tune)),
+        Cell(tune_result(tune) or "no finished configuration yet"),
     )
-
-
-def _best(tune: Tune) -> str:
-    found = summarise_tune(tune.definition, tune.starts)
-    best = next((row for row in found.leaderboard if row.state == "done"), None)
-    if best is None:
-        return "no finished configuration yet"
-    so_far = "" if found.ranked else "so far "
-    return f"{so_far}{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"
 
 
 class TuneListScreen(CursorScreen):

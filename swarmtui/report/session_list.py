@@ -1,0 +1,127 @@
+"""Build the list of saved sessions for terminal and app: one line per session or experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from swarmtui.experiments.groups import ListRow, SessionGroup
+from swarmtui.numbers import local_time, rate
+from swarmtui.report.table import Block, Cell, Column, Sentence, Table, tabulate
+from swarmtui.sessions.index import SessionRow
+from swarmtui.text import count_noun, sanitize
+
+IN_TERMINAL = ("id", "state", "model", "workload", "name", "requests", "best")
+IN_APP = ("time", "name", "model", "workload", "best", "sweet", "state")
+_FAILED = ("unreadable", "failed", "interrupted")
+_KINDS = {"ab": "A/B test", "tune": "tune", "probe": "probes"}
+
+
+def session_table(
+    rows: Sequence[ListRow], changes: Mapping[str, str], shown: Sequence[str], time_form: str = "%Y-%m-%d %H:%M"
+) -> Table:
+    """Tabulate the columns `shown`; `changes` are the flags by which a session is named, besides its label."""
+
+    def name(row: ListRow) -> str:
+        if isinstance(row.entry, SessionGroup):
+            return row.entry.name if "id" in shown else f"{kind(row, row.entry)}: {row.entry.name}"
+        return row.entry.problem or session_caption(row.entry, changes.get(row.id, ""))
+
+    def kind(row: ListRow, group: SessionGroup) -> str:
+        return f"{'▾' if row.opened else '▸'} {_KINDS[group.kind]}"
+
+    def first(row: ListRow, text: str) -> str:
+        return f"└ {text}" if row.group else text
+
+    def time(row: ListRow) -> str:
+        found = _newest(row)
+        return first(row, local_time(found.created, time_form) or row.id)
+
+    def id(row: ListRow) -> str:
+        if isinstance(row.entry, SessionGroup):
+            return f"{kind(row, row.entry)}, {_count(row.entry)}"
+        return first(row, row.id)
+
+    columns: dict[str, Column[ListRow]] = {
+        "id": Column("id", "id", id, right=False, least=20),
+        "time": Column("time", "time", time, right=False, least=11),
+        "name": Column("name", "label · flags that differ", name, right=False, least=12, short="label"),
+        "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
+        "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
+        "requests": Column("requests", "requests", _requests),
+        "best": Column("best", "result", _best),
+        "sweet": Column("sweet", "sweet", _sweet),
+        "state": Column("state", "state", _state_cell, right=False),
+    }
+    drop = [id for id in ("requests", "sweet", "workload", "model") if id in shown]
+    return tabulate("", rows, [columns[id] for id in shown], drop=drop)
+
+
+def session_list(rows: Sequence[ListRow], changes: Mapping[str, str]) -> list[Block]:
+    """The list as the command line prints it, with what is wrong with single sessions."""
+    if not rows:
+        return [Sentence("no sessions yet")]
+    table = session_table(rows, changes, IN_TERMINAL)
+    found = (row.entry for row in rows if isinstance(row.entry, SessionRow))
+    problems = [Sentence(f"{row.id}: {row.problem}", "alarm") for row in found if row.problem]
+    closed = any(isinstance(row.entry, SessionGroup) for row in rows) and not any(row.group for row in rows)
+    hint = [Sentence("▸: sessions of one experiment; --all lists them", "detail")] if closed else []
+    return [table, *hint, *problems]
+
+
+def common_values(rows: Sequence[ListRow]) -> dict[str, str]:
+    """Return the columns in which the sessions do not differ, with their value; empty if there is none to name."""
+    readable = [row for row in map(_newest, rows) if row.problem is None]
+    values = {"model": {session_model(row) for row in readable}, "workload": {row.workload for row in readable}}
+    same = {name: sanitize("".join(found)) for name, found in values.items() if len(found) < 2}
+    return same | ({"state": ""} if all(_state_cell(row).text == "done" for row in rows) else {})
+
+
+def session_caption(row: SessionRow, changes: str) -> str:
+    """The name of a session: its label, and what was changed for it."""
+    label, changes = sanitize(row.label), sanitize(changes)
+    return " · ".join(part for part in (label, changes if changes not in label else "") if part)
+
+
+def session_model(row: SessionRow) -> str:
+    return f"(sim) {row.model}" if row.simulated else row.model
+
+
+def session_state(row: SessionRow) -> str:
+    return "unreadable" if row.problem is not None or row.state is None else row.state
+
+
+def best_text(row: SessionRow) -> str:
+    """Return the capacity that was found, else the best level; empty if nothing was measured."""
+    if row.agents is not None:
+        return count_noun(row.agents, "agent", "agents")
+    return f"{'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
+
+
+def _newest(row: ListRow) -> SessionRow:
+    return row.entry.newest if isinstance(row.entry, SessionGroup) else row.entry
+
+
+def _count(group: SessionGroup) -> str:
+    return count_noun(len(group.sessions), "session", "sessions")
+
+
+def _requests(row: ListRow) -> int | None:
+    sessions = row.entry.sessions if isinstance(row.entry, SessionGroup) else (row.entry,)
+    known = [found.requests for found in sessions if found.requests is not None]
+    return sum(known) if known else None
+
+
+def _best(row: ListRow) -> str | None:
+    return (row.entry.result if isinstance(row.entry, SessionGroup) else best_text(row.entry)) or None
+
+
+def _sweet(row: ListRow) -> str | None:
+    found = None if isinstance(row.entry, SessionGroup) else row.entry.sweet_spot
+    return None if found is None else f"C={found}"
+
+
+def _state_cell(row: ListRow) -> Cell:
+    """The state of a session; of an experiment, that of a session that has not ended well, if there is one."""
+    sessions = row.entry.sessions if isinstance(row.entry, SessionGroup) else (row.entry,)
+    state = next((found for found in map(session_state, sessions) if found != "done"), "done")
+    return Cell(state, "failed" if state in _FAILED else None)
