@@ -1,8 +1,8 @@
 """Search for the most agents that keep an SLO: judge the levels that were visited, and choose the next visit.
 
-C doubles until a level misses the SLO, and the gap is bisected, with half of the requests that decide a level. A run far
-above the border has to miss the SLO, too: otherwise it was a dip, and the search continues above it. At the end the
-levels on both sides of the border are visited again: what a machine does changes over minutes. If none of them is
+C doubles until a level misses the SLO, and the gap is bisected, with half of the requests that decide a level. A run
+far above the border has to miss the SLO, too: otherwise it was a dip, and the search continues above it. At the end
+the levels on both sides of the border are visited again: what a machine does changes over minutes. If none of them is
 shown to be kept or missed, by the bounds of Clopper and Pearson, a level beside them gives the interval an end.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
 A quick search bisects first; the visits that only confirm come last, as far as its time allows them.
