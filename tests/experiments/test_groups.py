@@ -16,7 +16,7 @@ from swarmtui.experiments.groups import (
 )
 from swarmtui.experiments.store import experiment_directory, write_experiment
 from swarmtui.model.session_tags import Series
-from swarmtui.model.tuning import AbTest, Experiment, ExperimentStatus, Start, TuneFile
+from swarmtui.model.tuning import AbTest, Experiment, ExperimentStatus, Side, Start, TuneFile
 from swarmtui.report.session_list import session_list
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
