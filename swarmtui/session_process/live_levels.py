@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import Reading, level_figures
+from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -56,7 +56,7 @@ class LevelRecords:
             self._records, self._gap_cache = None, GapCache()
 
     def levels_in_memory(
-        self, servers: Sequence[DiscoveredServer], readings: Sequence[Reading]
+        self, servers: Sequence[DiscoveredServer], readings: Sequence[LevelReading]
     ) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:

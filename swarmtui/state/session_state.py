@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
-from swarmtui.analysis.levels.figures import Reading, level_readings, task_figures
+from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.limits.slo import SloTally, parse_slo, validate_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
@@ -79,7 +79,7 @@ class SessionState:
         self.levels: tuple[Level, ...] = ()
         self._answer: Answer | None = None
         self.telemetry: Telemetry | None = None
-        self.readings: list[Reading] = []
+        self.readings: list[LevelReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
         self.finished = 0

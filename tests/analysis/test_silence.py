@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.levels.figures import Reading, level_figures
+from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.quality.facts import level_facts
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.record import CANCELLED, Record
@@ -131,7 +131,7 @@ def test_a_host_without_cpu_time_explains_a_silence(waited: tuple[float, float],
             steal_ticks=round(at * stolen),
             ticks=at,
         )
-        readings.append(Reading(host.t_ns, host=host))
+        readings.append(LevelReading(host.t_ns, host=host))
     (level,) = level_figures(requests(4, warp=stopped(5000.0, 3000.0)), [stage(c=4)], [end(at=1e6)], readings=readings)
     assert kinds(level) == [kind]
     lines = {line.code for line in judge(level_facts([level])) if line.state == "doubtful"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from swarmtui.model.record import CANCELLED
 from swarmtui.model.worker_protocol import Drop, SendTails, TakeBack, TextTail, WatchAgent
 from swarmtui.model.workload import ToolCall, ToolExchange
 from tests.loadgen.driver import DrivenWorker, task
@@ -110,8 +111,8 @@ def test_agents_are_numbered_across_workers() -> None:
                 frame = worker.wait_for_frame(lambda frame: len(frame.rows) == 3)
                 worker.start_stage(2, number=2, cancel=True)
                 (cancelled,) = worker.records(1)
-                numbers.append((sorted(row.agent for row in frame.rows), cancelled.agent))
-    assert numbers == [([0, 2, 4], 4), ([1, 3, 5], 5)]
+                numbers.append((sorted(row.agent for row in frame.rows), cancelled.agent, cancelled.error))
+    assert numbers == [([0, 2, 4], 4, CANCELLED), ([1, 3, 5], 5, CANCELLED)]
 
 
 def test_task_goes_to_the_endpoint_with_fewest_requests_in_flight() -> None:

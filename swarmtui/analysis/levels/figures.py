@@ -49,7 +49,7 @@ _MAX_TYPES = 64
 _MIN_READINGS = 3
 
 
-class Reading(NamedTuple):
+class LevelReading(NamedTuple):
     """What a sample shows about levels: the queue of the servers, when they were read, and the counters of the host."""
 
     t_ns: int
@@ -63,7 +63,7 @@ def level_figures(
     ends: Sequence[StageEnd],
     single_stream: SerialRates | None = None,
     servers: Sequence[DiscoveredServer] = (),
-    readings: Sequence[Reading] = (),
+    readings: Sequence[LevelReading] = (),
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
@@ -104,7 +104,7 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[Reading]) -> Level:
+def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading]) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
@@ -310,13 +310,13 @@ def _streaming(runs: Sequence[LevelRun]) -> int | None:
     return max((run.streaming for run in runs if traits(run.load).holds_c), default=0) or None
 
 
-def level_readings(samples: Iterable[Telemetry]) -> list[Reading]:
+def level_readings(samples: Iterable[Telemetry]) -> list[LevelReading]:
     """Return of each sample what levels are computed from."""
-    found = (Reading(sample.servers_read_ns, sample.waiting, sample.host) for sample in samples)
+    found = (LevelReading(sample.servers_read_ns, sample.waiting, sample.host) for sample in samples)
     return [reading for reading in found if reading.waiting is not None or reading.host is not None]
 
 
-def _mean_queue(runs: Sequence[LevelRun], readings: Sequence[Reading]) -> float | None:
+def _mean_queue(runs: Sequence[LevelRun], readings: Sequence[LevelReading]) -> float | None:
     """Return the mean of the readings while C were in flight; None if there are too few."""
     windows = [window for run in runs if (window := run.steady_window or run.window) is not None]
     # Servers are read less often than there are samples.
