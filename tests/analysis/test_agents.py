@@ -95,6 +95,18 @@ def test_quick_search_decides_with_few_visits(truth: int) -> None:
     assert sorted(len(visits) for visits, _ in found)[15] <= 2 * truth.bit_length() + 6
 
 
+@pytest.mark.parametrize(
+    ("slots", "climbed"), [(None, [1, 2, 4, 8, 16, 32, 64]), (8, [1, 2, 4, 8, 16, 32, 64]), (48, [1, 4, 16, 48, 96])]
+)
+def test_quick_search_climbs_faster_up_to_the_slots(slots: int | None, climbed: list[int]) -> None:
+    visits: list[Visit] = []
+    while len(visits) < len(climbed):
+        following = next_visit(visits, SLO, 1024, 0.2, quick=True, slots=slots)
+        assert following is not None and following.step == "climb"
+        visits.append(visit(following.c, following.requests))
+    assert [one.c for one in visits] == climbed
+
+
 def test_interval_contains_the_truth_if_visits_differ() -> None:
     answers = [search(23, 3.0, seed, differ=0.4)[1] for seed in range(10)]
     assert sum(covers(one, 23) for one in answers) >= 8

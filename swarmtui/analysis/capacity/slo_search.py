@@ -40,6 +40,8 @@ _FEW_AGENTS = 8
 _FAR_ABOVE = 1.3
 # While C doubles, a level has this many requests per stream, and at least the second number; the third if it is quick.
 _CLIMB_CYCLES, _CLIMB_REQUESTS, _QUICK_REQUESTS = 2, 5, 3
+# A quick search multiplies C by the second number up to the slots of a server that has at least the first.
+_MANY_SLOTS, _FAST_CLIMB = 16, 4
 # At the end, the first and the last visit of the levels at the border are this many visits apart.
 _APART = 2
 MAX_VISITS = 40
@@ -217,9 +219,12 @@ CONFIRMING: tuple[SearchStep, ...] = ("check", "beside", "repeat")
 
 
 def next_visit(
-    visits: Sequence[Visit], slo: Slo, highest: int, alpha: float, *, quick: bool = False
+    visits: Sequence[Visit], slo: Slo, highest: int, alpha: float, *, quick: bool = False, slots: int | None = None
 ) -> NextVisit | None:
-    """Return the next visit, to a new level or again; None at the end of the search."""
+    """Return the next visit, to a new level or again; None at the end of the search.
+
+    `slots` are those that the server reports: up to them no request waits, so that a quick search climbs faster.
+    """
     if len(visits) >= MAX_VISITS:
         return None
     levels = judge(visits, alpha)
@@ -230,7 +235,8 @@ def next_visit(
     some = decide if quick else -(-decide // _SOME)
     if not failed:
         if low < highest:
-            following = min(_FIRST_STEP if low == 1 and not quick else max(2 * low, 1), highest)
+            step = _climb(low, slots) if quick else _FIRST_STEP if low == 1 else 2 * low
+            following = min(max(step, 1), highest)
             least = _QUICK_REQUESTS if quick else _CLIMB_REQUESTS
             return NextVisit(following, max(_CLIMB_CYCLES * following, least), "climb")
         return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], some)
@@ -249,6 +255,12 @@ def next_visit(
     # Without a level that is kept, as many requests would be needed at another one.
     most = some if any(level.kept for level in line) else decide
     return _repeat(visits, border, some) or _finish(border, slo, most, alpha) or _beside(line, decide, highest)
+
+
+def _climb(low: int, slots: int | None) -> int:
+    if slots is None or slots < _MANY_SLOTS or low >= slots:
+        return 2 * low
+    return min(_FAST_CLIMB * low, slots)
 
 
 def _check(

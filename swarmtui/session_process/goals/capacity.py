@@ -47,7 +47,8 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     budget, quick = Budget(goal.budget_s), goal.budget_s is not None
 
     def choose() -> NextVisit | None:
-        following = next_visit(visits, slo, goal.max_c, alpha, quick=quick)
+        slots = state.slots.total if state.slots else None
+        following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots)
         if following is not None and not budget.allows(following):
             following = None
         found = search_state(visits, following, alpha)
