@@ -89,9 +89,9 @@ def quick(
 def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the most agents that a server carries within an SLO.
 
-    Doubles the number of agents until a level, and one with twice as many, miss the SLO, then bisects, decides the
-    levels at the border with an error of 1 % for each look, and visits them again at the end. Also says where prompts
-    are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
+    Doubles the number of agents until a level misses the SLO, then bisects, decides the levels at the border with an
+    error of 1 % for each look, and visits them again at the end; at least two levels have to miss it. Also says where
+    prompts are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
     """
     _search(context, endpoints, options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
 

@@ -120,8 +120,9 @@ def _choose_load(load: Load, name: str, choices: RunChoices, goal: PlanGoal, run
         raise refuse("rate", "has no arrival times")
     load = _apply_trace_options(load, choices)
     if goal == "capacity" and isinstance(load, Closed):
-        # A quick search chooses the length of its runs, too.
-        length = {"requests": "2C", "duration": None, "precision": None} if choices.plan == "quick" else {}
+        # The search adds the requests that it needs for a decision.
+        chosen = (load.requests, load.duration, load.precision) if choices.plan != "quick" else ()
+        length = {} if any(chosen) else {"requests": "2C", "duration": None, "precision": None}
         return msgspec.structs.replace(load, levels=(1,), runs=1, **length)
     if not sweep:
         return msgspec.structs.replace(load, levels=(1,)) if isinstance(load, Sessions) else Closed(levels=(1,))

@@ -50,6 +50,14 @@ class Missed(Stored, frozen=True, kw_only=True):
     median: float | None = None
 
     @property
+    def excess(self) -> float | None:
+        """By how much the limit was missed, as a share of it; null without a figure."""
+        if self.figure == RATE:
+            return self.limit / self.median - 1.0 if self.median else None
+        value = self.median if self.value is None else self.value
+        return value / self.limit - 1.0 if value is not None and self.limit else None
+
+    @property
     def together(self) -> bool:
         """The level keeps it by itself: it was counted with the levels beside it."""
         return self.good >= self.required * self.n
@@ -96,6 +104,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     prefill_s: float | None = None
     client: str | None = None
     host: str | None = None
+    host_share: float | None = None
     cached: str | None = None
     more_slots: str | None = None
     more_agents: int | None = None
@@ -252,6 +261,9 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, capac
         error=worst,
         ttft_s=split.ttft_s if split and not split.estimated else None,
         prefill_s=split.prefill_s if split and not split.estimated else None,
+        host_share=max((x for x in (level.host.waited, level.host.steal) if x is not None), default=None)
+        if level.host
+        else None,
     )
 
 

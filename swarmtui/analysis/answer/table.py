@@ -170,6 +170,12 @@ def _mostly_prefill(facts: AnswerFacts) -> bool:
     return _waits(facts) and (facts.prefill_s or 0.0) > 0.5 * (facts.ttft_s or 0.0)
 
 
+def _explained_by_host(facts: AnswerFacts) -> bool:
+    """Whether client and server would have kept the limit without the time in which they waited for a CPU."""
+    excess = facts.missed.excess if facts.missed else None
+    return excess is not None and excess <= (facts.host_share or 0.0)
+
+
 _LIMITS = (
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
@@ -188,7 +194,8 @@ _LIMITS = (
     AnswerRow("limit", "prefill", ("c", "ttft_s", "prefill_s"), _mostly_prefill,
         lambda f: f"on average {seconds(f.prefill_s, 2)} of {seconds(f.ttft_s, 2)} go into reading the prompt"),
     AnswerRow("limit", "client", ("c", "client"), lambda f: True, lambda f: f"the client may be too slow ({f.client})"),
-    AnswerRow("limit", "host", ("c", "host"), lambda f: True, lambda f: f"the host was busy ({f.host})"),
+    AnswerRow("limit", "host", ("c", "host", "missed", "host_share"), _explained_by_host,
+        lambda f: f"the host was busy ({f.host})"),
     AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),
 )  # fmt: skip
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, log
 
+import msgspec
+
 from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
@@ -129,6 +131,17 @@ class Slo(Stored, frozen=True, kw_only=True):
             for share in shares
         }
         return "; ".join(f"{text}, for {short_percent(share)} of requests" for share, text in of_share.items())
+
+    def stricter(self, factor: float) -> Slo:
+        """Return the same conditions with limits that leave room: shorter times, and higher rates."""
+        conditions = (
+            msgspec.structs.replace(
+                condition,
+                limits={name: x * factor if name == RATE else x / factor for name, x in condition.limits.items()},
+            )
+            for condition in self.conditions
+        )
+        return Slo(conditions=tuple(conditions))
 
     def short_words(self) -> str:
         """`first token ≤ 2 s · ≥ 20 tok/s`"""

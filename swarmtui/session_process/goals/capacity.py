@@ -19,7 +19,7 @@ from swarmtui.analysis.capacity.slo_search import (
     next_visit,
     search_state,
 )
-from swarmtui.analysis.limits.slo import Slo, parse_slo
+from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.findings import SearchStep
 from swarmtui.model.record import Record
@@ -28,8 +28,10 @@ from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.
 _FIRST_LOOK = 4
-# While C doubles, a level takes this share of a budget, unless one request per stream takes longer.
+# While C doubles, a level of a quick search ends after this share of the budget if its requests kept limits that are
+# stricter by this factor.
 _CLIMB_SHARE = 1 / 12
+_ROOM = 1.5
 
 
 async def search(stages: Stages, goal: FindCapacity) -> None:
@@ -75,7 +77,6 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             await stages.run_level((c, None), number, number, least=following.requests + c, enough=enough)
             stages.observers.remove(run.add)
             budget.add(run.visit, time.monotonic() - started)
-            await stages.levels_computed()
             if stages.steering.ends_goal:
                 return
             visits.append(run.visit)
@@ -89,6 +90,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
                 journal.write(begun)
     finally:
         reading.cancel()
+    await stages.levels_computed()
     found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
     journal.log_event("capacity", capacity_headline(found, slo))
 
@@ -107,12 +109,12 @@ class Budget:
         self._request_s[visit.c] = seconds / (visit.slo.n + visit.c)
 
     def ends(self, run: VisitTally, step: SearchStep) -> bool:
-        """Whether a visit ends: the time is up, it shows that the SLO is kept, or C can double after a slow cycle."""
+        """Whether a visit ends: the time is up, the SLO is shown to be kept, or it is far from being missed."""
         if self.deadline is None:
             return False
         now = time.monotonic()
         slow = now - self.started >= self._climb_s
-        return now >= self.deadline or run.is_kept() or (step == "climb" and slow and run.has_cycle)
+        return now >= self.deadline or run.is_kept() or (step == "climb" and slow and run.has_room)
 
     def allows(self, following: NextVisit) -> bool:
         """Whether there is time for a visit: one that decides may be cut short, but not before its first look."""
@@ -136,6 +138,7 @@ class VisitTally:
     def _start(self, stage: int) -> None:
         self._stage = stage
         self.visit = Visit(self._c, self._slo)
+        self._room = SloTally(self._slo.stricter(_ROOM))
         self._next_look, self._missed = _FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
@@ -144,6 +147,7 @@ class VisitTally:
         if record.stage != self._stage:
             self._start(record.stage)
         self.visit.add(record)
+        self._room.add(record)
         if self.visit.slo.n >= self._next_look:
             self._next_look *= 2
             self._missed = self._missed or is_missed(self.visit.slo, self._alpha)
@@ -155,7 +159,6 @@ class VisitTally:
         return is_shown(self.visit.slo, self._alpha)
 
     @property
-    def has_cycle(self) -> bool:
-        """Whether a request per stream, and at least a few, kept the SLO, and none missed it."""
-        tally = self.visit.slo
-        return tally.good == tally.n >= max(self._c, _FIRST_LOOK - 1)
+    def has_room(self) -> bool:
+        """Whether a request per stream, and at least a few, kept the SLO with much room, and all others did."""
+        return self._room.good == self._room.n >= max(self._c, _FIRST_LOOK - 1)
