@@ -33,6 +33,9 @@ def test_a_level_is_flagged_if_the_host_was_busy_during_it() -> None:
     readings = [reading(at, max(0.0, at - 2000)) for at in range(0, 4001, 500)]  # from two seconds on, some task waits
     short = host_use_within(readings, [(BOOT_NS + 2600 * MS, BOOT_NS + 2900 * MS)])
     assert short is not None and short.pressure == pytest.approx(1.0, abs=0.25)
+    rare = [readings[0], readings[3], readings[-1]]  # at 0, 1500 and 4000 ms
+    between = host_use_within(rare, [(BOOT_NS + 2600 * MS, BOOT_NS + 2900 * MS)])
+    assert between is not None and between.pressure == pytest.approx(2000 / 2500)
     assert host_use_within(readings[:1], [(BOOT_NS, BOOT_NS + 300 * MS)]) is None
     records = [request(0, [100, 200], stage=1), request(2000, [2100, 2200], stage=2, c=2)]
     stages = [stage(1, c=1), stage(2, c=2, t_ns=BOOT_NS + 2000 * MS)]

@@ -8,8 +8,8 @@ from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.telemetry import HostLoad, HostUse
 
-# A level may be shorter than the time between two readings.
-_NEAR_NS = 1_200_000_000
+# A level may be shorter than the time between two readings, which grows on a host that has no time for them.
+_NEAR_NS = 5_000_000_000
 
 
 def host_use(first: HostLoad, last: HostLoad) -> HostUse | None:
@@ -38,12 +38,14 @@ def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:
 
 
 def host_use_within(readings: Sequence[HostLoad], spans: Iterable[Span]) -> HostUse | None:
-    """Return the shares of the busiest of these times; of a short one, between the readings around it."""
+    """Return the shares of the busiest of these times; of a short one, between the readings next to it."""
     found = []
     for start, end in spans:
         near = [reading for reading in readings if start <= reading.t_ns <= end]
         if len(near) < 2:
-            near = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns <= end + _NEAR_NS]
+            before = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns < start]
+            after = [reading for reading in readings if end < reading.t_ns <= end + _NEAR_NS]
+            near = [*before[-1:], *near, *after[:1]]
         found.append(host_use(near[0], near[-1]) if len(near) > 1 else None)
     return busiest(found)
 
