@@ -238,8 +238,9 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     `other_requests` those that finished beyond our `own_requests`. `client_tokens` and `server_tokens` count the output
     tokens of the same requests; of cancelled ones, `uncertain_tokens` may have been on their way to the client, and
     `uncounted_tokens` may not be in the server's count; `miscounted` is the share of answers with fewer tokens than
-    chunks. `first_coalesced` is the share of answers whose first token has the timestamp of a later one, `first_error`
-    by how much mean TTFT or time per token may be off for that, as a share.
+    chunks; `usage_apart` is how far the usage of the few answers that were `usage_checked` is from the tokens of their
+    text, as a share. `first_coalesced` is the share of answers whose first token has the timestamp of a later one,
+    `first_error` by how much mean TTFT or time per token may be off for that, as a share.
     `closed_connections`: the server closes connections after each response, although it promises to keep them.
     `engine_ratio` is the engine's decode rate over the client's. `cached_share` is that of the prompt tokens,
     `unique_cached` that of answers of whose prompts the part that no other prompt has was in the prefix cache.
@@ -271,6 +272,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
     uncertain_tokens: float | None = None
     uncounted_tokens: float | None = None
     miscounted: float | None = None
+    usage_apart: float | None = None
+    usage_checked: int | None = None
     engine_ratio: float | None = None
     cache: CachePromise | None = None
     unique_cached: float | None = None

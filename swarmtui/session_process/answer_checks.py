@@ -28,6 +28,8 @@ _ATTEMPTS = 2
 # Limit on the text kept for counting tokens at the end; more could not be counted within a minute.
 _MAX_UNCOUNTED_CHARS = 2 << 20
 _CHARS_PER_ANSWER = 1_000
+# Answers whose tokens are counted once more, at most, and no longer than this.
+_MAX_SAMPLED, _MAX_SAMPLED_CHARS = 10, 100_000
 
 _VERDICTS: dict[bytes, AnswerVerdict] = {f"{verdict}\n".encode(): verdict for verdict in get_args(AnswerVerdict)}
 
@@ -167,6 +169,27 @@ class UncountedAnswers:
             return
         if record.ok and record.token_source == "chunks" and self._chars < _MAX_UNCOUNTED_CHARS:
             self._chars += len(record.text or "") + len(record.reasoning or "") + _CHARS_PER_ANSWER
+            self.records.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
+
+
+class AnswerSample:
+    """A few whole answers of each stage that the server counted, to compare its count with its tokenizer at the end."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def add(self, record: Record) -> None:
+        text = (record.reasoning or "") + (record.text or "")
+        if (
+            record.ok
+            and record.phase == "level"
+            and record.token_source in ("usage", "usage_chunks")
+            and record.finish_reason != "tool_calls"
+            and 0 < len(text) <= _MAX_SAMPLED_CHARS
+            # Half a character became this one: the text is not what was generated.
+            and "\ufffd" not in text
+            and len(self.records) < _MAX_SAMPLED
+        ):
             self.records.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
 
 

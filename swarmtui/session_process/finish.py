@@ -11,12 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, TypeVarTuple
 
+from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import End, Summary, TokenCount
+from swarmtui.model.telemetry import QualityFacts
 from swarmtui.processes.finished_counts import inherited, read_total
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
@@ -27,7 +29,7 @@ from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint,
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
 
-_RECOUNT_S = 60.0
+_RECOUNT_S, _CHECK_S = 60.0, 5.0
 
 # An immediate stop waits this long for the summary, which is enough for a short session.
 _SUMMARY_S = 0.3
@@ -62,14 +64,29 @@ async def recount(
         journal.write(count)
 
 
-def _count_tokens(request: RunRequest, endpoint: Endpoint, uncounted: list[Record], counts: list[TokenCount]) -> None:
-    deadline = time.monotonic() + _RECOUNT_S
+def _count_tokens(
+    request: RunRequest,
+    endpoint: Endpoint,
+    uncounted: list[Record],
+    counts: list[TokenCount],
+    limit_s: float = _RECOUNT_S,
+) -> None:
+    deadline = time.monotonic() + limit_s
     with preflight.open_inspector(request, endpoint.url, endpoint.dialect) as inspector:
         for record in uncounted:
             tokens = inspector.count_tokens(endpoint.model, (record.reasoning or "") + (record.text or ""))
             if tokens is None or time.monotonic() > deadline:
                 break
             counts.append(TokenCount(task=record.task, turn=record.turn, stage=record.stage, tokens_out=tokens))
+
+
+async def check_usage(
+    request: RunRequest, endpoint: Endpoint, sample: list[Record], stop_now: asyncio.Event
+) -> QualityFacts:
+    """Compare the server's usage of a few answers with its tokenizer, if it has one."""
+    counts: list[TokenCount] = []
+    await run_interruptible(stop_now, _count_tokens, request, endpoint, sample, counts, _CHECK_S)
+    return usage_facts([(record, count.tokens_out) for record, count in zip(sample, tuple(counts), strict=False)])
 
 
 class SavedSession(NamedTuple):

@@ -394,6 +394,10 @@ class SessionProcess:
             self._state.note = f"counting the tokens of {len(uncounted)} answers"
             await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
             self._state.note = ""
+        if scheduler is not None and scheduler.sample.records and self._session.prompt_tokens_by != "usage":
+            self._state.quality.usage = await finish.check_usage(
+                self._request, self._endpoints[0], scheduler.sample.records, self._stop_now
+            )
         # What is a silence follows from all levels.
         for silence in (silence for level in self._state.levels for silence in level.silences):
             journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)

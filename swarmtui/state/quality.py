@@ -55,8 +55,8 @@ class QualityMonitor:
     """Collects frames, records, samples and events, and judges the measurement quality from them at any time.
 
     `closed`: each agent sends its next request immediately. `cpu` is the largest share of a core that a worker used
-    during three seconds, `clock_bound_s` how well the clocks of other hosts are known: only the session process can
-    measure these.
+    during three seconds, `clock_bound_s` how well the clocks of other hosts are known, `usage` what the tokenizer of
+    the server says about its usage: only the session process can measure these.
     """
 
     def __init__(self, *, cache: CachePromise, closed: bool = True) -> None:
@@ -84,6 +84,7 @@ class QualityMonitor:
         self._failed = False
         self.cpu: float | None = None
         self.clock_bound_s: float | None = None
+        self.usage = QualityFacts()
 
     def add_frame(self, worker: int, frame: WorkerFrame) -> None:
         if frame.cpu_ns is None or frame.lag_ms is None or frame.clock_steps is None:
@@ -179,6 +180,7 @@ class QualityMonitor:
         answers = record_facts(self._records)
         return merge_facts(
             throttled,
+            self.usage,
             counter_facts(growth),
             answers,
             level_facts(levels),

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from swarmtui.analysis.quality.doubts import find_doubts, temper
+from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.analysis.quality.judge import RULES, judge
+from swarmtui.model.record import Record
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 
 GOOD = QualityFacts(
@@ -231,3 +234,19 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
 def test_any_facts_can_be_judged(facts: QualityFacts) -> None:
     lines = judge(facts)
     assert all(line.code and line.value and line.sentence for line in lines)
+
+
+@given(st.integers(20, 5000), st.integers(1, 8), st.sampled_from([0.5, 0.8, 1.25, 2.0]))
+def test_usage_is_judged_by_the_tokens_of_the_text(tokens: int, per_chunk: int, factor: float) -> None:
+    """A right count is one of the tokenizer or, token by token, of the chunks; all others are named."""
+    chunks = -(-tokens // per_chunk)
+    right, wrong = (Record(task=0, chunks=chunks, tokens_out=round(share * tokens)) for share in (1.0, factor))
+    assert usage_facts([(right, tokens)]).usage_apart == 0.0
+    if per_chunk == 1:
+        assert usage_facts([(right, round(0.9 * tokens))]).usage_apart == 0.0, "the text is split in another way"
+    counts = line("token_counts", **asdict(usage_facts([(wrong, tokens)])))
+    assert counts.state == ("doubtful" if abs((wrong.tokens_out or 0) - tokens) > 0.02 * tokens + 3 else "ok")
+
+
+def test_usage_is_not_judged_without_a_tokenizer() -> None:
+    assert usage_facts([]) == QualityFacts()

@@ -25,10 +25,13 @@ def flags(summary: dict[str, Any]) -> set[str]:
     return {flag["code"] for level in summary["levels"] for flag in level["flags"]}
 
 
-def miscounting(chunks: int, usage: int) -> Responder:
-    """Stream so many chunks, and count so many tokens."""
+def miscounting(chunks: int, usage: int, tokenized: int | None = None) -> Responder:
+    """Stream so many chunks, and count so many tokens; `tokenized` is what /tokenize says, if the server has that."""
 
     def answer(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        if request.path == "/tokenize" and tokenized is not None:
+            to.whole(200, json.dumps({"count": tokenized}).encode())
+            return
         to.begin_stream()
         for number in range(chunks):
             delta = {"content": f"word {number} "}
@@ -50,6 +53,18 @@ def test_usage_that_contradicts_the_text_is_named(sandbox: Sandbox, usage: int, 
     assert ("miscounted" in flags(found)) == (state == "doubtful")
     (level,) = found["levels"]
     assert level["miscounted"] == (level["ok"] if state == "doubtful" else 0)
+
+
+@pytest.mark.parametrize(("usage", "state"), [(62, "ok"), (30, "doubtful"), (120, "doubtful")])
+def test_usage_that_contradicts_the_tokenizer_is_named(sandbox: Sandbox, usage: int, state: str) -> None:
+    """Each chunk holds three tokens, so that the number of chunks contradicts neither count."""
+    with scripted_server(miscounting(20, usage, tokenized=60)) as server:
+        ran = sandbox.run_benchmark(server.url, *LOAD)
+    assert ran.code == 0, ran
+    found = sandbox.show_session()
+    (counts,) = (line for line in found["quality"] if line["code"] == "token_counts")
+    assert counts["state"] == state
+    assert ("/tokenize" in counts["value"]) is (state == "doubtful")
 
 
 def test_a_server_that_is_stopped_for_three_seconds_froze(sandbox: Sandbox) -> None:

@@ -30,6 +30,10 @@ _READ_NS = (0, 50_000_000, 200_000_000)
 _TEMPLATE_TOKENS = 32
 # A prompt with a unique number ends with more tokens than these: the number, the question, and the template's end.
 _UNIQUE_TOKENS = 16
+# Usage may differ from the tokens of the text by this share, and this many tokens (the end of a text, of reasoning).
+_RETOKENIZED, _SPECIAL_TOKENS = 0.02, 3
+# About as many chunks as tokens: each chunk holds one.
+_SINGLE_TOKENS = 0.2
 # A server generates tokens of a cancelled request for this time before it notices, and at least this many.
 _NOTICED_S, _UNCERTAIN_TOKENS = 0.5, 16
 
@@ -134,6 +138,23 @@ def record_facts(answered: Sequence[Record]) -> QualityFacts:
         first_error=_first_error(answered),
         closed_connections=any(record.new_connection for record in answered) or None,
     )
+
+
+def usage_facts(counted: Sequence[tuple[Record, int]]) -> QualityFacts:
+    """Compare the usage of answers with the tokens of their text, as the server's tokenizer counts them.
+
+    A text is not always split as it was generated. Where each chunk holds a token, their number is another count: usage
+    between the two, or close to one, contradicts neither.
+    """
+    apart = 0.0
+    for record, tokens in counted:
+        usage = record.tokens_out or 0
+        known = (tokens, record.chunks) if abs(record.chunks - tokens) <= _SINGLE_TOKENS * tokens else (tokens,)
+        few, many = min(known), max(known)
+        low, high = (1 - _RETOKENIZED) * few - _SPECIAL_TOKENS, (1 + _RETOKENIZED) * many + _SPECIAL_TOKENS
+        apart += 0.0 if low <= usage <= high else usage - tokens
+    total = sum(tokens for _, tokens in counted)
+    return QualityFacts(usage_apart=ratio(apart, total), usage_checked=len(counted) or None)
 
 
 def _first_error(answered: Sequence[Record]) -> float | None:

@@ -35,6 +35,7 @@ OTHER_CLIENTS = Limit(0.05)  # their requests in flight, as a share of ours
 OTHER_REQUESTS = Limit(0.0, 0.02)  # as a share of our requests
 TOKEN_COUNTS = Limit(0.01)  # difference between client and server
 MISCOUNTED = Limit(0.0, 0.02)  # answers with fewer tokens than chunks, of all
+USAGE_APART = Limit(0.0, 0.10)  # of the tokens of a text, which is not always split as it was generated
 # Answers whose first token shares its timestamp with the next, of all; and by how much that moves a mean, at most.
 FIRST_COALESCED = Limit(0.05)
 FIRST_ERROR = Limit(0.0, 0.01)
@@ -206,6 +207,13 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
         if facts.miscounted:
             parts.append(f"{short_percent(facts.miscounted, 2)} of answers have fewer tokens than chunks")
             bad_sentence = "usage contradicts the text that arrived: rates and tokens per second are too low"
+    if facts.usage_apart is not None:
+        states.append(USAGE_APART.grade(abs(facts.usage_apart)))
+        if facts.usage_apart:
+            parts.append(
+                f"usage {signed_percent(facts.usage_apart, 2)} against /tokenize of {facts.usage_checked} answers"
+            )
+            bad_sentence = bad_sentence or "usage is not what the server's tokenizer counts: tokens per second are off"
     if not states:
         return None
     value = ", ".join(parts) or "usage fits the text"
