@@ -10,13 +10,13 @@ from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
-from swarmtui.client.catalogue import load_workload, validate_endpoint
-from swarmtui.client.choices import RunChoices
+from swarmtui.client.catalogue import load_workload, simulator_presets, validate_endpoint
+from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.config_file import check_ca_file, check_headers, merge_endpoints, read_api_key
 from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig
-from swarmtui.model.endpoint import AUTO, PATHS, dialect_from_url, hide_urls, parse_address, show_url
+from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
@@ -104,7 +104,7 @@ def build_request(
     workload = catch("workload", load_workload, choices.workload)
     if workload is not None:
         catch("api", _check_tools, api, urls, workload.workload)
-    baseline = catch("baseline", _find_baseline, session_root, choices.baseline)
+    baseline = catch("baseline", _find_baseline, session_root, choices.baseline, urls, choices.plan)
     seed = baseline.plan.seed if baseline and choices.seed is None else choices.seed
     if seed is None:
         seed = secrets.randbelow(1_000_000)
@@ -225,11 +225,24 @@ def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
     return urls
 
 
-def _find_baseline(root: Path, baseline: str | None) -> Session | None:
-    """Find the baseline before anything is measured; its seed makes both sessions send the same requests."""
+def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan: PlanKind) -> Session | None:
+    """Find the baseline before anything is measured; its seed makes both sessions send the same requests.
+
+    `last` is the last complete session of the same endpoint and kind.
+    """
     if baseline is None:
         return None
-    from swarmtui.sessions.store import load_session
+    from swarmtui.sessions.store import LAST, last_complete, load_session
 
+    if baseline == LAST and urls:
+        simulator = urls[0].removeprefix(SIMULATOR_PREFIX).partition("?")[0]
+        model = next((preset.model for preset in simulator_presets() if preset.name == simulator), "")
+        kind = "probe" if plan == "probe" else "capacity" if plan in ("capacity", "quick") else "run"
+        simulated = urls[0].startswith(SIMULATOR_PREFIX)
+        found = last_complete(root, kind, urls[0], model, simulated)
+        load_session(root, LAST)  # raises an error if there is none at all
+        if not found:
+            raise BadInput("no complete session of this endpoint and kind of plan yet; name one of `swarmtui sessions`")
+        baseline = found[0]
     loaded = load_session(root, baseline)
     return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)

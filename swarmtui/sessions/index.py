@@ -14,6 +14,7 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
 from swarmtui.model.base import BadInput, Stored, check_schema
+from swarmtui.model.endpoint import parse_address
 from swarmtui.model.plan import PlanGoal, level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
@@ -69,7 +70,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """What sort of session it is, so that like is compared with like."""
-        return self.series.kind if self.series else "capacity" if self.goal == "capacity" else "run"
+        return session_kind(self.series, self.goal)
 
     @property
     def is_complete(self) -> bool:
@@ -79,12 +80,23 @@ class SessionRow(Stored, frozen=True, kw_only=True):
         """Whether it is of this endpoint; an embedded simulator has a new address each time."""
         if self.simulated and simulated:
             return self.model == model
-        return self.endpoint == url
+        return _address(self.endpoint.partition(" ")[0]) == _address(url)
 
     @property
     def best_at(self) -> str:
         """Return the name of the best level, or an empty string."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
+
+
+def session_kind(series: Series | None, goal: PlanGoal) -> str:
+    return series.kind if series else "capacity" if goal == "capacity" else "run"
+
+
+def _address(url: str) -> str:
+    try:
+        return parse_address(url).root
+    except BadInput:
+        return url
 
 
 class _IndexFile(Stored, frozen=True, kw_only=True):
@@ -116,7 +128,7 @@ def session_directories(root: Path) -> list[str]:
 
 
 def list_sessions(root: Path) -> list[SessionRow]:
-    return [_read_row(root / name) for name in session_directories(root)]
+    return [read_row(root / name) for name in session_directories(root)]
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
@@ -142,7 +154,7 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
     return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
 
 
-def _read_row(directory: Path) -> SessionRow:
+def read_row(directory: Path) -> SessionRow:
     try:
         fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
     except FileNotFoundError:

@@ -41,6 +41,7 @@ from swarmtui.sessions.index import (
     has_indexed_summary,
     index_json,
     list_sessions,
+    read_row,
     session_directories,
 )
 from swarmtui.sessions.journal import (
@@ -66,7 +67,10 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 
 
 def load_session(root: Path, which: str) -> LoadedSession:
-    """Load a session by id, by a unique prefix of it, as `last`, or as `last~2` for the second before that."""
+    """Load a session by id, by a unique prefix of it, as `last`, or as `last~2`.
+
+    That is the second one before the last that is complete and of the same endpoint and kind.
+    """
     back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
     directory = root / (_newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which))
     return LoadedSession(directory=directory, journal=read_journal(directory))
@@ -308,12 +312,31 @@ def _damage(journal: Journal) -> tuple[Event, ...]:
     return (Event(t_ns=journal.head.session.t0_ns, name="damaged", detail=detail),)
 
 
+def last_complete(root: Path, kind: str, url: str, model: str, simulated: bool, before: str = "") -> list[str]:
+    """Return the complete sessions of an endpoint and kind, newest first; only those `before` a session, if given."""
+    return [
+        row.id
+        for row in list_sessions(root)
+        if row.is_complete and row.kind == kind and row.is_at(url, model, simulated) and (not before or row.id < before)
+    ]
+
+
 def _newest_name(root: Path, back: int) -> str:
-    names = [name for name in session_directories(root) if (root / name / JOURNAL).exists()]
-    if back >= len(names):
-        few = f"last~{back} does not exist: {count_noun(len(names), 'session', 'sessions')} in total"
-        raise BadInput(few if names else "no sessions yet", source=str(root))
-    return names[back]
+    newest = next((name for name in session_directories(root) if (root / name / JOURNAL).exists()), None)
+    if newest is None:
+        raise BadInput("no sessions yet", source=str(root))
+    if not back:
+        return newest
+    row = read_row(root / newest)
+    earlier = last_complete(root, row.kind, row.endpoint.partition(" ")[0], row.model, row.simulated, newest)
+    if back > len(earlier):
+        few = count_noun(len(earlier), "complete session is", "complete sessions are")
+        raise BadInput(
+            f"last~{back} does not exist: {few} of the same endpoint and kind as the last one; `swarmtui sessions` "
+            "lists all",
+            source=str(root),
+        )
+    return earlier[back - 1]
 
 
 def _find_name(root: Path, which: str) -> str:

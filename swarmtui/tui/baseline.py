@@ -36,20 +36,23 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_baseline(root: Path, session: Session) -> Baseline:
-    """Return the session's chosen baseline, otherwise the newest with the same model and workload."""
+    """Return the session's chosen baseline, else the last complete one of its endpoint, model, workload and kind."""
     from swarmtui.sessions.documents import read_saved_summary
-    from swarmtui.sessions.index import list_sessions
+    from swarmtui.sessions.index import list_sessions, session_kind
     from swarmtui.sessions.store import earlier_sessions
 
     endpoint = session.endpoints[0] if session.endpoints else None
+    kind = session_kind(session.series, session.plan.goal)
     rows = [row for row in list_sessions(root) if row.id < session.id and row.state not in (None, "running")]
     chosen = next(
         (found for row in rows if row.id == session.previous and (found := read_saved_summary(row.directory))), None
     )
     baseline = server = chosen
     for row in rows:
-        if baseline is None and endpoint and row.model == endpoint.model and row.workload == session.workload:
-            baseline = read_saved_summary(row.directory) if len(row.levels) > 1 else None
+        alike = row.is_complete and row.kind == kind and row.workload == session.workload
+        if baseline is None and endpoint and alike and row.model == endpoint.model and len(row.levels) > 1:
+            here = row.is_at(endpoint.url, endpoint.model, session.simulated)
+            baseline = read_saved_summary(row.directory) if here else None
         if server is None and endpoint and row.endpoint == endpoint.url:
             server = read_saved_summary(row.directory)
     return Baseline(

@@ -39,6 +39,21 @@ def test_run_compared_with_the_last_is_logged(tmp_path: Path) -> None:
         assert "give the number of the change" in sandbox.run(*log, "--kept").error_line(2)
 
 
+def test_last_is_the_last_complete_session_of_the_same_endpoint_and_kind(tmp_path: Path) -> None:
+    short = ("--levels", "1", "--requests", "2", "--max-tokens", "4", "--warmup", "none", "--quiet")
+    with open_sandbox(tmp_path) as sandbox:
+        assert sandbox.run_benchmark("sim:moe-tp1", *short).code == 0
+        first = sandbox.list_sessions()[0]["id"]
+        assert sandbox.run_benchmark("sim:dense-tp1", *short).code == 0
+        where = ("--session-dir", str(sandbox.sessions))
+        assert sandbox.run("probe", "--endpoint", "sim:moe-tp1", "--max-tokens", "4", "--quiet", *where).code == 0
+        assert len(sandbox.list_sessions()) == 3
+        assert sandbox.run_benchmark("sim:moe-tp1", *short, "--baseline", "last").code == 0
+        assert sandbox.show_session()["session"]["previous"] == first
+        error = sandbox.run_benchmark("sim:qwen36-35b-moe", *short, "--baseline", "last").error_line(2)
+        assert "--baseline" in error and "no complete session of this endpoint" in error
+
+
 def test_unknown_baseline_is_rejected_before_the_run(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
         ran = sandbox.run_benchmark("sim:moe-tp1", "--baseline", "last")

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import tomllib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -136,6 +138,7 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
+from typing import Any
 from swarmtui.files import write_parts
 
 def parts():
@@ -191,9 +194,8 @@ def test_sessions_are_found_by_id_prefix_and_last(tmp_path: Path) -> None:
     assert load_session(tmp_path, names[0]).directory == tmp_path / names[0]
     assert load_session(tmp_path, "20261114").journal.head.session.id == names[0]
     assert load_session(tmp_path, "last").directory.name == names[2]
-    assert load_session(tmp_path, "last~2").directory.name == names[0]
-    with pytest.raises(BadInput, match="3 sessions in total"):
-        load_session(tmp_path, "last~3")
+    with pytest.raises(BadInput, match="last~1 does not exist: 0 complete sessions"):
+        load_session(tmp_path, "last~1")
     with pytest.raises(BadInput, match=re.escape(f"20261115: matches 2 sessions: {names[2]}, {names[1]}")):
         load_session(tmp_path, "20261115")
     for wrong in ("2027", "", "..", "../x", "/", names[0] + "/journal.jsonl"):
@@ -201,6 +203,36 @@ def test_sessions_are_found_by_id_prefix_and_last(tmp_path: Path) -> None:
             load_session(tmp_path, wrong)
     with pytest.raises(BadInput, match="no sessions yet"):
         load_session(tmp_path / "nowhere", "last")
+
+
+def save_copies(root: Path, heads: dict[str, dict[str, Any]]) -> None:
+    """Save the recorded session several times, with another end or changes of its head; `plan` is added to its plan."""
+    source = next((Path(__file__).parent / "recorded").iterdir())
+    for name, changes in heads.items():
+        directory = root / name
+        shutil.copytree(source, directory)
+        first, *rest = (directory / "journal.jsonl").read_bytes().splitlines()
+        entry = json.loads(first)
+        entry["session"] |= {"id": name, "simulated": False} | changes
+        lines = rest if changes.get("complete", True) else rest[:-1]
+        (directory / "journal.jsonl").write_bytes(b"\n".join([json.dumps(entry).encode(), *lines, b""]))
+        write_summary(directory)
+
+
+def test_before_the_last_are_complete_sessions_of_the_same_endpoint_and_kind(tmp_path: Path) -> None:
+    first, *others = (f"20261115-00000{number}-aaaa" for number in range(6))
+    save_copies(tmp_path, {first: {}})
+    endpoints = json.loads((tmp_path / first / "detail.json").read_bytes())["session"]["endpoints"]
+    elsewhere = [endpoints[0] | {"url": "http://127.0.0.1:9"}]
+    changes: list[dict[str, Any]] = [
+        {}, {"endpoints": elsewhere}, {"series": {"kind": "probe", "name": "x"}}, {"complete": False}, {},
+    ]  # fmt: skip
+    save_copies(tmp_path, dict(zip(others, changes, strict=True)))
+    assert [load_session(tmp_path, name).directory.name for name in ("last", "last~1", "last~2")] == [
+        others[4], others[0], first,
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match="last~3 does not exist: 2 complete sessions are of the same endpoint and kind"):
+        load_session(tmp_path, "last~3")
 
 
 def test_list_is_newest_first_and_names_problems(tmp_path: Path) -> None:
