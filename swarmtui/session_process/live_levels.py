@@ -65,7 +65,9 @@ class LevelRecords:
 
     async def levels_from_journal(self) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
-        stages = [entry_encoder.encode(entry) for entry in (*self.starts, *self.ends)]
+        ended = {end.number for end in self.ends}
+        starts = [start for start in self.starts if start.number in ended]
+        stages = [entry_encoder.encode(entry) for entry in (*starts, *self.ends)]
         lines = [*stages, *self._journal.unsaved_requests]
         journal = self._journal.duplicate()
         try:

@@ -1,7 +1,7 @@
 """Compute the levels of a running session in a process of its own: `python -m swarmtui.sessions.compute_levels FD`.
 
-FD is the open journal of the parent, since its directory may have been removed. Standard input holds the stages and the
-requests that could not be written to disk; the levels go to standard output as JSON.
+FD is the open journal of the parent, since its directory may have been removed. Standard input holds the stages that
+have ended and the requests that could not be written to disk; the levels go to standard output as JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ def main() -> None:
     journal, _ = read_entries(Path(f"/proc/self/fd/{int(sys.argv[1])}"))
     unwritten = [decode_line(line) for line in sys.stdin.buffer]
     head = next((entry for entry in journal if isinstance(entry, Head)), None)
+    stages = [entry for entry in unwritten if isinstance(entry, StageStart)]
+    # The journal may already hold requests of a stage that runs.
+    ended = {stage.number for stage in stages}
+    records = [entry.record for entry in (*journal, *unwritten) if isinstance(entry, RequestEntry)]
     levels = level_figures(
-        unique_records([entry.record for entry in (*journal, *unwritten) if isinstance(entry, RequestEntry)]),
-        [entry for entry in unwritten if isinstance(entry, StageStart)],
+        unique_records([record for record in records if record.stage in ended]),
+        stages,
         [entry for entry in unwritten if isinstance(entry, StageEnd)],
         head.session.plan.load.serial_rates if head else None,
         [entry.server for entry in journal if isinstance(entry, ServerEntry)],
