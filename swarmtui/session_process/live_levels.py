@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from swarmtui.analysis.levels.figures import LevelReading, level_figures
+from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
@@ -93,15 +94,17 @@ class LevelRecords:
 class LiveLevels:
     """Keeps the levels of the session's state up to date, with at most one computation running and one pending."""
 
-    def __init__(self, records: LevelRecords, state: SessionState) -> None:
-        self._records, self._state = records, state
+    def __init__(self, records: LevelRecords, state: SessionState, journal: JournalQueue) -> None:
+        self._records, self._state, self._journal = records, state, journal
+        # When the silences began that have been logged.
+        self._silences: set[int] = set()
         self._computing: asyncio.Task[None] | None = None
         self._stale = False
 
     def refresh(self) -> None:
         levels = self._records.levels_in_memory(self._state.servers, self._state.readings)
         if levels is not None:
-            self._state.levels = levels
+            self._set(levels)
             return
         self._stale = True
         if self._computing is None or self._computing.done():
@@ -110,7 +113,15 @@ class LiveLevels:
     async def _compute(self) -> None:
         while self._stale:
             self._stale = False
-            self._state.levels = await self._records.levels_from_journal() or self._state.levels
+            self._set(await self._records.levels_from_journal() or self._state.levels)
+
+    def _set(self, levels: tuple[Level, ...]) -> None:
+        """Keep the levels, and log the silences that were found in them."""
+        self._state.levels = levels
+        for silence in (silence for level in levels for silence in level.silences):
+            if silence.t_ns not in self._silences:
+                self._silences.add(silence.t_ns)
+                self._journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait until the levels are up to date, or `stop_now` is set."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
@@ -398,9 +397,6 @@ class SessionProcess:
             self._state.quality.usage = await finish.check_usage(
                 self._request, self._endpoints[0], scheduler.sample.records, self._stop_now
             )
-        # What is a silence follows from all levels.
-        for silence in (silence for level in self._state.levels for silence in level.silences):
-            journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
         journal.write(self._state.quality.final(self._state.levels))
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now

@@ -28,6 +28,10 @@ _COUNTDOWN_S = 0.25
 _CONFIRMING_SAMPLES = 8
 # Counters that began again are below this share of what they were.
 _BEGAN_AGAIN = 0.5
+# A server that could not be read for this long, and then counts from the start, was away. Samples are a second apart.
+_AWAY_NS = 5_000_000_000
+# Counters that grow this many times as fast as ever before have jumped: they are those of another server.
+_JUMP = 3.0
 # A stream breaks some time before a sample shows that the server's counters started again.
 _BROKEN_BEFORE_NS = 2_000_000_000
 
@@ -51,6 +55,7 @@ class ServerEvents:
         self._read_ns = 0
         self._decrease: _Decrease | None = None
         self._samples_since = 0
+        self._most_per_ns = 0.0
         self.restarted = False
         self.several_servers = False
 
@@ -61,17 +66,25 @@ class ServerEvents:
     def add_sample(self, telemetry: Telemetry) -> None:
         """Detect decreased counters: of a server that restarted, or of another server behind the same URL.
 
-        Behind a load balancer they soon jump back. After a restart streams have broken, or counters stay low.
+        Behind a load balancer they soon jump back, and down again. After a restart streams have broken, the server
+        could not be reached for a time, or counters stay low; they then grow no faster than before.
         """
         servers, read_ns = telemetry.servers, telemetry.servers_read_ns
         if not servers or read_ns == self._read_ns or self.several_servers:
             return
+        away_ns, grown = read_ns - self._read_ns, _output_tokens(servers) - _output_tokens(self._servers)
         if _is_lower(self._servers, servers):
-            if self._decrease is not None and not self._streams_broke(self._decrease):
+            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN)
+            if (before := self._decrease) is not None and not (restarted and before.restarted):
                 self._find_several()
                 return
-            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN)
+            self.finish()
             self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, restarted), 0
+            if restarted and away_ns >= _AWAY_NS:
+                self.finish()
+        jumped = grown >= _JUMP * self._most_per_ns * away_ns
+        if self._servers and self._decrease is None and away_ns > 0:
+            self._most_per_ns = max(self._most_per_ns, grown / away_ns)
         self._servers, self._read_ns = servers, read_ns
         if (decrease := self._decrease) is None:
             return
@@ -79,7 +92,10 @@ class ServerEvents:
         if self._streams_broke(decrease) or self._samples_since > _CONFIRMING_SAMPLES:
             self.finish()
         elif not _is_lower(decrease.before, servers):
-            self._find_several()
+            if jumped or not decrease.restarted:
+                self._find_several()
+            else:
+                self.finish()
 
     def finish(self) -> None:
         """Log a restart if counters decreased and did not jump back, at the time when the streams broke."""
@@ -96,6 +112,10 @@ class ServerEvents:
     def _find_several(self) -> None:
         self.several_servers, self._decrease = True, None
         self._journal.log_event("several_servers", "counters jump: several servers answer at the metrics URL")
+
+
+def _output_tokens(servers: tuple[ServerState, ...]) -> float:
+    return sum(state.output_tokens or 0.0 for state in servers)
 
 
 def _is_lower(before: tuple[ServerState, ...], after: tuple[ServerState, ...], share: float = 1.0) -> bool:

@@ -52,7 +52,7 @@ class Stages:
         self._stage: ActiveStage | None = None
         self._stages = 0
         self.records = LevelRecords(plan, journal)
-        self._levels = LiveLevels(self.records, state)
+        self._levels = LiveLevels(self.records, state, journal)
         self.steering = Steering(plan)
         self._times = RequestTimes()
         # When a search is expected to end, by the monotonic clock; None if that is not known.

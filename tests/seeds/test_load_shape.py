@@ -7,6 +7,7 @@ import statistics
 import pytest
 
 from tests.bench.load_shape import FIGURES, SHAPES, Shape, figures, long_run, simulate, simulate_level
+from tests.seeds.virtual_session import Freeze, simulate_sweep
 
 
 @pytest.mark.parametrize("c", [4, 50])
@@ -41,3 +42,12 @@ def test_first_tokens_of_equal_lengths_are_those_of_a_long_level() -> None:
     shape, c = SHAPES["fixed 1k/256"], 32
     ttft = statistics.fmean(figures(simulate(c, seed, shape=shape)[0])[2] for seed in (32_000, 32_001, 32_002))
     assert ttft == pytest.approx(figures(simulate(c, 1, 20 * c, shape)[0])[2], rel=0.05)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_a_server_that_stops_while_requests_queue_is_named(seconds: float) -> None:
+    """Those that wait for a slot are not being read, and do not explain that no stream receives anything."""
+    server, stop = "moe-tp1?slots=4&output.median=150&output.cv=0.5", Freeze(1, 0.5, seconds)
+    for seed in range(4):
+        (level,) = simulate_sweep(server, "chat", (8,), seed=seed, freeze=stop)
+        assert {silence.kind for silence in level.silences} == ({"frozen"} if seconds else set())

@@ -83,7 +83,7 @@ def test_frequent_refreshes_start_only_one_computation_after_another(
         return await compute()
 
     async def scenario() -> None:
-        levels = LiveLevels(records, state)
+        levels = LiveLevels(records, state, JournalQueue(tmp_path / "events"))
         for _ in range(20):
             levels.refresh()
             await asyncio.sleep(0)
@@ -144,3 +144,26 @@ def test_short_journal_keeps_all_chunk_times(tmp_path: Path) -> None:
     records = long_run(tmp_path, 50)
     assert list(read_journal(tmp_path).records) == records
     assert not read_journal(tmp_path).events
+
+
+def test_a_silence_is_logged_once_when_its_level_has_ended(tmp_path: Path) -> None:
+    """One answer of two stops for three seconds; the levels are computed again after each level."""
+    journal = JournalQueue(tmp_path / "s")
+    journal.write(head())
+    records, state = LevelRecords(Plan(), journal), SessionState(0)
+    for task, gap_us in enumerate((10_000, 3_000_000)):
+        gaps = (0, *[10_000] * 40, gap_us, *[10_000] * 40)
+        last_ns = T0 + (10_000 * task + 50) * 1_000_000 + 1000 * sum(gaps)
+        records.add(
+            record(
+                task, sent=10_000 * task, chunks=len(gaps), tokens_out=len(gaps), chunk_us=gaps,
+                t_last_ns=last_ns, t_done_ns=last_ns, c=1, stage=1,
+            )
+        )  # fmt: skip
+    records.starts.append(StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=2))
+    records.ends.append(StageEnd(number=1, t_ns=T0 + 20_000 * 1_000_000, complete=True))
+    levels = LiveLevels(records, state, journal)
+    levels.refresh()
+    levels.refresh()
+    journal.close()
+    assert [event.name for event in read_journal(tmp_path / "s").events] == ["frozen"]

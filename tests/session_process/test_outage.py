@@ -183,6 +183,34 @@ def test_an_error_behind_a_load_balancer_is_no_restart(tmp_path: Path) -> None:
     assert server.found.several_servers and not server.found.restarted
 
 
+def test_counters_that_grow_beyond_what_they_were_are_those_of_a_restarted_server(tmp_path: Path) -> None:
+    """It had counted little when it restarted, so that it soon has more than before."""
+    server = EventsHarness(tmp_path)
+    for second, tokens in enumerate((0, 300, 600, 900, 20, 320, 620, 930, 1200), 1):
+        server.sample(second, tokens)
+    server.found.finish()
+    assert server.found.restarted and not server.found.several_servers
+    assert server.events() == [("server_restarted", 5.0)]
+
+
+def test_a_server_that_was_away_and_counts_from_the_start_restarted(tmp_path: Path) -> None:
+    """Its streams broke long before its metrics were gone, as if only the engine behind them had died."""
+    server = EventsHarness(tmp_path)
+    server.found.add_record(Record(task=0, error="closed_early", t_done_ns=1_000_000_000))
+    server.sample(9.0, tokens=500)
+    server.sample(40.0, tokens=10)
+    assert server.found.restarted and server.events() == [("server_restarted", 40.0)]
+
+
+def test_two_restarts_are_not_several_servers(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    for second, tokens in enumerate((0, 300, 600, 900, 10, 110, 210, 5, 90), 1):
+        server.sample(second, tokens)
+    server.found.finish()
+    assert not server.found.several_servers
+    assert [name for name, _ in server.events()] == ["server_restarted"] * 2
+
+
 @pytest.mark.parametrize("tokens", [(500, 40, 510), (500, 40, 90, 45), (500, 40, 44, 520, 50)])
 def test_counters_that_jump_are_several_servers(tmp_path: Path, tokens: tuple[int, ...]) -> None:
     server = EventsHarness(tmp_path)

@@ -34,6 +34,8 @@ _GAPS = 8
 _SLOWER, _SLOWER_IF_LONG, _LONG = 2.0, 4.0, 2.0
 # The host explains a silence if client and server had to wait for so much of it, or its hypervisor took so much.
 _WAITED, _STOLEN = 0.5, 0.1
+# Requests queue for slots if no more than this share of the streams ever received tokens at the same time.
+_QUEUED = 0.8
 # What is usual, among answers of which some had to wait for something else.
 _USUAL = 0.25
 
@@ -117,6 +119,8 @@ def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
     if window is None:
         return []
     gaps = {id(record): _long_gaps(record) for record in records}
+    slots, longest = run.streaming, _longest_prompt(records)
+    queues = 0 < slots <= _QUEUED * run.c
     silences = []
     for hole in _holes(records, gaps, window):
         start, end = hole
@@ -124,8 +128,10 @@ def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
             r for r in records if r.t_first_ns is not None and r.t_first_ns <= start and _overlaps(r, start, end)
         ]
         waiting = [r for r in records if (r.t_first_ns or end) >= end and _overlaps(r, start, end)]
-        longest = _longest_prompt(records)
-        explained_ns = usual.longest_ns(sum(_fresh_tokens(r, longest) for r in waiting)) if waiting else 0.0
+        reading = sorted((_fresh_tokens(r, longest) for r in waiting), reverse=True)
+        # Those that wait for a slot are not being read; the slots are taken by streams, or free for as many prompts.
+        reading = reading[: max(0, slots - len(decoding))] if queues else reading
+        explained_ns = usual.longest_ns(sum(reading)) if reading else 0.0
         if decoding:
             least_ns = _GAPS * _usual_gap_ns(records, gaps, hole)
         else:
