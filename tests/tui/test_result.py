@@ -136,7 +136,7 @@ async def test_end_of_a_replay_shows_the_result_and_compares_it(tmp_path: Path, 
         await until(lambda: streams.is_on_screen and "space play" in screen_text(app))
         await pilot.press("c")
         source.seek(1_000.0)
-        await until(lambda: not streams.is_on_screen and "best with" in screen_text(app))
+        await until(lambda: not streams.is_on_screen and "Why no more" in screen_text(app))
         await until(lambda: "steady  baseline" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "press 1 for the streams" in screen_text(app))
