@@ -17,7 +17,8 @@ from swarmtui.model.workload import Prompts, Trace, Workload, effective_load
 
 _MAX_RUNS = 1000
 _GAMMA_BURST = 4.0
-_QUICK_ALPHA = 0.2
+# The error of the bounds of a quick search, and its time.
+QUICK_ALPHA, QUICK_BUDGET_S = 0.2, 60.0
 # A minute is too short for long answers: those of a quick search end here, if the workload has no limit of its own.
 QUICK_MAX_TOKENS = 128
 
@@ -45,7 +46,7 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
         agent_header=choices.agent_header,
         too_long=_parse_too_long(choices.too_long, workload),
         max_c=choices.max_c or Plan().max_c,
-        alpha=_QUICK_ALPHA if quick else Plan().alpha,
+        alpha=QUICK_ALPHA if quick else Plan().alpha,
         budget_s=parse_seconds(choices.budget, "budget") if quick else None,
         price_per_hour=choices.price_per_hour,
     )

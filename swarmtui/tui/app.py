@@ -29,14 +29,14 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import ExperimentStatus
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
-from swarmtui.tui.frame_source import LiveSource, ReplaySource
+from swarmtui.tui.frame_source import LiveSource, ReplaySource, SavedSource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, line_styles
 
 ScreenName = Literal[
-    "run", "replay", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
+    "run", "replay", "result", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
     "tune_watch", "server_log", "failure", "help", "palette", "save", "export", "theme", "quit", "too_small",
 ]  # fmt: skip
 
@@ -45,6 +45,7 @@ ScreenName = Literal[
 SCREENS: dict[ScreenName, str] = {
     "run": "live.run_screen:RunScreen",
     "replay": "live.watch_screens:ReplayScreen",
+    "result": "live.watch_screens:SavedScreen",
     "stream": "live.stream_screen:StreamScreen",
     "setup": "setup.screen:SetupScreen",
     "sessions": "sessions.screen:SessionsScreen",
@@ -235,6 +236,17 @@ class SwarmApp(PatchedApp[AppResult]):
             self.toast(str(problem))
         else:
             self.open_screen("replay", ReplaySource(replay, self.hz))
+
+    async def open_result(self, root: Path, session_id: str) -> None:
+        """Show the result of a saved session."""
+        from swarmtui.sessions.store import read_summary
+
+        try:
+            summary = await asyncio.to_thread(read_summary, root, session_id)
+        except BadInput as problem:
+            self.toast(str(problem))
+        else:
+            self.open_screen("result", SavedSource(summary, str(root / session_id)))
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
         """Compare saved sessions; the first one is the baseline."""

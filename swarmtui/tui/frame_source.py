@@ -1,14 +1,16 @@
-"""Sources of frames: a running session process, or a saved session that is replayed."""
+"""Sources of frames: a running session process, a saved session that is replayed, or its result."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from swarmtui.client.session_client import ConnectionLost, SessionClient
-from swarmtui.model.client_protocol import ClientCommand, Ended, WatchStream, WatchTails
+from swarmtui.model.client_protocol import ClientCommand, Ended, Ending, Frame, Hello, WatchStream, WatchTails
+from swarmtui.model.session import Summary
 from swarmtui.tui.live_model import GPU_SAMPLES, LiveModel
 
 if TYPE_CHECKING:
@@ -79,6 +81,67 @@ def _interrupted(problem: str, directory: str) -> Ended:
     if not has_journal(Path(directory)):
         return Ended("unsaved", f"{problem}; {removed_sentence(Path(directory))}", "")
     return Ended("interrupted", f"{problem}; {summary_hint(Path(directory))}", directory)
+
+
+class SavedSource:
+    """The result of a saved session: one frame, made from its summary."""
+
+    def __init__(self, summary: Summary, directory: str) -> None:
+        self.live = LiveModel()
+        self.summary = summary
+        self.live.apply(Hello(summary.session, directory))
+        self.live.apply(_last_frame(summary))
+        ending: Ending = "interrupted" if summary.state == "running" else summary.state
+        self.live.apply(Ended(ending, summary.message, directory))
+
+    def open(self, on_change: Callable[[], None]) -> None:
+        on_change()
+
+    def send(self, command: ClientCommand) -> None:
+        """Do nothing: the session has ended."""
+
+    def close(self) -> None:
+        pass
+
+
+def _last_frame(summary: Summary) -> Frame:
+    """Return the frame after the end; what only a running session has is null."""
+    levels = summary.levels
+    counts: Counter[str] = Counter()
+    for level in levels:
+        counts.update(level.error_counts)
+    return Frame(
+        t_ns=summary.session.t0_ns,
+        status="ended",
+        note="",
+        elapsed_s=0.0,
+        left_s=None,
+        done=0,
+        of=None,
+        c=levels[-1].c if levels else 0,
+        run=0,
+        runs=1,
+        in_flight=0,
+        waiting=0,
+        out_tps=None,
+        per_stream_tps=None,
+        ttft_s=None,
+        finished=sum(level.ok + level.errors for level in levels),
+        errors=counts.total(),
+        error_counts=dict(counts),
+        lag_ms=None,
+        worker_cpu=None,
+        coalesced_chunks=None,
+        clock_steps=None,
+        levels=levels,
+        warnings=(),
+        quality=summary.quality,
+        servers=summary.servers,
+        tasks=summary.tasks,
+        slots=summary.scaling.reported_slots if summary.scaling else None,
+        answer=summary.answer,
+        slo=summary.capacity.slo if summary.capacity else "",
+    )
 
 
 class ReplaySource:

@@ -9,8 +9,8 @@ from textual.binding import Binding
 from swarmtui.tui.live.panels import PANELS
 
 KeyContext = Literal[
-    "live", "replay", "watch", "setup", "stream", "sessions", "tune", "tunes", "log", "probes", "page", "compare",
-    "pick", "everywhere",
+    "live", "replay", "watch", "result", "setup", "stream", "sessions", "tune", "tunes", "log", "probes", "page",
+    "compare", "pick", "everywhere",
 ]  # fmt: skip
 
 
@@ -45,7 +45,10 @@ _RUN: tuple[KeyContext, ...] = ("live",)
 _IN_PROGRESS: tuple[KeyContext, ...] = ("live", "watch")
 _PANELS: tuple[KeyContext, ...] = ("live", "replay", "watch")
 _PAGES: tuple[KeyContext, ...] = ("stream", "page", "compare")
-_LISTS: tuple[KeyContext, ...] = (*_PANELS, "sessions", "tune", "tunes", "log", "probes", *_PAGES)
+_ENDED: tuple[KeyContext, ...] = ("live", "replay", "result")
+# The result of a saved session has no streams, history and GPUs.
+_RESULT_PANELS = (4, 5, 6)
+_LISTS: tuple[KeyContext, ...] = (*_PANELS, "result", "sessions", "tune", "tunes", "log", "probes", *_PAGES)
 _MAIN: tuple[KeyContext, ...] = (*_PANELS, "setup", "tune")
 _MOVABLE: tuple[KeyContext, ...] = (*_LISTS, "pick")
 _ALL: tuple[KeyContext, ...] = ("everywhere",)
@@ -53,25 +56,31 @@ _ALL: tuple[KeyContext, ...] = ("everywhere",)
 ACTIONS: tuple[Action, ...] = (
     Action("more", "plus,equals_sign", "+", "more", "Add one stream (C + 1)", "Load", _RUN, True),
     Action("fewer", "minus", "-", "fewer", "Remove one stream (C - 1)", "Load", _RUN),
-    Action("double", "right_square_bracket", "]", "double", "Double the number of streams", "Load", _RUN, True),
+    Action("double", "right_square_bracket", "]", "double", "Double the number of streams", "Load", _RUN),
     Action("halve", "left_square_bracket", "[", "halve", "Halve the number of streams", "Load", _RUN),
     Action("type_c", "c", "c", "set C", "Enter the number of streams", "Load", _RUN, when="before_end"),
     Action("sweep", "s", "s", "sweep", "Run a list of levels automatically", "Load", _RUN, True),
-    Action("find_cliff", "f", "f", "cliff", "Find the cliff: double C until requests queue", "Load", _RUN, True),
-    Action("find_capacity", "N", "N", "capacity", "Find how many agents keep an SLO", "Load", _RUN, when="before_end"),
+    Action("find_cliff", "f", "f", "cliff", "Find the cliff: double C until requests queue", "Load", _RUN),
+    Action("find_capacity", "N", "N", "agents", "Find how many agents keep an SLO", "Load", _RUN, True, True),
     Action("next_level", "n", "n", "next level", "End this run of this level and start the next", "Load", _RUN),
     Action("pause", "p", "p", "pause", "Send no new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "Let requests in flight finish, then save", "Load", _RUN, True),
-    Action("again", "R", "R", "run again", "Repeat this plan with this run as baseline", "Load", _RUN, False, True),
+    Action("again", "R", "R", "run again", "Repeat this plan with this run as baseline", "Load",
+           ("live", "result"), False, True),
     Action("describe", "w", "w", "save as", "Set label, note and directory of a session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a file: HTML, Markdown, CSV, SVG …", "Session",
-           (*_PANELS, "sessions", "compare"), False, True),
+           (*_PANELS, "result", "sessions", "compare"), False, True),
     Action("detach", "d", "d", "detach", "Quit; the run continues (swarmtui attach)", "Session", _RUN, True),
-    Action("checklist", "P", "P", "checklist", "Publication checklist", "Session", (*_PANELS, "sessions")),
-    Action("sessions", "L", "L", "sessions", "Saved sessions: replay, compare, delete", "Session", _MAIN, False, True),
-    Action("baseline", "b", "b", "baseline", "Compare the next runs with this one", "Session", _PANELS, False, True),
+    Action("checklist", "P", "P", "checklist", "Publication checklist", "Session",
+           (*_PANELS, "result", "sessions")),
+    Action("sessions", "L", "L", "sessions", "Saved sessions: results, compare, delete", "Session", _MAIN, False, True),
+    Action("baseline", "b", "b", "baseline", "Compare the next runs with this one", "Session",
+           (*_PANELS, "result"), False, True),
     Action("compare_baseline", "c", "c", "compare", "After the end: compare it with its baseline", "Session",
-           ("live", "replay"), False, True, "after_end"),
+           _ENDED, False, True, "after_end"),
+    Action("copy_command", "y", "y", "copy command", "After the end: copy the command to try next", "Session",
+           _ENDED, False, True, "after_end"),
+    Action("replay", "r", "r", "replay", "Watch this session again", "Session", ("result",), False, True),
     Action("tuning_log", "T", "T", "log", "Tuning log: each change and its effect", "Session", _ALL),
     Action("probe_history", "H", "H", "probes", "Probe history: throughput over time, drift", "Session", _ALL),
     Action("tunes", "U", "U", "tunes", "All tunes with the best configuration of each", "Session", _ALL),
@@ -81,7 +90,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("text", "v", "v", "text", "Show or hide the text of the streams", "View", _PANELS),
     Action("heat_map", "m", "m", "heat map", "Streams as a heat map, or one line each", "View", _PANELS),
     Action("open_stream", "enter", "enter", "open stream", "Text and timestamps of the stream", "View", _PANELS),
-    *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View", _PANELS)
+    *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View",
+             (*_PANELS, "result") if key in _RESULT_PANELS else _PANELS)
       for key, panel in sorted(PANELS.items())),
     Action("play", "space", "space", "play", "Play or pause", "Replay", ("replay",), True),
     Action("faster", "plus,equals_sign", "+", "faster", "Faster, up to ×50", "Replay", ("replay",), True),
@@ -100,7 +110,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("refresh", "ctrl+r", "^r", "rescan", "Search this host for endpoints again", "Setup", ("setup",), True),
     Action("sort", "o", "o", "sort", "Sort by the next column", "Sessions", ("sessions",), True),
     Action("filter", "slash", "/", "filter", "By model, workload, label or tag", "Sessions", ("sessions",), True),
-    Action("replay", "enter", "enter", "replay", "Replay this session", "Sessions", ("sessions",), True),
+    Action("open", "enter", "enter", "result", "Show the result of this session", "Sessions", ("sessions",), True),
+    Action("replay", "r", "r", "replay", "Watch this session again", "Sessions", ("sessions",), True),
     Action("mark", "m", "m", "mark", "Mark for comparison", "Sessions", ("sessions",), True),
     Action("compare", "c", "c", "compare", "The marked ones, or with the one before", "Sessions", ("sessions",), True),
     Action("next_baseline", "b", "b", "baseline", "Use the next session as baseline", "Sessions", ("compare",), True),

@@ -93,7 +93,7 @@ KEYS = [
     (("c", "6", "4", "enter"), protocol.SetConcurrency(64)),
     (("s", "enter"), protocol.Sweep((1, 2, 4, 8), 1)),
     (("f",), protocol.FindCliff(1024)),
-    (("N", "enter"), protocol.FindCapacity("ttft_p95=2s,stream_p5=20")),
+    (("N", "enter"), protocol.FindCapacity("ttft_p90=2s,stream_p10=20", alpha=0.2, budget_s=60.0)),
     (("n",), protocol.NextLevel()),
     (("p",), protocol.Pause()),
     (("x",), protocol.Stop()),

@@ -11,13 +11,16 @@ import pytest
 from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
+from swarmtui.client import repeat
+from swarmtui.model.run_request import RunRequest
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.live.watch_screens import ReplayScreen
+from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen
+from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
@@ -64,7 +67,7 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         await pilot.press("D")
         await until(lambda: len(list(root.glob(".deleted-*"))) == 1)
 
-        await pilot.press("g", "enter")
+        await pilot.press("g", "r")
         await until(lambda: isinstance(app.screen, ReplayScreen) and len(app.screen_stack) == 3)
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, ReplayScreen))
@@ -94,6 +97,34 @@ async def test_an_experiment_is_one_row_and_enter_lists_its_sessions(tmp_path: P
         await until(lambda: "endpoint   http://127.0.0.1" in screen_text(app))
         await pilot.press("up", "enter")
         await until(lambda: "four slots" not in screen_text(app))
+
+
+async def test_enter_opens_the_result_of_a_session_from_which_it_can_be_replayed_or_repeated(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = saved_sessions(tmp_path)
+    app = SwarmApp(session_root=root)
+    started: list[RunRequest] = []
+    texts: list[str] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    monkeypatch.setattr(app, "toast", texts.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("G", "enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "Why no more" in screen_text(app))
+        shown = screen_text(app)
+        assert "best with 4 agents" in shown and "r replay" in shown and "R run again" in shown and "▼8" in shown
+        await pilot.press("r")
+        await until(lambda: isinstance(app.screen, ReplayScreen))
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SavedScreen))
+        monkeypatch.setattr(repeat, "workload_digest", lambda found: "another")
+        await pilot.press("R")
+        await until(lambda: "cannot run it again" in " ".join(texts))
+        assert not started
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SessionsScreen))
 
 
 async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:
@@ -200,4 +231,4 @@ async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: 
         await until(lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("escape")
         await pilot.click(TableList, offset=(20, 3), times=2)
-        await until(lambda: isinstance(app.screen, ReplayScreen))
+        await until(lambda: isinstance(app.screen, SavedScreen))

@@ -205,7 +205,7 @@ async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(
         await until(lambda: len(started) == 2)
     plans = [(one.plan.goal, one.plan.slo, one.plan.alpha, one.plan.max_tokens) for one in started]
     assert plans == [
-        ("capacity", "ttft_p90=2s,stream_p10=20", 0.2, None),
+        ("capacity", "ttft_p90=2s,stream_p10=20", 0.2, 128),
         ("capacity", "ttft_p95=500ms", 0.01, 256),
     ]
 

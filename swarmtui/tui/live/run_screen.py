@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from swarmtui.analysis.limits.slo import parse_slo
-from swarmtui.client.plan_builder import parse_levels
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
+from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S, parse_levels
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, traits
@@ -33,7 +33,6 @@ _MAX_CLIFF_C = 1024
 _SWEEP_HINT = "] doubles C, s starts a sweep"
 # Not offered for a workload with a fixed load mode.
 _STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff", "find_capacity")
-_EXAMPLE_SLO = "ttft_p95=2s,stream_p5=20"
 
 
 class RunScreen(LiveScreen):
@@ -98,11 +97,26 @@ class RunScreen(LiveScreen):
             limit = "minimum" if c < wanted else "maximum"
             self.app.toast(f"C is already {wanted}" if wanted == c else f"C={wanted} is the {limit}")
             return
+        self._say_what_ends(frame)
         self._requested_c = wanted
         self.source.send(protocol.SetConcurrency(wanted))
         self.update_panels()
 
-    def _set_plan(self, goal: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: str) -> None:
+    def _say_what_ends(self, frame: protocol.Frame | None) -> None:
+        """Manual control ends a sweep or a search: say so, with the key that starts it again."""
+        session = self.source.live.session
+        if frame is None or frame.steered or self._requested_c is not None or session is None:
+            return
+        goal = frame.search.goal if frame.search is not None else session.plan.goal
+        ended = {
+            "sweep": "the sweep ends here: you control C now; s starts a sweep",
+            "cliff": "the search for the cliff ends here: you control C now; f starts it again",
+            "capacity": "the search for the most agents ends here: you control C now; N starts it again",
+        }
+        if goal in ended:
+            self.app.toast(ended[goal])
+
+    def _set_plan(self, goal: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: Any) -> None:
         """Run again repeats what the run was changed to."""
         if self._request is not None:
             plan = self._request.plan
@@ -178,17 +192,27 @@ class RunScreen(LiveScreen):
             self.app.toast("searching for the cliff: C doubles until requests queue")
 
     def action_find_capacity(self) -> None:
-        session = self.source.live.session
+        """Search for the capacity in this run; after its end, in a new one of the same endpoint."""
+        session, ended = self.source.live.session, self.source.live.ended is not None
 
         def done(text: str | None) -> None:
-            if text:
-                self.source.send(protocol.FindCapacity(text))
-                self._set_plan("capacity", (1,), slo=text)
+            if not text:
+                return
+            quick = {"slo": text, "alpha": QUICK_ALPHA, "budget_s": QUICK_BUDGET_S}
+            self._set_plan("capacity", (1,), **quick)
+            if ended:
+                self.action_again()
+            else:
+                self.source.send(protocol.FindCapacity(text, alpha=QUICK_ALPHA, budget_s=QUICK_BUDGET_S))
                 self.app.toast("searching for the most agents: C doubles until the SLO is missed")
 
-        if self._can_steer():
+        if ended and self._request is None:
+            self.app.toast("this run was started elsewhere; start a new one on the setup screen (Esc)")
+        elif ended and session is not None and session.plan.load.fixed:
+            self.app.toast(f"{session.workload} has load mode {session.plan.load.name}, which has no other levels")
+        elif ended or self._can_steer():
             slo = session.plan.slo if session else ""
-            self.query_one(InputLine).ask("SLO of each agent:", slo or _EXAMPLE_SLO, parse_slo, done)
+            self.query_one(InputLine).ask("SLO of each agent:", slo or DEFAULT_SLO, parse_slo, done)
 
     def action_next_level(self) -> None:
         if self._in_progress():

@@ -81,6 +81,7 @@ class LiveScreen(CursorScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
+        now = [action for action in now if action.id != "copy_command" or self.command_to_copy]
         now = in_footer(now, "back", *(["heat_map"] if self.is_map else []))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
@@ -383,6 +384,19 @@ class LiveScreen(CursorScreen):
             root, baseline = Path(self.source.live.directory).parent, self.baseline.summary.session.id
             work = partial(self.app.open_comparison, root, (baseline, self._measured.id))
             run_in_background(self, work, group="comparison")
+
+    @property
+    def command_to_copy(self) -> str:
+        """The command, or the flags, of what to try next."""
+        frame = self.shown.frame
+        answer = frame.answer if frame else None
+        return next((step.command for step in answer.next if step.command), "") if answer else ""
+
+    def action_copy_command(self) -> None:
+        command = self.command_to_copy
+        if command:
+            self.app.copy_to_clipboard(command)
+        self.app.toast(f"copied: {command}" if command else "there is no command to copy")
 
     def action_baseline(self) -> None:
         """Compare the next runs with this session, until another one is marked."""

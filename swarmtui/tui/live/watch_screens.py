@@ -1,12 +1,20 @@
-"""Live screens that cannot be steered: a replayed session, and the run of a tune."""
+"""Live screens that cannot be steered: a replayed session, the result of a saved one, and the run of a tune."""
 
 from __future__ import annotations
 
-from swarmtui.tui.frame_source import ReplaySource
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from swarmtui.client.repeat import repeat_request
+from swarmtui.model.base import BadInput
+from swarmtui.numbers import local_time
+from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.keys import Action, relabel
-from swarmtui.tui.live.header import ReplayClock
+from swarmtui.tui.live.header import HeaderView, ReplayClock
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.textual_patches import run_in_background
 
 
 class WatchScreen(LiveScreen):
@@ -49,3 +57,46 @@ class ReplayScreen(LiveScreen):
 
     def action_seek(self, by_s: int) -> None:
         self._replay.seek(self._replay.at_s + by_s)
+
+
+class SavedScreen(LiveScreen):
+    """The result of a saved session: run it again, replay it, compare it or export it."""
+
+    key_context = "result"
+    _is_own_run = False
+
+    def __init__(self, source: SavedSource) -> None:
+        super().__init__(source)
+        self._saved = source
+
+    @property
+    def _directory(self) -> Path:
+        return Path(self._saved.live.directory)
+
+    def _handle_end(self, live: LiveModel) -> None:
+        """Do nothing: the end was reported when it happened."""
+
+    def _compare_flags(self) -> None:
+        """Do nothing: the servers of then are compared with the baseline."""
+
+    def _header_view(self) -> HeaderView:
+        created = local_time(self._saved.summary.session.created, "%Y-%m-%d %H:%M")
+        return super()._header_view()._replace(clock=(f"saved {created}",))
+
+    def action_replay(self) -> None:
+        work = partial(self.app.open_replay, self._directory.parent, self._directory.name)
+        run_in_background(self, work, group="open")
+
+    def action_again(self) -> None:
+        run_in_background(self, self._run_again, group="open")
+
+    async def _run_again(self) -> None:
+        """Repeat the session with it as the baseline, if its server answers."""
+        try:
+            request = await asyncio.to_thread(
+                repeat_request, self._saved.summary, self.app.config, self.app.session_root
+            )
+        except BadInput as problem:
+            self.app.toast(f"cannot run it again: {problem}")
+            return
+        self.app.open_run(request)

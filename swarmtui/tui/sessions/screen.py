@@ -1,4 +1,4 @@
-"""The screen of saved sessions: sort, filter, replay, compare, export, delete and restore."""
+"""The screen of saved sessions: sort, filter, show results, replay, compare, export, delete and restore."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class SessionsScreen(CursorScreen):
     def actions(self) -> list[Action]:
         actions = in_footer(super().actions(), "export", "checklist", "tuning_log", "probe_history")
         # If not all fit, those first that need no other session or a deleted one.
-        order = ("replay", "mark", "compare", "export", "back", "sort", "filter", "delete")
+        order = ("open", "mark", "compare", "export", "back", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
@@ -243,6 +243,16 @@ class SessionsScreen(CursorScreen):
         self._opened ^= {row.id}
         self.update_panels()
         return True
+
+    def action_open(self) -> None:
+        """Show the result of the session under the cursor, or the sessions of an experiment."""
+        if self._opened_or_closed():
+            return
+        row = self._selected
+        if row is not None and session_state(row) == "running":
+            self.app.toast(f"it is running and has no result yet; swarmtui attach {row.id} shows it")
+        elif selected := self._selected_id():
+            run_in_background(self, partial(self.app.open_result, self._root, selected), group="open")
 
     def action_replay(self) -> None:
         if self._opened_or_closed():

@@ -131,8 +131,8 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
     load = plan.load
     hints: dict[PlanField, str] = {
-        "slo": DEFAULT_SLO if plan.goal == "capacity" else "none, or ttft_p90=2s,stream_p10=20",
-        "max_tokens": "per answer: as the workload says",
+        "slo": plan.slo or f"none, or {DEFAULT_SLO}",
+        "max_tokens": str(plan.max_tokens or "per answer: as the workload says"),
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
@@ -183,9 +183,9 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     hosts = f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     address = f" · {sanitize(show_url(request.endpoints[0]))}"
     long = start + plan_text(request.plan) + hosts
-    short = (
-        f"{start}how many agents? {parse_slo(request.plan.slo).short_words()}{hosts}"
-        if request.plan.goal == "capacity"
-        else long
-    )
-    return longest_fit((long + address, long, short + address, short), width - 1)
+    if request.plan.goal != "capacity":
+        return longest_fit((long + address, long), width - 1)
+    slo = parse_slo(request.plan.slo)
+    words = f"{start}how many agents with {slo.words()}{hosts}"
+    short = f"{start}how many agents? {slo.short_words()}{hosts}"
+    return longest_fit((long + address, long, words, short + address, short), width - 1)
