@@ -269,10 +269,14 @@ def _sessions_table(summary: Summary) -> Table:
 
 def _hits(levels: Sequence[Level]) -> Table:
     replays = [level.replay for level in levels if level.replay is not None]
-    size = max((replay.block_size or 1 for replay in replays), default=1)
+    sizes = {replay.block_size for replay in replays}
+    size = max(size or 0 for size in sizes) if len(sizes) == 1 else 0
+    blocks = {0: "; the size of its blocks is not known", 1: ", token by token"}.get(
+        size, f", in blocks of {size} tokens"
+    )
     note = (
-        "hit rate: share of prompt tokens from the prefix cache, as measured; "
-        f"at most: with a cache that keeps all{f', in blocks of {size} tokens' if size > 1 else ''}; "
+        "hit rate: share of prompt tokens of the measured requests from the prefix cache; "
+        f"at most: with a cache that keeps all{blocks}; "
         "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
     )
     if any(replay.hit_rate_by == "server" for replay in replays):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.traces import reusable_tokens
@@ -90,6 +92,35 @@ def test_highest_hit_rate_is_that_of_whole_blocks_of_the_server(sizes: tuple[int
     assert found is not None and (found.recorded_tokens, found.reusable_tokens) == (15_000, reusable)
     assert found.max_hit_rate == reusable / 15_000
     assert found.block_size == (sizes[0] if len(set(sizes)) == 1 else None)
+
+
+@given(st.integers(1, 256), st.lists(st.tuples(st.integers(2, 20_000), st.floats(0, 1)), min_size=1, max_size=8))
+def test_a_cache_that_keeps_all_has_the_highest_hit_rate_whatever_its_blocks(
+    size: int, prompts: list[tuple[int, float]]
+) -> None:
+    """The definition is the same for an engine that caches single tokens and for one that caches blocks of 128."""
+    records = []
+    for turn, (tokens, share) in enumerate(prompts):
+        reusable = round(share * tokens)
+        cached = min(reusable, tokens - 1) // size * size
+        one = request(4.0 * turn, 2, turn, tokens=tokens, reusable=reusable, cached=cached)
+        records.append(msgspec.structs.replace(one, tokens_in=tokens))
+    (level,) = level_figures(records, STAGES, ENDS, servers=[DiscoveredServer(url="u", block_size=size)])
+    found = level.replay
+    assert found is not None and found.hit_rate is not None and found.max_hit_rate is not None
+    assert found.block_size == size
+    assert (
+        found.hit_rate
+        <= found.max_hit_rate
+        <= found.hit_rate
+        + sum(
+            max(4, size)
+            for tokens, share in prompts
+            if (round(share * tokens) + 4) // size > round(share * tokens) // size
+        )
+        / sum(tokens for tokens, _ in prompts)
+        + 1e-9
+    )
 
 
 def test_blocks_of_a_text_that_the_server_counts_differently() -> None:
