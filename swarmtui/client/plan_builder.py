@@ -123,7 +123,7 @@ def _choose_load(load: Load, name: str, choices: RunChoices, goal: PlanGoal, run
     if goal == "capacity" and isinstance(load, Closed):
         # The search adds the requests that it needs for a decision.
         chosen = (load.requests, load.duration, load.precision) if choices.plan != "quick" else ()
-        length = {} if any(chosen) else {"requests": "2C", "duration": None, "precision": None}
+        length = {} if any(chosen) else {"requests": "1C", "duration": None, "precision": None}
         return msgspec.structs.replace(load, levels=(1,), runs=1, **length)
     if not sweep:
         return msgspec.structs.replace(load, levels=(1,)) if isinstance(load, Sessions) else Closed(levels=(1,))

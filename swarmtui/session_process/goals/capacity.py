@@ -28,10 +28,10 @@ from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.
 _FIRST_LOOK = 4
-# While C doubles, a level of a quick search ends after this share of the budget if its requests kept limits that are
-# stricter by this factor.
-_CLIMB_SHARE = 1 / 12
+# While C doubles, a level ends after one request per stream if all kept limits that are stricter by this factor.
 _ROOM = 1.5
+# A run measures at least this part of a request per stream: those that are sent within a short time are alike.
+_CYCLE = 2
 
 
 async def search(stages: Stages, goal: FindCapacity) -> None:
@@ -70,11 +70,12 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             stages.observers.append(run.add)
 
             def enough(run: VisitTally = run, step: SearchStep = following.step) -> bool:
-                return run.is_missed() or budget.ends(run, step)
+                return run.is_missed() or budget.ends(run) or (step == "climb" and run.has_room)
 
-            started = budget.started = time.monotonic()
+            started = time.monotonic()
             # Of the requests that are sent, one per stream is cancelled at the end.
-            await stages.run_level((c, None), number, number, least=following.requests + c, enough=enough)
+            least = max(following.requests, c // _CYCLE) + c
+            await stages.run_level((c, None), number, number, least=least, enough=enough)
             stages.observers.remove(run.add)
             budget.add(run.visit, time.monotonic() - started)
             if stages.steering.ends_goal:
@@ -96,25 +97,19 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
 
 
 class Budget:
-    """The time of a quick search; without one, there is no `deadline`. `started` is the start of the visit."""
+    """The time of a quick search; without one, there is no `deadline`."""
 
     def __init__(self, seconds: float | None) -> None:
-        self.started = time.monotonic()
-        self.deadline = None if seconds is None else self.started + seconds
-        self._climb_s = (seconds or 0.0) * _CLIMB_SHARE
+        self.deadline = None if seconds is None else time.monotonic() + seconds
         self._request_s: dict[int, float] = {}
 
     def add(self, visit: Visit, seconds: float) -> None:
         """Remember the time per request at this level; one per stream comes before the measured ones."""
         self._request_s[visit.c] = seconds / (visit.slo.n + visit.c)
 
-    def ends(self, run: VisitTally, step: SearchStep) -> bool:
-        """Whether a visit ends: the time is up, the SLO is shown to be kept, or it is far from being missed."""
-        if self.deadline is None:
-            return False
-        now = time.monotonic()
-        slow = now - self.started >= self._climb_s
-        return now >= self.deadline or run.is_kept() or (step == "climb" and slow and run.has_room)
+    def ends(self, run: VisitTally) -> bool:
+        """Whether a visit ends: the time is up, or its requests show that the SLO is kept."""
+        return self.deadline is not None and (time.monotonic() >= self.deadline or run.is_kept())
 
     def allows(self, following: NextVisit) -> bool:
         """Whether there is time for a visit: one that decides may be cut short, but not before its first look."""
@@ -161,4 +156,4 @@ class VisitTally:
     @property
     def has_room(self) -> bool:
         """Whether a request per stream, and at least a few, kept the SLO with much room, and all others did."""
-        return self._room.good == self._room.n >= max(self._c, _FIRST_LOOK - 1)
+        return self._room.good == self._room.n >= max(self._c, _FIRST_LOOK)
