@@ -50,7 +50,8 @@ class Stages:
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
         self.load = PlannedLoad(plan, self._factory, complete=keep_text or generator.checks_answers)
         self._stage: ActiveStage | None = None
-        self._stages = 0
+        # The number of the latest stage.
+        self.last_number = 0
         self.records = LevelRecords(plan, journal)
         self._levels = LiveLevels(self.records, state, journal)
         self.steering = Steering(plan)
@@ -244,10 +245,10 @@ class Stages:
         A closed loop also ends when what it has measured is `enough`.
         """
         await self._wait_for_server()
-        self._stages += 1
+        self.last_number += 1
         load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
         stage = ActiveStage(
-            self._stages, c, run, phase, source,
+            self.last_number, c, run, phase, source,
             load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
         )  # fmt: skip
         self._stage = stage

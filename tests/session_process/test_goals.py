@@ -11,9 +11,10 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CapacitySearch
-from swarmtui.session_process.goals.capacity import VisitTally
+from swarmtui.session_process.goals.capacity import VisitTally, count_request
 from swarmtui.session_process.steering import Goal, goal_of
 from swarmtui.sessions.journal import read_journal
+from tests.analysis.record_builders import request
 from tests.sessions.session_builders import head, write_session
 
 
@@ -49,3 +50,16 @@ def test_last_search_for_the_capacity_counts(tmp_path: Path) -> None:
         CapacitySearch(t_ns=2, slo="ttft=2s", alpha=0.01, context_tokens=1234.5),
     ]
     assert read_journal(write_session(tmp_path / "s", [head(), *entries])).search == entries[-1]
+
+
+def test_a_request_that_is_reported_late_counts_for_the_visit_that_sent_it() -> None:
+    slo = parse_slo("ttft_p90=2s")
+    before, now = VisitTally(160, slo, 0.2, after=4), VisitTally(144, slo, 0.2, after=5)
+    late = [msgspec.structs.replace(request(0, [2500, 2510]), stage=5, phase="level") for _ in range(4)]
+    for record in late:
+        count_request([before, now], record)
+    assert before.is_missed() and not now.is_missed() and now.visit.slo.n == 0
+    count_request([before, now], msgspec.structs.replace(late[0], stage=6))
+    assert (before.visit.slo.n, now.visit.slo.n) == (4, 1)
+    count_request([before, now], msgspec.structs.replace(late[0], stage=4, phase="level"))
+    assert (before.visit.slo.n, now.visit.slo.n) == (4, 1), "sent before the search"

@@ -69,7 +69,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end. `grows`: tok/s still grew at the highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
-    slots, `more_agents` and `more_tps` what is predicted for them; `rate_limit` in tok/s ends that.
+    slots, which is `more_at_once`; `more_agents` (at most) and `more_tps` are predicted for them, and `rate_limit`, in
+    tok/s, ends that.
     """
 
     levels: int = 0
@@ -107,6 +108,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     host_share: float | None = None
     cached: str | None = None
     more_slots: str | None = None
+    more_at_once: int | None = None
     more_agents: int | None = None
     more_tps: float | None = None
     rate_limit: float | None = None
@@ -322,6 +324,7 @@ def _add_slots(facts: AnswerFacts, summary: Summary, scaling: Scaling, slo: Slo 
         agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
     return msgspec.structs.replace(
         facts,
+        more_at_once=more * slots.replicas,
         more_agents=agents if agents and facts.agents and agents > facts.agents else None,
         more_tps=tps if slo is None else None,
         rate_limit=limit if fastest is not None and fastest < most else None,

@@ -211,8 +211,11 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
 
 
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
+    """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
     then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
-    return f"{facts.more_slots}: about {agents(facts.more_agents or 0)}{then} (prediction)"
+    least, most = facts.more_at_once or 0, facts.more_agents or 0
+    low = "up to " if least <= (facts.agents or 0) or least >= most else f"{least} to "
+    return f"{facts.more_slots}: {low}{agents(most)}{then} (prediction)"
 
 
 def _preempted_text(facts: AnswerFacts) -> str:
@@ -236,16 +239,10 @@ def _is_wide(facts: AnswerFacts) -> bool:
 
 
 _STEPS = (
-    AnswerRow("next", "client_limit", ("client",), lambda f: True,
-        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
-        evidence=lambda f: f.client or ""),
-    AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
-        lambda f: "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement",
-        evidence=lambda f: f.cached or ""),
     AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
-    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_agents"), _more_slots_help,
+    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"), _more_slots_help,
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and _more_slots_help(f),
@@ -264,6 +261,12 @@ _STEPS = (
         "fp8 KV cache, or give it more memory", evidence=_preempted_text),
     AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
         lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
+    AnswerRow("next", "client_limit", ("client",), lambda f: True,
+        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
+        evidence=lambda f: f.client or ""),
+    AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
+        lambda f: "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement",
+        evidence=lambda f: f.cached or ""),
     AnswerRow("next", "power_limit", ("power",), lambda f: True,
         lambda f: "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J",
         evidence=lambda f: f.power or ""),

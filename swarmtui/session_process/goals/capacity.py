@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -46,6 +48,9 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     journal.write(begun)
     visits: list[Visit] = []
     seconds: list[float] = []
+    runs: list[VisitTally] = []
+
+    observe = partial(count_request, runs)
     budget, quick = Budget(goal.budget_s), goal.budget_s is not None
 
     def choose() -> NextVisit | None:
@@ -62,12 +67,13 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
 
     # A large trace is read while the first level runs.
     reading = asyncio.create_task(stages.load.live_context())
+    stages.observers.append(observe)
     try:
         while (following := choose()) is not None:
             c = following.c
-            run = VisitTally(c, slo, alpha)
+            run = VisitTally(c, slo, alpha, after=stages.last_number)
+            runs.append(run)
             number = 1 + sum(visit.c == c for visit in visits)
-            stages.observers.append(run.add)
 
             def enough(run: VisitTally = run, step: SearchStep = following.step) -> bool:
                 return run.is_missed() or budget.ends(run) or (step == "climb" and run.has_room)
@@ -76,7 +82,6 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             # Of the requests that are sent, one per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
             await stages.run_level((c, None), number, number, least=least, enough=enough)
-            stages.observers.remove(run.add)
             budget.add(run.visit, time.monotonic() - started)
             if stages.steering.ends_goal:
                 return
@@ -91,9 +96,17 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
                 journal.write(begun)
     finally:
         reading.cancel()
+        stages.observers.remove(observe)
     await stages.levels_computed()
     found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
     journal.log_event("capacity", capacity_headline(found, slo))
+
+
+def count_request(runs: Sequence[VisitTally], record: Record) -> None:
+    """Count a request for the visit that sent it: those that are cancelled may be reported after its end."""
+    sent_by = next((run for run in reversed(runs) if record.stage > run.after), None)
+    if sent_by is not None:
+        sent_by.add(record)
 
 
 class Budget:
@@ -123,11 +136,12 @@ class Budget:
 class VisitTally:
     """Adds up the requests of one run; one that a pause interrupted starts again, as another stage.
 
-    Whether they show that the SLO is missed is looked at when their number has doubled: each look can be wrong.
+    Whether they show that the SLO is missed is looked at when their number has doubled: each look can be wrong. Its
+    stages have higher numbers than `after`.
     """
 
-    def __init__(self, c: int, slo: Slo, alpha: float) -> None:
-        self._c, self._slo, self._alpha = c, slo, alpha
+    def __init__(self, c: int, slo: Slo, alpha: float, after: int = 0) -> None:
+        self._c, self._slo, self._alpha, self.after = c, slo, alpha, after
         self._start(0)
 
     def _start(self, stage: int) -> None:
@@ -137,7 +151,7 @@ class VisitTally:
         self._next_look, self._missed = _FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
-        if record.phase not in ("level", "unfinished"):
+        if record.phase not in ("level", "unfinished") or record.stage < self._stage:
             return
         if record.stage != self._stage:
             self._start(record.stage)
