@@ -48,6 +48,8 @@ from swarmtui.state.watched import WatchedStreams
 _RECENT_NS = 10_000_000_000
 # Quality is judged no more often than this.
 _JUDGED_NS = 1_000_000_000
+# What happened to the server is shown for this long.
+_NEWS_NS = 30_000_000_000
 _FRAME_POINTS = 20
 _MAX_POINTS = 1_200
 _MAX_TASKS = 256
@@ -90,6 +92,8 @@ class SessionState:
         self._judged: tuple[int, tuple[Level, ...], tuple[QualityLine, ...], TtftSplit | None] | None = None
         self._several_servers = False
         self._outage_ns: int | None = None
+        # What happened to the server last, and when.
+        self._server_news = 0, ""
         # The stage: the latest one, and what has been done in it.
         self._stage: StageStart | None = None
         self.c = self._done = 0
@@ -155,6 +159,9 @@ class SessionState:
         if start.phase == "level" and self.search is not None and (start.steered or start.c != self.search.next_c):
             # Another goal ended the search.
             self.search = None
+        if self._stage is not None and self._stage.phase == "warmup":
+            # The figures of levels do not count them, either.
+            self._errors.clear()
         serial = start.phase == "serial"
         self._stage, self.c = start, 1 if serial else start.c
         self._done, self.total = 0, start.of
@@ -177,6 +184,9 @@ class SessionState:
                 self._outage_ns = event.t_ns
             case "server_back" | "server_changed":
                 self._outage_ns = None
+                self._server_news = event.t_ns, f"the server is back {event.detail}"
+            case "server_restarted":
+                self._server_news = event.t_ns, f"the server was restarted: {event.detail}"
             case "cliff" | "capacity":
                 self.search_result = event.detail
             case "several_servers":
@@ -341,6 +351,10 @@ class SessionState:
             self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
         return self._judged[2:]
 
+    def _recent_news(self, now: int) -> str:
+        t_ns, text = self._server_news
+        return text if now - t_ns < _NEWS_NS and self.status != "ended" else ""
+
     def frame(self, now: int, *, rows: bool) -> Frame:
         stage, point = self._stage, self._point(now)
         if self._tasks is None:
@@ -352,7 +366,7 @@ class SessionState:
         return Frame(
             t_ns=now,
             status=self.status,
-            note=self.note,
+            note=self.note or self._recent_news(now),
             elapsed_s=(now - self._t0) / 1e9,
             left_s=self.left_s,
             left_at_least=self.left_at_least,

@@ -13,6 +13,8 @@ _SECOND_NS = 1_000_000_000
 _RECENT_NS = 10 * _SECOND_NS
 # Chunks that the rate of a single stream covers, unless the last seconds have fewer.
 _ENOUGH_CHUNKS = 50
+# Chunks that arrive within less than this came at once, from a buffer: they tell no rate.
+_LEAST_SPAN_S = 0.01
 
 
 class Throughput:
@@ -75,7 +77,7 @@ class Throughput:
         """Return those of a stream while it writes, over the last seconds at the current load."""
         written = [(chunks, span_s) for at, _, chunks, span_s in self._written if at == key]
         chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
-        return chunks / span_s if span_s else None
+        return chunks / span_s if span_s >= _LEAST_SPAN_S else None
 
     def median_ttft_s(self) -> float | None:
         """Return that of the last seconds at the current load; older ones would delay the median."""
@@ -137,4 +139,4 @@ class StreamTally:
             chunks, span_s = chunks + written, span_s + length_s
             if chunks >= _ENOUGH_CHUNKS:
                 break
-        return chunks * tokens_per_chunk / span_s if span_s else None
+        return chunks * tokens_per_chunk / span_s if span_s >= _LEAST_SPAN_S else None

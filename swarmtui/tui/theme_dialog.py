@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 
 from swarmtui.tui.lines import Line, LineWidget
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.themes import THEMES
+from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -48,21 +48,24 @@ class ThemeDialog(ModalScreen[None]):
             yield items
             yield ThemeSample()
             yield Static("", markup=False, classes="hint", id="theme-hint")
-            yield Static("enter: use it until you quit · esc: as before", markup=False, classes="hint")
+            yield Static("enter: use it from now on · esc: as before", markup=False, classes="hint")
 
     def on_mount(self) -> None:
         self._show_theme()
 
     @on(OptionList.OptionHighlighted)
     def _show_theme(self) -> None:
-        self.app.theme = name = self.query_one(PickList).picked
-        self.query_one("#theme-hint", Static).update(f'theme = "{name}" in config.toml keeps it')
+        self.app.theme = self.query_one(PickList).picked
+        configured = self.app.config.theme
+        hint = "" if configured == SWARM.name else f"until you quit: config.toml has {configured}"
+        self.query_one("#theme-hint", Static).update(hint)
 
     def action_next(self) -> None:
         self.query_one(PickList).action_move(1)
 
     @on(OptionList.OptionSelected)
     def _use(self) -> None:
+        keep_theme(self.app.theme)
         self.dismiss()
 
     def action_cancel(self) -> None:

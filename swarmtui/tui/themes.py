@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
+
+from swarmtui.files import make_private_directory, read_file
 
 SWARM = Theme(
     name="swarm",
@@ -57,3 +61,29 @@ def line_styles(theme: Theme) -> dict[str, Style]:
         "cursor": coloured("warning", bold=True),
         "selected": Style(reverse=True),
     }
+
+
+def kept_theme(configured: str) -> str:
+    """Return the theme of config.toml; without one there, the one that was chosen last."""
+    if configured != SWARM.name:
+        return configured
+    try:
+        return read_file(_kept_path()).decode()
+    except (OSError, UnicodeDecodeError):
+        return configured
+
+
+def keep_theme(name: str) -> None:
+    """Use this theme from now on; a full disk is ignored."""
+    path = _kept_path()
+    try:
+        make_private_directory(path.parent)
+        path.write_text(name, encoding="utf-8")
+    except OSError:
+        pass
+
+
+def _kept_path() -> Path:
+    from platformdirs import user_state_dir
+
+    return Path(user_state_dir("swarmtui")) / "theme"

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from swarmtui.model.findings import SearchState
 from swarmtui.model.record import Record
-from swarmtui.model.session import RequestEntry, StageStart
+from swarmtui.model.session import CapacitySearch, Event, RequestEntry, SearchEntry, StageStart
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.state.session_state import SessionState
 from tests.analysis.level_builders import level
+from tests.analysis.record_builders import request
 
 
 def stage(c: int, number: int = 1, **given: Any) -> StageStart:
@@ -155,3 +157,53 @@ def test_nothing_is_zero_before_it_was_measured() -> None:
     frame = SessionState(0).frame(0, rows=False)
     unknown = (frame.lag_ms, frame.worker_cpu, frame.coalesced_chunks, frame.clock_steps, frame.out_tps, frame.ttft_s)
     assert unknown == (None,) * 6
+
+
+def test_the_requests_of_the_running_level_are_counted_by_condition_of_the_slo() -> None:
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s,stream_p10=20", alpha=0.2))
+    state.apply(stage(2))
+    slow = [4000, *(4010 + 10 * n for n in range(20))]
+    for record in (request(0, [100, 110, 120]), request(0, slow), request(0, [100, 110], stage=7)):
+        state.apply(RequestEntry(record=record))
+    shown = state.frame(0, rows=False)
+    assert shown.slo == "ttft_p90=2s,stream_p10=20"
+    assert [(one.good, one.n) for one in shown.slo_kept] == [(1, 2), (2, 2)]
+    state.apply(stage(4, 2))
+    assert [one.n for one in state.frame(0, rows=False).slo_kept] == [0, 0]
+
+
+def test_a_search_that_another_goal_ended_is_not_shown() -> None:
+    state = SessionState(0)
+    state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=2, step="climb")))
+    state.apply(stage(2))
+    assert state.frame(0, rows=False).search is not None
+    state.apply(stage(3, 2, steered=True))
+    assert state.frame(0, rows=False).search is None
+
+
+def test_errors_of_the_warm_up_are_not_those_of_the_levels() -> None:
+    state = SessionState(0)
+    state.apply(StageStart(number=1, t_ns=0, c=1, run=0, phase="warmup"))
+    state.apply(RequestEntry(record=request(0, [], error="http_500", phase="warmup")))
+    assert state.frame(0, rows=False).errors == 1
+    state.apply(stage(1, 2))
+    assert state.frame(0, rows=False).errors == 0
+
+
+def test_a_restart_of_the_server_is_said_at_once_and_for_a_while() -> None:
+    state = at_c(4)
+    state.apply(Event(t_ns=1_000_000_000, name="server_back", detail="after 3 s; C=4 starts again"))
+    state.apply(stage(4, 2))
+    assert state.frame(2_000_000_000, rows=False).note == "the server is back after 3 s; C=4 starts again"
+    assert state.frame(60_000_000_000, rows=False).note == ""
+
+
+def test_chunks_from_a_buffer_tell_no_rate_of_a_stream() -> None:
+    state = at_c(1)
+    row = StreamRow(0, "writing", 0, "", 1, 60, 60, 0.1, 0.001)
+    state.apply_frame(0, WorkerFrame(1_000_000_000, 1, 1, 0, 0, (row,), 0.0, 0, 0, 0))
+    state.tick(1_000_000_000)
+    state.tick(3_000_000_000)
+    shown = state.frame(3_000_000_000, rows=True)
+    assert shown.per_stream_tps is None and [rate.rate for rate in shown.rates] == [None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -12,8 +13,10 @@ from textual.widgets import Input
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config
+from swarmtui.model.findings import SearchState
 from swarmtui.model.load import Dag, Mixed
 from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SCREENS, SwarmApp
 from swarmtui.tui.dialogs import Palette, help_lines
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
@@ -22,7 +25,7 @@ from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
-from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
+from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen, WatchScreen
 from swarmtui.tui.log.screen import LogScreen
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.probes.screen import ProbesScreen
@@ -37,6 +40,7 @@ from tests.tui.screen_text import screen_text, text_of
 CONTEXTS: dict[KeyContext, type] = {
     "live": RunScreen,
     "replay": ReplayScreen,
+    "result": SavedScreen,
     "setup": SetupScreen,
     "stream": StreamScreen,
     "sessions": SessionsScreen,
@@ -196,7 +200,7 @@ async def test_themes_are_previewed_and_esc_restores_the_old_one() -> None:
         await pilot.press("t", "j")
         await pilot.pause()
         assert app.theme == "textual-light" and app.line_styles != styles
-        assert 'theme = "textual-light" in config.toml keeps it' in screen_text(app)
+        assert "enter: use it from now on" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
         assert app.theme == "swarm" and app.line_styles == styles
@@ -320,3 +324,64 @@ async def test_history_is_requested_again_after_the_app_was_stopped() -> None:
     async with app.run_test():
         app.resumed()
         assert source.commands == [protocol.Subscribe(hz=app.hz, rows=True)]
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("sweep", "the sweep ends here: you control C now; s starts a sweep"),
+        ("capacity", "the search for the most agents ends here: you control C now; N starts it again"),
+    ],
+)
+async def test_manual_control_says_what_it_ends(
+    goal: Literal["sweep", "capacity"], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = RecordingSource()
+    if goal == "capacity":
+        search = SearchState(goal="capacity", next_c=4, step="climb")
+        source.live.apply(msgspec.structs.replace(frame(4), search=search))
+    app = SwarmApp(source=source)
+    texts: list[str] = []
+    monkeypatch.setattr(app, "toast", texts.append)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("plus", "plus")
+        await pilot.pause()
+    assert texts == [said]
+
+
+async def test_capacity_after_the_end_is_a_new_run_or_a_reason(
+    until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = RunRequest(endpoints=("sim:moe-tp1",), workload="coding", plan=Plan(), session_root="/nowhere")
+    for known in (None, request):
+        source = RecordingSource()
+        source.live.apply(msgspec.structs.replace(frame(4), status="ended"))
+        source.live.apply(protocol.Ended("done", "", ""))
+        app = SwarmApp(source=source, request=known)
+        texts: list[str] = []
+        started: list[RunRequest] = []
+        monkeypatch.setattr(app, "toast", texts.append)
+        monkeypatch.setattr(app, "open_run", started.append)
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("N")
+            await pilot.pause()
+            await pilot.press("enter")
+            await until(lambda: bool(texts or started))  # noqa: B023
+        if known is None:
+            assert "started elsewhere" in texts[0]
+        else:
+            assert (started[0].plan.goal, started[0].plan.slo) == ("capacity", "ttft_p90=2s,stream_p10=20")
+    assert source.commands == []
+
+
+async def test_a_chosen_theme_is_kept_unless_the_config_names_one() -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("t")
+        await pilot.pause()
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        chosen = app.theme
+    assert chosen != "swarm"
+    assert SwarmApp(source=RecordingSource()).theme == chosen
+    assert SwarmApp(source=RecordingSource(), config=Config(theme="ansi-dark")).theme == "ansi-dark"

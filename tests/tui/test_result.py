@@ -19,7 +19,7 @@ from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.keys import Keymap
 from swarmtui.tui.live.curve import curve_view
-from swarmtui.tui.live.header import header_view
+from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.result import result_lines, result_view
 from swarmtui.tui.live.streams import StreamsPanel
@@ -112,6 +112,11 @@ def test_result_of_a_failed_run_says_why_it_ended() -> None:
     text = result_text(None, Ended("unusable", "nothing answers at :8000", ""), height=12)
     assert "unusable: nothing answers at :8000" in text and "nothing is saved" in text
     assert "no request of a level has finished" in text
+
+
+def test_the_ending_is_said_once() -> None:
+    assert ending_text(Ended("stopped", "stopped before the first request", "")) == "stopped before the first request"
+    assert ending_text(Ended("failed", "the disk is full", "")) == "failed: the disk is full"
 
 
 def test_progress_after_a_stop_counts_the_levels_of_the_plan() -> None:

@@ -246,13 +246,17 @@ def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[
         return "", ""
     if frame.warnings:
         return sanitize(frame.warnings[-1].text), "bad"
+    if frame.note:
+        return sanitize(frame.note), ""
     if frame.search_result:
         return sanitize(frame.search_result), "good"
-    return sanitize(frame.note) or comparison, "" if frame.note else "warn" if comparison else ""
+    return comparison, "warn" if comparison else ""
 
 
 def ending_text(ended: Ended) -> str:
-    return f"{ended.ending}: {sanitize(ended.message)}" if ended.message else ended.ending
+    """The message may begin with the ending: `stopped before the first request`."""
+    message = sanitize(ended.message)
+    return message if message.startswith(ended.ending) else f"{ended.ending}: {message}" if message else ended.ending
 
 
 def saved_text(ended: Ended) -> str:
