@@ -214,18 +214,23 @@ class SwarmApp(PatchedApp[AppResult]):
         else:  # Textual cannot replace the first screen
             self.push_screen(screen)
 
-    def run_again(self, live: LiveModel, request: RunRequest | None) -> None:
-        """Repeat a run with the same seed; a new salt changes the nonces, so that no prompt is cached."""
+    def run_again(self, live: LiveModel, request: RunRequest | None, *, restarted: bool = False) -> None:
+        """Repeat a run with the same seed; a new salt changes the nonces, so that no prompt is cached.
+
+        The label, and the flags that the user typed, are not those of a server that was restarted.
+        """
         if request is None:
             self.toast("this run was started elsewhere and its credentials are not known here; start a new one")
             return
         session = live.session
-        label = session.label if session else request.label
+        label = "" if restarted else session.label if session else request.label
+        server_flags = "" if restarted else request.server_flags
         # A run without a level is no baseline.
         has_levels = session is not None and live.frame is not None and bool(live.frame.levels)
         previous = session.id if session and has_levels else request.previous
         salt = os.urandom(4).hex()
-        self.open_run(msgspec.structs.replace(request, label=label, previous=previous, salt=salt))
+        again = msgspec.structs.replace(request, label=label, server_flags=server_flags, previous=previous, salt=salt)
+        self.open_run(again)
 
     async def open_replay(self, root: Path, session_id: str) -> None:
         from swarmtui.sessions.replay import open_replay

@@ -210,6 +210,28 @@ async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(
     ]
 
 
+async def test_a_label_is_for_one_run(tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = msgspec.structs.replace(found_server(2), flags=None)
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (hidden,))
+    app = SwarmApp(session_root=tmp_path)
+    started: list[RunRequest] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "› 127.0.0.1:1  llama.cpp" in screen_text(app) and "● Enter starts" in screen_text(app))
+        typed = {"label": "two slots", "note": "first", "flags": "--parallel 2"}
+        for name, text in typed.items():
+            app.screen.query_one(f"#{name}", Input).value = text
+        await pilot.press("f5")
+        await until(lambda: bool(started))
+        assert not any(app.screen.query_one(f"#{name}", Input).value for name in typed)
+        await pilot.press("f5")
+        await until(lambda: len(started) == 2)
+    assert [(one.label, one.note, one.server_flags) for one in started] == [
+        ("two slots", "first", "--parallel 2"),
+        ("", "", ""),
+    ]
+
+
 async def test_what_is_found_later_does_not_move_the_cursor(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

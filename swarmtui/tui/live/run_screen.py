@@ -245,7 +245,8 @@ class RunScreen(LiveScreen):
         elif self._server_watch is not None and self._server_watch.is_down:
             self.app.toast("the server is down; press R when it is back")
         else:
-            self.app.run_again(self.source.live, self._request)
+            restarted = self._server_watch is not None and bool(self._server_watch.changes)
+            self.app.run_again(self.source.live, self._request, restarted=restarted)
 
     # label, note and directory
 

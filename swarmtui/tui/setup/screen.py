@@ -305,6 +305,9 @@ class SetupScreen(Screen[None]):
             return
         self._setup = LastSetup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))
         write_setup(self._setup, self.app.config)
+        # They are about this run: the next one may be of another server, or of other flags.
+        for name in ("label", "note", "flags"):
+            self._entry(name).value = ""
         # When the user comes back from the run, keys must not be typed into a field.
         self._pick_list("endpoints").focus()
         self.app.open_run(request)
