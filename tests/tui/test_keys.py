@@ -349,9 +349,7 @@ async def test_manual_control_says_what_it_ends(
     assert texts == [said]
 
 
-async def test_capacity_after_the_end_is_a_new_run_or_a_reason(
-    until: Until, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_capacity_after_the_end_is_a_new_run_or_a_reason(until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
     request = RunRequest(endpoints=("sim:moe-tp1",), workload="coding", plan=Plan(), session_root="/nowhere")
     for known in (None, request):
         source = RecordingSource()
