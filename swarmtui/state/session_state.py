@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
-from swarmtui.analysis.limits.slo import SloTally, parse_slo, validate_slo
+from swarmtui.analysis.limits.slo import SloTally, parse_slo, usable_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
-from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.load import traits
@@ -129,7 +128,7 @@ class SessionState:
                 closed = session.plan.load.holds_c
                 self.quality = QualityMonitor(cache=cache_promise(session), closed=closed)
                 self._session = session
-                self._slo = _usable_slo(session.plan.slo)
+                self._slo = usable_slo(session.plan.slo)
             case StageStart():
                 self._start_stage(entry)
             case StageEnd() if self._stage is not None:
@@ -148,7 +147,7 @@ class SessionState:
             case SearchEntry(search=search):
                 self.search = search
             case CapacitySearch(slo=slo, context_tokens=None):
-                self._slo = _usable_slo(slo)
+                self._slo = usable_slo(slo)
             case CapacitySearch(context_tokens=float(tokens)):
                 self.search_result = prediction_sentence(predict_kv_cliff(tokens, self.servers))
 
@@ -418,11 +417,3 @@ class SessionState:
 
 def _largest(values: Sequence[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _usable_slo(text: str) -> str:
-    """Return the SLO, or nothing if a journal has one that cannot be read."""
-    try:
-        return validate_slo(text)
-    except BadInput:
-        return ""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.client.session_client import ConnectionLost, SessionClient
 from swarmtui.model.client_protocol import ClientCommand, Ended, Ending, Frame, Hello, WatchStream, WatchTails
 from swarmtui.model.session import Summary
@@ -140,7 +141,7 @@ def _last_frame(summary: Summary) -> Frame:
         tasks=summary.tasks,
         slots=summary.scaling.reported_slots if summary.scaling else None,
         answer=summary.answer,
-        slo=summary.capacity.slo if summary.capacity else "",
+        slo=usable_slo(summary.session.plan.slo),
     )
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
@@ -14,11 +15,11 @@ from textual.widgets import Input, Static
 from swarmtui.client import repeat
 from swarmtui.model.run_request import RunRequest
 from swarmtui.sessions.replay import open_replay
-from swarmtui.sessions.store import write_summary
+from swarmtui.sessions.store import read_summary, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import KeyFooter
 from swarmtui.tui.dialogs import HelpScreen
-from swarmtui.tui.frame_source import ReplaySource
+from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.table_list import TableList
@@ -125,6 +126,23 @@ async def test_enter_opens_the_result_of_a_session_from_which_it_can_be_replayed
         assert not started
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, SessionsScreen))
+
+
+@pytest.mark.parametrize("slo", ["ttft_p90=2s", "of another version"])
+async def test_the_result_of_a_search_is_shown_with_its_slo(tmp_path: Path, until: Until, slo: str) -> None:
+    root = saved_sessions(tmp_path)
+    newest = max(root.iterdir())
+    first, rest = (newest / "journal.jsonl").read_bytes().split(b"\n", 1)
+    head = json.loads(first)
+    head["session"]["plan"] |= {"goal": "capacity", "slo": slo}
+    (newest / "journal.jsonl").write_bytes(json.dumps(head).encode() + b"\n" + rest)
+    summary = read_summary(root, newest.name) if slo == "ttft_p90=2s" else read_summary(root, min(root.iterdir()).name)
+    session = msgspec.structs.replace(summary.session, plan=msgspec.structs.replace(summary.session.plan, slo=slo))
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)):
+        app.open_screen("result", SavedSource(msgspec.structs.replace(summary, session=session), str(newest)))
+        await until(lambda: "Why no more" in screen_text(app))
+        assert ("first token ≤ 2 s" in screen_text(app)) == (slo == "ttft_p90=2s")
 
 
 async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:

@@ -158,6 +158,14 @@ def validate_slo(text: str) -> str:
     return text
 
 
+def usable_slo(text: str) -> str:
+    """Return the SLO of a saved session, or nothing if it cannot be read."""
+    try:
+        return validate_slo(text)
+    except BadInput:
+        return ""
+
+
 def parse_slo(text: str) -> Slo:
     """Parse limits that a share of all requests must meet together, and limits of percentiles."""
     together: dict[str, float] = {}

@@ -129,7 +129,7 @@ def plan_line(view: PlanView, width: int) -> Line:
     for chips, gauges in ((0, 0), (0, 1), (1, 1)):
         left = start + (_chip_spans(view.chips, chips) if view.chips else [(view.hint, "dim")])
         right = _gauge_spans(view.gauges, gauges)
-        if _width(left) + _width(right) + 1 <= width:
+        if _width(left) + _width(right) + len(_GAP) < width:
             return [*left, (" " * (width - _width(left) - _width(right) - 1), ""), *right]
     start, right = short_start, _gauge_spans(view.gauges, 1)
     if not view.chips:

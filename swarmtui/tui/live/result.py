@@ -144,7 +144,7 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
         blocks.append(Sentence("no request of a level has finished", "detail"))
     elif with_levels:
         blocks += [table.table, *table.alarms]
-    blocks += [Sentence(f"{table.grouped}; 4 says more", "note")] if table.grouped else []
+        blocks += [Sentence(f"{table.grouped}; 4 says more", "note")] if table.grouped else []
     lines += [*([[]] if lines and blocks else []), *block_lines(blocks, width)]
     saved = block_lines([Sentence(view.saved, "detail")] if view.saved else [], width)
     last = [*saved, *_next_lines(view.next_keys, width)]
