@@ -2,7 +2,8 @@
 
 Two tests per level, which share an error rate of 5 % with those of all other levels: whether fewer canaries pass than
 at C=1, and whether more answers of all requests are degenerate than at the level C=1 (Fisher's exact test). Models
-differ in how many of their answers are degenerate, so without that level the second question has no answer.
+differ in how many of their answers are degenerate, so without that level the second question has no answer. With the
+five answers that C=1 has by default, only a level in which most answers are degenerate differs from none of five.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from swarmtui.model.record import CANCELLED, Record
 
 _MAX_BATCHES = 10
 # The spread of fewer batches than this is known too badly; it then counts with a factor and not by itself.
-_MIN_BATCHES, _FEW_BATCHES = 4, 1.5
+_MIN_BATCHES, _FEW_BATCHES = 4, 2.0
 _MIN_DF = 4
 # Requests queue if no more than this share of the streams receives tokens at the same time.
 _QUEUED = 0.85
@@ -27,7 +27,7 @@ _CONFIDENCE = 0.975
 # What no spread within a level shows: a level begins before its streams are as different as they are later. The shares
 # of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, the second times
 # the squared CV of lengths, and the third times their CV and what depends on lengths, divided by the cycles.
-_START_ERRORS = 0.001, 0.0035, 0.3
+_START_ERRORS = 0.001, 0.0035, 0.5
 
 # The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
 # lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
