@@ -100,7 +100,9 @@ def _errors_missed(facts: AnswerFacts) -> bool:
 def _missed_value(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
-    return f"{_FIGURES[missed.figure]} {seconds(missed.value, 2)} (p{missed.percentile})"
+    # As many digits as show that the limit was missed.
+    digits = next((n for n in range(2, 6) if seconds(missed.value, n) != seconds(missed.limit, n)), 2)
+    return f"{_FIGURES[missed.figure]} {seconds(missed.value, digits)} (p{missed.percentile})"
 
 
 def _missed_count(facts: AnswerFacts) -> str:
