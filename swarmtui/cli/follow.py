@@ -185,12 +185,13 @@ def report(
     root: Path | None = None,
     detect: float = DETECT,
     answer_seconds: float | None = None,
+    brief: bool = False,
 ) -> int:
     """Print the results of a session, and return the exit code.
 
     `shown` are the levels of the last frame: they are complete even if the disk was full and the summary is not.
     `root` is where the baseline is found; by default, next to the session. With `answer_seconds`, the time that it
-    took, only the answer is printed.
+    took, only the answer is printed; `brief`: only the levels and the answer.
     """
     # Imported only now: no run waits for the code that renders it.
     from swarmtui.report.answer import quick_blocks
@@ -215,8 +216,10 @@ def report(
             if measured
             else [_explain_no_level(ended.directory, summary)]
         )
-        findings = [*finding_sentences(summary), *answer_blocks(summary)] if measured else []
-        echo(paint([*levels, Sentence(""), *result_tables(summary), *findings]), nl=False)
+        tables = [] if brief else result_tables(summary)
+        findings = [] if brief else finding_sentences(summary)
+        said = [*findings, *answer_blocks(summary)] if measured else []
+        echo(paint([*levels, Sentence(""), *tables, *said]), nl=False)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
     if ended.directory and (answer_seconds is None or as_json):

@@ -10,7 +10,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import point_text, quality_text
+from swarmtui.report.answer import agents_change, point_text, quality_text
 from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
@@ -126,7 +126,11 @@ class ResultPanel(LivePanel, Page):
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
         slots = frame.slots if frame else None
         table = levels_view(levels, data.pair, tasks, provisional=data.shown.provisional, slots=slots)
-        comparison = data.comparison or (f"with {data.baseline.name}" if data.pair else "")
+        comparison = data.comparison or (f"with {data.baseline.name}: {data.pair.sentence}" if data.pair else "")
+        before = data.baseline.summary.answer if data.baseline.summary else None
+        if frame is not None and frame.answer is not None:
+            agents = agents_change(before, frame.answer, data.baseline.name)
+            comparison = " · ".join(part for part in (agents, comparison) if part)
         view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
         # On larger screens the table of levels has a region of its own.
         with_levels = is_small(self.screen)
