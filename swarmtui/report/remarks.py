@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.model.findings import ALARMS
+from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level
 
 # By the code of a flag; one without an entry is named by its code.
@@ -37,16 +38,38 @@ _KINDS = {
 _NAMED = 3
 
 
+def remarks(levels: Sequence[Level]) -> list[str]:
+    """One line for each kind of remark: the levels, and what is said of them, or of the last if that differs.
+
+    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; each alarm is a line of its own.
+    """
+    said: dict[tuple[str, str], dict[str, list[Level]]] = {}
+    for level in levels:
+        for flag in level.flags:
+            kind = flag.code, flag.text if flag.code in ALARMS else ""
+            said.setdefault(kind, {}).setdefault(flag.text, []).append(level)
+    return [_remark(code, texts, load_title(levels)) for (code, _), texts in said.items()]
+
+
+def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:
+    levels = [level for of in texts.values() for level in of]
+    at = ",".join(f"{level.offered_load:g}" for level in sorted(levels, key=lambda level: level.offered_load))
+    where = f"{'✗ ' if code in ALARMS else ''}{title}={at}"
+    *others, last = texts
+    return f"{where}: {_kind(code)}; at {texts[last][-1].name} {last}" if others else f"{where}: {last}"
+
+
 def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:
     """`coalesced chunks in 4 levels`, `failed requests at C=8`; alarms are not among them."""
     kinds: dict[str, list[Level]] = {}
     for level in levels:
         for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in ALARMS):
             kinds.setdefault(code, []).append(level)
-    return tuple(
-        f"{_KINDS.get(code, code.replace('_', ' '))} {_where(of)}"
-        for code, of in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    )
+    return tuple(f"{_kind(code)} {_where(of)}" for code, of in sorted(kinds.items(), key=lambda kind: -len(kind[1])))
+
+
+def _kind(code: str) -> str:
+    return _KINDS.get(code, code.replace("_", " "))
 
 
 def _where(levels: Sequence[Level]) -> str:

@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
-from swarmtui.model.findings import ALARMS, BandwidthUse, Check, Goodput, Scaling, Slots
+from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling, Slots
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
@@ -21,6 +21,7 @@ from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import comparison_tables
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables
+from swarmtui.report.remarks import remarks
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
 from swarmtui.report.tasks import task_tables
 
@@ -334,17 +335,6 @@ def finding_sentences(summary: Summary) -> list[Sentence]:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []
     return [Sentence(text, "lead") for text in sentences]
-
-
-def remarks(levels: Sequence[Level]) -> list[str]:
-    """Return each remark once, with the levels that it applies to; alarms are marked."""
-    loads: dict[str, list[str]] = {}
-    for level in levels:
-        for flag in level.flags:
-            loads.setdefault(flag.text, []).append(f"{level.offered_load:g}")
-    alarms = {flag.text for level in levels for flag in level.flags if flag.code in ALARMS}
-    title = load_title(levels)
-    return [f"{'✗ ' if text in alarms else ''}{title}={','.join(at)}: {text}" for text, at in loads.items()]
 
 
 def event_lines(summary: Summary) -> list[str]:

@@ -1,0 +1,33 @@
+"""Remarks on levels: one line for each kind."""
+
+from __future__ import annotations
+
+from swarmtui.model.findings import Finding
+from swarmtui.report.remarks import grouped_remarks, remarks
+from tests.analysis.level_builders import level
+
+
+def flag(code: str, text: str) -> Finding:
+    return Finding(code=code, text=text)
+
+
+def test_a_remark_that_is_the_same_everywhere_is_said_once() -> None:
+    found = [level(c, flags=(flag("read_stamps", "no kernel timestamps"),)) for c in (1, 2, 4)]
+    assert remarks(found) == ["C=1,2,4: no kernel timestamps"]
+    assert grouped_remarks(found) == ("timestamps of the reader in 3 levels",)
+
+
+def test_figures_of_the_last_level_stand_for_a_kind() -> None:
+    found = [level(c, flags=(flag("cap_hits", f"{c} of 9 answers were cut"),)) for c in (1, 2, 4)]
+    assert remarks(found) == ["C=1,2,4: answers cut at the token limit; at C=4 4 of 9 answers were cut"]
+
+
+def test_each_alarm_is_a_line_of_its_own() -> None:
+    found = [level(c, flags=(flag("answers_worse", f"{c} answers are worse"),)) for c in (2, 4)]
+    assert remarks(found) == ["✗ C=2: 2 answers are worse", "✗ C=4: 4 answers are worse"]
+    assert grouped_remarks(found) == ()
+
+
+def test_a_code_without_a_name_is_shown_as_it_is() -> None:
+    found = [level(1, flags=(flag("new_kind", "one"),)), level(2, flags=(flag("new_kind", "two"),))]
+    assert remarks(found) == ["C=1,2: new kind; at C=2 two"]
