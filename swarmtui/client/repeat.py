@@ -43,9 +43,8 @@ def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunR
         insecure=first.insecure,
         metrics_urls=endpoint.metrics_urls,
         gpu_metrics_urls=endpoint.gpu_metrics_urls,
-        label=session.label,
+        # Without the label and the typed flags: the server may have been started with others since.
         tags=session.tags,
-        server_flags=session.server_flags,
         previous=session.id,
         # The same requests, but not in the server's prefix cache.
         salt=secrets.token_hex(4),
