@@ -31,7 +31,7 @@ _NOTE = (
 
 def verdict_cell(word: VerdictWord | Literal["refused"] | None, before: str = "") -> Cell:
     """Show a verdict, or after how many runs there will be one."""
-    text = word if word == "refused" else verdict_text(word)
+    text = "not comparable" if word == "refused" else verdict_text(word)
     return Cell(before + text, _CODES.get(word or "", "unsure"))
 
 

@@ -151,7 +151,7 @@ def test_ratios_between_unlike_sessions_are_refused(field: str, value: Any, code
     b = summary([level(1, tps=125, runs=AFTER)], **{field: value})
     pair = compare_pair(a, b)
     assert pair.refused == (Finding(code=code, text=text),)
-    assert pair.sentence == f"no ratio: {text}"
+    assert pair.sentence == f"not comparable: {text}"
     assert all(row.verdict is None and row.change is None for row in pair.rows)
     assert pair.rows[0].before == 100
 

@@ -381,7 +381,7 @@ def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
 def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None, pooled: bool) -> str:
     """Describe the headline level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
-        return f"no ratio: {'; '.join(map(str, refused))}"
+        return f"not comparable: {'; '.join(map(str, refused))}"
     if headline is None:
         return "no level in common"
     row = next((row for row in rows if row.leads and row.key == headline.key), None)

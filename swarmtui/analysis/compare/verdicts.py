@@ -210,7 +210,7 @@ def decide(
 
 
 def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interval | None]:
-    """Check equivalence first: a difference within ±2 % is not relevant, even if it is certain."""
+    """Check first whether they are the same: a difference within ±2 % is not relevant, even if it is certain."""
     estimate = evidence.estimate
     if estimate is None or not evidence.decides:
         return None, estimate.interval(alpha) if estimate else None
