@@ -40,6 +40,9 @@ class ScriptedHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        if "tokenize" in self.path and not self.server.tokenizes:
+            self.whole(404, b"{}")
+            return
         request = ReceivedRequest(self.path, headers, body, self.client_address[1])
         self.server.received.append(request)
         try:
@@ -117,9 +120,9 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, answer: Responder, listing: ModelLister, port: int = 0) -> None:
+    def __init__(self, answer: Responder, listing: ModelLister, port: int = 0, *, tokenizes: bool = False) -> None:
         super().__init__(("127.0.0.1", port), ScriptedHandler)
-        self.answer, self.listing = answer, listing
+        self.answer, self.listing, self.tokenizes = answer, listing, tokenizes
         self.received: list[ReceivedRequest] = []
         self.completed: list[CompletedResponse] = []
         self._ids = 0
@@ -139,8 +142,11 @@ class ScriptedServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def scripted_server(answer: Responder | None = None, listing: ModelLister = model_list) -> Iterator[ScriptedServer]:
-    with ScriptedServer(answer or respond_with_words(), listing) as server:
+def scripted_server(
+    answer: Responder | None = None, listing: ModelLister = model_list, *, tokenizes: bool = False
+) -> Iterator[ScriptedServer]:
+    """`tokenizes`: requests to /tokenize are answered like all others, instead of with 404."""
+    with ScriptedServer(answer or respond_with_words(), listing, tokenizes=tokenizes) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

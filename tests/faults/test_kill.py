@@ -224,7 +224,7 @@ def test_stopping_twice_does_not_wait_for_token_counts(sandbox: Sandbox) -> None
             to.rfile.read(1)
         respond_with_words(6, gap_s=0.01, usage=False)(to, request)
 
-    with scripted_server(respond) as server:
+    with scripted_server(respond, tokenizes=True) as server:
         command = sandbox.start_benchmark(server.url, *ENDLESS)
         wait_for_responses(server, 7)
         command.signal_group(signal.SIGINT)

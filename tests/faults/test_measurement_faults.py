@@ -58,7 +58,7 @@ def test_usage_that_contradicts_the_text_is_named(sandbox: Sandbox, usage: int, 
 @pytest.mark.parametrize(("usage", "state"), [(62, "ok"), (30, "doubtful"), (120, "doubtful")])
 def test_usage_that_contradicts_the_tokenizer_is_named(sandbox: Sandbox, usage: int, state: str) -> None:
     """Each chunk holds three tokens, so that the number of chunks contradicts neither count."""
-    with scripted_server(miscounting(20, usage, tokenized=60)) as server:
+    with scripted_server(miscounting(20, usage, tokenized=60), tokenizes=True) as server:
         ran = sandbox.run_benchmark(server.url, *LOAD)
     assert ran.code == 0, ran
     found = sandbox.show_session()
