@@ -21,6 +21,7 @@ from swarmtui.sessions.store import load_session, read_for_comparison, summarise
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.pick_list import PickList
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
 
@@ -33,8 +34,11 @@ def live_model(app: SwarmApp) -> LiveModel:
 
 
 async def start_run(app: SwarmApp, pilot: Pilot[AppResult], until: Until, endpoint: str = FAST) -> LiveModel:
-    """Type an endpoint on the setup screen and press Enter."""
+    """Type an endpoint on the setup screen and press Enter: manual control, unless the workload has its own plan."""
     await until(lambda: "coding" in screen_text(app))
+    plans = app.screen.query_one("#plans", PickList)
+    if plans.picked == "quick":
+        plans.pick("manual")
     app.screen.query_one("#url", Input).focus()
     app.screen.query_one("#url", Input).value = endpoint
     await pilot.pause()
