@@ -191,6 +191,7 @@ def compare(
     four per side, sessions are compared instead of runs; `swarmtui ab` runs them interleaved. SESSION may also be a
     result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
+    from swarmtui.analysis.compare.differences import session_names
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.model.base import BadInput
     from swarmtui.report.comparison import comparison_blocks
@@ -206,8 +207,8 @@ def compare(
     found = compare_sessions(
         summaries, index, history=earlier_sessions(root, [summary.session for summary in summaries]), detect=detected
     )
-    labels = {row.id: row.label for row in found.leaderboard}
-    echo(to_json(found) if as_json else paint(comparison_blocks(found, labels)), nl=as_json)
+    named = dict(zip(found.sessions, session_names(summaries), strict=True))
+    echo(to_json(found) if as_json else paint(comparison_blocks(found, named)), nl=as_json)
 
 
 @commands.command()

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes
+from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes, describe_flag_changes
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.experiments.grid import launch_command
@@ -175,6 +175,10 @@ def changed_sides(test: AbTest) -> str:
         return f"{test.a} against itself"
     if is_command(test.a) and is_command(test.b):
         return describe_command_changes(test.a, test.b)
+    (a, _, before), (b, _, after) = test.a.partition("?"), test.b.partition("?")
+    if a == b:  # two settings of a simulator
+        sides = [dict(part.split("=", 1) for part in text.split("&") if "=" in part) for text in (before, after)]
+        return describe_flag_changes(*sides) or "no change"
     return f"{test.a} → {test.b}"
 
 

@@ -44,9 +44,9 @@ def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block
 def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
     sides = (("A", pair.a, pair.only_a_names), ("B", pair.b, pair.only_b_names))
     blocks: list[Block] = [
-        Sentence(f"{side}: {name if label in ('', name) else f'{label} ({name})'}", "title" if side == "A" else "lead")
+        Sentence(f"{side}: {label if name in label else f'{label} ({name})'}", "title" if side == "A" else "lead")
         for side, name, _ in sides
-        for label in (names.get(name, ""),)
+        for label in (names.get(name) or name,)
     ]
     blocks += [Sentence(pair.sentence, "lead")]
     blocks += [Sentence(f"✗ {refusal}", "refused") for refusal in pair.refused]

@@ -60,7 +60,10 @@ def session_list(rows: Sequence[ListRow], changes: Mapping[str, str]) -> list[Bl
     """The list as the command line prints it, with what is wrong with single sessions."""
     if not rows:
         return [Sentence("no sessions yet")]
-    table = session_table(rows, changes, IN_TERMINAL)
+    common = common_values(rows) if len(rows) > 1 else {}
+    table = session_table(rows, changes, [name for name in IN_TERMINAL if name not in common])
+    named = " · ".join(filter(None, common.values()))
+    table = table._replace(note=f"all of them: {named}" if named else "")
     found = (row.entry for row in rows if isinstance(row.entry, SessionRow))
     problems = [Sentence(f"{row.id}: {row.problem}", "alarm") for row in found if row.problem]
     closed = any(isinstance(row.entry, SessionGroup) for row in rows) and not any(row.group for row in rows)

@@ -169,7 +169,8 @@ def ab_blocks(result: AbResult) -> list[Block]:
     if test.aa and decision and decision.spread is not None:
         blocks.append(Sentence(_noise_floor(decision.spread)))
     if not test.aa and result.sessions("A") and result.sessions("B"):
-        blocks.append(Sentence(f"details: swarmtui compare {result.sessions('A')} {result.sessions('B')}"))
+        command = f"swarmtui compare {result.sessions('A')} {result.sessions('B')}"
+        blocks += [Sentence("details:"), Sentence(command, "command")]
     return blocks
 
 

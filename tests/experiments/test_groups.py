@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from swarmtui.experiments.ab import changed_sides
 from swarmtui.experiments.groups import (
     Entry,
     SessionGroup,
@@ -56,6 +57,19 @@ def test_an_ab_test_is_one_line_named_by_what_changed_with_its_verdict(tmp_path:
     assert "▸ A/B test, 2 sessions" in closed and "--parallel 2 → 4" in closed and rows[1].id not in closed
     assert "--all lists them" in closed
     assert all(found.id in opened for found in rows)
+
+
+def test_two_settings_of_a_simulator_are_named_by_what_differs() -> None:
+    assert changed_sides(AbTest(name="x", a="sim:moe-tp1?slots=2&seed=1", b="sim:moe-tp1?slots=4&seed=1")) == (
+        "--slots 2 → 4"
+    )
+    assert changed_sides(AbTest(name="x", a="http://a:1", b="http://a:2")) == "http://a:1 → http://a:2"
+
+
+def test_columns_that_do_not_differ_are_named_once() -> None:
+    shown = text_of([row(1), row(2)])
+    assert "| m " not in shown and "all of them: m · w" in shown
+    assert "| m " in text_of([row(1), row(2, model="n")])
 
 
 def test_an_ab_test_with_too_few_runs_says_after_how_many(tmp_path: Path) -> None:
