@@ -30,8 +30,10 @@ from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.
 _FIRST_LOOK = 4
-# While C doubles, a level ends after one request per stream if all kept limits that are stricter by this factor.
+# While C doubles, a level ends after one request per stream if all kept limits that are stricter by this factor. In a
+# quick search these requests may give the answer its lower end, so that it has this share of the budget first.
 _ROOM = 1.5
+_CLIMB_SHARE = 1 / 12
 # A run measures at least this part of a request per stream: those that are sent within a short time are alike.
 _CYCLE = 2
 
@@ -75,10 +77,13 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             runs.append(run)
             number = 1 + sum(visit.c == c for visit in visits)
 
-            def enough(run: VisitTally = run, step: SearchStep = following.step) -> bool:
-                return run.is_missed() or budget.ends(run) or (step == "climb" and run.has_room)
-
             started = time.monotonic()
+            short = started if not quick else started + _CLIMB_SHARE * (goal.budget_s or 0.0)
+
+            def enough(run: VisitTally = run, step: SearchStep = following.step, short: float = short) -> bool:
+                climbs = step == "climb" and run.has_room and time.monotonic() >= short
+                return run.is_missed() or budget.ends(run) or climbs
+
             # Of the requests that are sent, one per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
             await stages.run_level((c, None), number, number, least=least, enough=enough)
