@@ -87,7 +87,7 @@ class AbRunner(Runner[AbTest]):
             endpoints=(launch.url if launch else test.target(side),),
             # Each run has another seed, so that no run finds its prompts in the server's prefix cache.
             plan=msgspec.structs.replace(plan, seed=plan.seed + index, agent_header=header),
-            label=self.request.label or f"{test.name} {side}",
+            label=self.request.label or f"{side} of {changed_sides(without_secrets(test))}",
         )
         return Trial(Start(side=side), f"run {index + 1}: {side}", f"{index + 1}-{side}.log", request, launch)
 

@@ -27,7 +27,7 @@ async def test_changes_can_be_marked_and_annotated(tmp_path: Path, until: Until)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("L")
-        await until(lambda: "T log" in screen_text(app).splitlines()[-1])
+        await until(lambda: "no sessions yet" in screen_text(app))
         await pilot.press("T")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
         lines = screen_text(app).splitlines()
