@@ -143,16 +143,18 @@ class QualityMonitor:
 
     def _compare_counts(self, sample: Telemetry) -> None:
         """Compare our requests in flight with those that the server counted at the same time."""
-        own = [count for t_ns, count in self._own_counts if abs(t_ns - sample.servers_read_ns) <= _SAME_TIME_NS]
+        read_ns = sample.servers_read_ns
+        own = [(t_ns, count) for t_ns, count in self._own_counts if abs(t_ns - read_ns) <= _SAME_TIME_NS]
         total = [(s.running or 0.0) + (s.waiting or 0.0) for s in sample.servers if None not in (s.running, s.waiting)]
         if not own or not total:
             return
-        read_ns = sample.servers_read_ns
-        # Once the server has no more than ours, it has noticed all that were cancelled before.
-        since_ns = read_ns if sum(total) <= max(own) else read_ns - _UNNOTICED_NS
+        # When the server had no more than ours, it had noticed all that were cancelled before; ours is known late.
+        noticed = [t_ns - _SAME_TIME_NS for t_ns, count in own if sum(total) <= count]
+        since_ns = max(noticed, default=read_ns - _UNNOTICED_NS)
         self._cancelled_ns = [t_ns for t_ns in self._cancelled_ns if t_ns > since_ns]
         counts = self._server_counts
-        counts.append((float(max(own) + len(self._cancelled_ns)), sum(total)))
+        ours = max(count for _, count in own) + len(self._cancelled_ns)
+        counts.append((float(ours), sum(total)))
         others = other_clients(counts) if len(counts) == counts.maxlen else None
         if others is not None and (self._max_other_clients is None or others > self._max_other_clients[0]):
             self._max_other_clients = (others, counts[-1][0])

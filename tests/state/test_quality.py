@@ -49,6 +49,27 @@ def test_requests_that_ended_after_the_metrics_were_read_are_not_other_clients()
     assert line(monitor.final(()).lines, "other_clients").state == "ok"
 
 
+def test_cancelled_requests_are_ours_although_our_count_was_still_that_before() -> None:
+    """At the end of a level the server is read several times per second, and our own count comes late."""
+    monitor = QualityMonitor(cache="warm")
+    for at, ours, total in [
+        (0.8, 8, 8),
+        (1.0, 8, 8),
+        (1.2, 8, 8),
+        (1.4, 0, 8),
+        (1.6, 0, 8),
+        (1.8, 0, 8),
+        (2.0, 0, 8),
+        (2.2, 0, 8),
+    ]:
+        if at == 1.2:
+            for task in range(8):
+                cancelled_ns = round(1.1 * SECOND)
+                monitor.add_record(Record(task=task, error="cancelled", t_sent_ns=1, t_done_ns=cancelled_ns))
+        monitor.add_sample(sample(at, running=float(total), waiting=0.0), ours)
+    assert monitor.facts((), ended=True).other_clients == 0.0
+
+
 def test_cancelled_requests_that_the_server_still_has_are_not_other_clients() -> None:
     """A level ends with eight requests cancelled; the server notices it after three seconds."""
     monitor = QualityMonitor(cache="warm")
