@@ -41,7 +41,7 @@ def run_case(case: Case, server: Server, folder: Path, log: Log, options: argpar
     """Run the rounds of a case that are not in the log."""
     times = options.times if case.codes else options.healthy_times
     while True:
-        row = Row(log.of(case.name, server.name), times)
+        row = Row(log.of(case.name, server.name), times, healthy=not case.codes)
         if row.missing <= 0 or row.repeated > _REPEATS * times or time.monotonic() > end_s:
             return row
         server.wait_until_idle()

@@ -57,7 +57,7 @@ class Log:
 class Row:
     """The rounds of a case on an engine, of which `times` should count."""
 
-    def __init__(self, outcomes: Sequence[Outcome], times: int) -> None:
+    def __init__(self, outcomes: Sequence[Outcome], times: int, *, healthy: bool) -> None:
         counted = [outcome for outcome in outcomes if outcome.counts]
         self.good, self.counted, self.repeated = (
             sum(outcome.result == "good" for outcome in counted),
@@ -65,7 +65,7 @@ class Row:
             len(outcomes) - len(counted),
         )
         self.missing = times - self.counted
-        self._healthy = any(outcome.healthy for outcome in outcomes)
+        self._healthy = healthy
         self._codes = Counter(code for outcome in counted for code in outcome.codes)
 
     @property
@@ -91,7 +91,7 @@ def table(outcomes: Iterable[Outcome]) -> str:
         cells = []
         for engine in engines:
             found = [outcome for outcome in known if (outcome.case, outcome.engine) == (case, engine)]
-            row = Row(found, 0)
+            row = Row(found, 0, healthy=any(outcome.healthy for outcome in found))
             repeated = f" (+{row.repeated})" if row.repeated else ""
             cells.append(f"{row.good} of {row.counted}{repeated}" if found else "–")
         lines.append([case, *cells])

@@ -33,14 +33,16 @@ def test_a_round_in_twenty_may_be_doubtful_and_those_of_a_busy_host_do_not_count
     good: int, bad: int, differs: bool
 ) -> None:
     rounds = [outcome("good")] * good + [outcome("differs", codes=("first_reads",))] * bad + [outcome("host")] * 3
-    row = Row(rounds, 20)
+    row = Row(rounds, 20, healthy=True)
     assert (row.good, row.counted, row.repeated, row.differs) == (good, good + bad, 3, differs)
     assert row.missing == 20 - good - bad and f"{good} of {good + bad}" in str(row)
 
 
 def test_every_round_of_a_fault_must_name_it() -> None:
-    assert Row([outcome("good", healthy=False)] * 9 + [outcome("differs", healthy=False)], 10).differs
-    assert not Row([outcome("good", healthy=False)] * 9 + [outcome("not caused", healthy=False)], 10).differs
+    assert Row([outcome("good", healthy=False)] * 9 + [outcome("differs", healthy=False)], 10, healthy=False).differs
+    assert not Row(
+        [outcome("good", healthy=False)] * 9 + [outcome("not caused", healthy=False)], 10, healthy=False
+    ).differs
 
 
 def test_a_busy_host_explains_delays_and_nothing_else() -> None:
