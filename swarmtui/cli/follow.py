@@ -194,6 +194,7 @@ def report(
     took, only the answer is printed; `brief`: only the levels and the answer.
     """
     # Imported only now: no run waits for the code that renders it.
+    from swarmtui.analysis.capacity.marks import summary_marks
     from swarmtui.report.answer import quick_blocks
     from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
@@ -212,7 +213,7 @@ def report(
     elif summary is not None:
         measured = bool(summary.levels)
         levels = (
-            level_blocks(summary.levels, summary.tasks, summary.scaling)
+            level_blocks(summary.levels, summary.tasks, summary_marks(summary))
             if measured
             else [_explain_no_level(ended.directory, summary)]
         )

@@ -40,15 +40,17 @@ class Answer(Stored, frozen=True, kw_only=True):
     """`headline` says how many agents (after a search, or a run with an SLO), else which level is best.
 
     `agents` with `low` and `high` is the capacity, null if no SLO was judged; `high` is null if no level missed it.
-    `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level. `at_capacity` is
-    the level of `agents`, else the best one. `limit` says why there are no more: its code is `not_known` where no fact
-    tells. `doubts` is empty if nothing puts the measurement in doubt.
+    `missed_c` is the lowest level that misses the SLO as measured. `confidence` is that of each bound: 0.99 for a
+    search at 1 %. `best_c` is the best measured level. `at_capacity` is the level of `agents`, else the best one.
+    `limit` says why there are no more: its code is `not_known` where no fact tells. `doubts` is empty if nothing puts
+    the measurement in doubt.
     """
 
     headline: AnswerSentence
     agents: int | None = None
     low: int | None = None
     high: int | None = None
+    missed_c: int | None = None
     slo: str = ""
     confidence: float | None = None
     best_c: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil, fsum, isfinite
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.capacity.scaling import best_level
+from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.plan import is_open_loop
@@ -40,7 +40,7 @@ class SessionData(NamedTuple):
 
 
 class ChartSeries(NamedTuple):
-    """A curve; `marks` are the x of points with what is special about them: the best level, the cliff.
+    """A curve; `marks` are the x of points with what is special about them: the best level, the SLO.
 
     `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
     """
@@ -176,11 +176,10 @@ def _level_chart(
 
 
 def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
-    """Mark the best level and the cliff."""
-    found = session.summary.scaling
-    best = best_level(session.summary.levels, found.reported_slots if found else None)
-    cliff = found.cliff.c if found and found.cliff else None
-    places = ((best.offered_load if best else None, "best"), (cliff, "cliff"))
+    """Mark the level to choose and the first one past it."""
+    marks = summary_marks(session.summary)
+    names = ("SLO kept", "SLO missed") if marks.by_slo else ("best", "cliff")
+    places = zip((marks.best, marks.past), names, strict=True)
     drawn = {x for x, _ in series.points}
     return series._replace(marks=tuple((float(x), name) for x, name in places if x is not None and x in drawn))
 

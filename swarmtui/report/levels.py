@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
-from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.findings import Slots
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
@@ -16,7 +15,8 @@ from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
 
-BEST, CLIFF, INCOMPLETE = "▸", "▼", "○"
+# The signs of marked rows; the level to choose has the same one with and without an SLO.
+MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "✖", "partial": "○"}
 
 
 def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:
@@ -41,7 +41,6 @@ _DROP = (
     "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
 _VERDICTS = ("faster", "slower", "same", "unsure", "refused")
-_MARKS: dict[Code | None, str] = {"best": BEST, "cliff": CLIFF, "partial": INCOMPLETE}
 
 
 def level_table(
@@ -49,21 +48,19 @@ def level_table(
     tasks: Sequence[TaskFigures] = (),
     baseline: Pair | None = None,
     provisional: Sequence[ProvisionalLevel] = (),
-    slots: Slots | None = None,
+    marks: LevelMarks | None = None,
 ) -> Table:
-    """Tabulate the main figures of each level, with the best level and the cliff marked.
+    """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
-    `baseline` compares them with another session. `provisional` are levels that are not finished. `slots` are those
-    that the server reports.
+    `baseline` compares them with another session. `provisional` are levels that are not finished. Without `marks`, the
+    levels alone decide.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open)
-    best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
+    marks = marks or level_marks(levels)
     rows = []
     for level in levels:
-        code: Code | None = None if level.has_complete_run else "partial"
-        if level is best or (cliff is not None and level.c == cliff.c):
-            code = "best" if level is best else "cliff"
+        code = mark_code(marks, level.offered_load) or (None if level.has_complete_run else "partial")
         rows.append(_marked((column.cell(level) for column in columns), code))
     headline = next(column.id for column in columns if column.id in ("steady", "wall"))
     for so_far in provisional:
@@ -76,14 +73,34 @@ def level_table(
             "ttft": so_far.ttft_s,
         }
         rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
-    legend = _legend(levels, {column.id for column in columns}, best is not None, is_open)
+    legend = _legend(levels, {column.id for column in columns}, marks, is_open)
     return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
+
+
+def mark_code(marks: LevelMarks, load: float) -> Code | None:
+    """Return what is special about the level with this load."""
+    if load == marks.best:
+        return "kept" if marks.by_slo else "best"
+    return None if load != marks.past else "missed" if marks.by_slo else "cliff"
 
 
 def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
     """Mark a row; a verdict keeps its own code, since the best level can be slower than the baseline."""
     first, *others = (cell if code is None or cell.code in _VERDICTS else cell._replace(code=code) for cell in cells)
-    return first._replace(text=_MARKS.get(code, "") + first.text), *others
+    return first._replace(text=MARKS.get(code, "") + first.text), *others
+
+
+def mark_names(marks: LevelMarks) -> tuple[str, str]:
+    """Explain the signs in words, and in few words; with an SLO, only those that are used."""
+    if not marks.by_slo:
+        return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
+    loads = (marks.best, marks.past)
+    long, short = ("▸ most agents that keep the SLO", "✖ first level that misses it"), ("▸ SLO kept", "✖ missed")
+    return _joined(long, loads), _joined(short, loads)
+
+
+def _joined(names: Sequence[str], loads: Sequence[float | None]) -> str:
+    return " · ".join(name for name, load in zip(names, loads, strict=True) if load is not None)
 
 
 def _main_columns(
@@ -146,7 +163,7 @@ def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
     return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
 
 
-def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: bool) -> str:
+def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open: bool) -> str:
     if is_open:
         legend = (
             "rate: requests per second, open loop; done/s: completed. wall and stream are output tok/s: from the first "
@@ -172,9 +189,11 @@ def _legend(levels: Sequence[Level], shown: Set[str], has_best: bool, is_open: b
         if "scaling" in shown:
             legend += f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1. "
         legend = legend.rstrip()
-        if has_best:
-            legend += f" {BEST}: best, the lowest C with 95 % of the most {headline} before a cliff; {CLIFF}: past it."
-    incomplete = f" {INCOMPLETE}: incomplete, not compared with the others."
+        if marks.best is not None and not marks.by_slo:
+            legend += f" ▸: best, the lowest C with 95 % of the most {headline} before a cliff; ▼: past it."
+    if marks.by_slo and (names := mark_names(marks)[0]):
+        legend += f" {names}."
+    incomplete = " ○: incomplete, not compared with the others."
     return legend + ("" if all(level.has_complete_run for level in levels) else incomplete)
 
 

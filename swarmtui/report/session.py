@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
+from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
-from swarmtui.model.findings import BandwidthUse, Check, Goodput, Scaling, Slots
+from swarmtui.model.findings import BandwidthUse, Check, Goodput
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
@@ -288,7 +289,7 @@ def session_blocks(summary: Summary) -> list[Block]:
     return [
         *answer_blocks(summary),
         Facts(tuple((name, value) for name, value in facts if value)),
-        *level_blocks(summary.levels, summary.tasks, summary.scaling),
+        *level_blocks(summary.levels, summary.tasks, summary_marks(summary)),
         *result_tables(summary),
         Sentence(""),
         *finding_sentences(summary),
@@ -305,16 +306,12 @@ def answer_blocks(summary: Summary) -> list[Block]:
 
 
 def level_blocks(
-    levels: Sequence[Level], tasks: Sequence[TaskFigures] = (), found: Scaling | None = None
+    levels: Sequence[Level], tasks: Sequence[TaskFigures] = (), marks: LevelMarks | None = None
 ) -> list[Block]:
     """Show the levels, and remarks on single ones."""
     if not levels:
         return [Sentence("nothing was measured")]
-    return [level_table(levels, tasks, slots=_reported_slots(found)), *map(Sentence, remarks(levels))]
-
-
-def _reported_slots(found: Scaling | None) -> Slots | None:
-    return found.reported_slots if found else None
+    return [level_table(levels, tasks, marks=marks), *map(Sentence, remarks(levels))]
 
 
 def result_tables(summary: Summary) -> list[Table]:
@@ -328,9 +325,8 @@ def finding_sentences(summary: Summary) -> list[Sentence]:
     enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
     sentences = capacity_sentences(summary.capacity) if summary.capacity else []
     sentences += [summary.scaling.sentence] if summary.scaling and enough else []
-    cost = cost_per_million(
-        best_level(summary.levels, _reported_slots(summary.scaling)), summary.session.plan.price_per_hour
-    )
+    slots = summary.scaling.reported_slots if summary.scaling else None
+    cost = cost_per_million(best_level(summary.levels, slots), summary.session.plan.price_per_hour)
     if cost is not None and not summary.capacity:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []

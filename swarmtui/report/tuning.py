@@ -15,7 +15,7 @@ from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
 from swarmtui.report.comparison import verdict_cell
-from swarmtui.report.levels import BEST
+from swarmtui.report.levels import MARKS
 from swarmtui.report.table import Block, Cell, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.text import count_noun, escape
 
@@ -69,7 +69,7 @@ def leaderboard(found: TuneSummary) -> Table:
         rows.append(
             result_figures(row)
             | {
-                "rank": Cell(BEST, "best") if best else str(rank),
+                "rank": Cell(MARKS["best"], "best") if best else str(rank),
                 "flags": Cell(format_flags(row.flags), "best" if best else None),
                 "starts": row.starts,
                 "change": " ".join(filter(None, words)) or None,

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
 from swarmtui.model.base import BadInput, Stored, check_schema
@@ -23,7 +24,7 @@ from swarmtui.sessions.files import is_session_id
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 5
+_INDEX_VERSION = 6
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -134,7 +135,7 @@ def list_sessions(root: Path) -> list[SessionRow]:
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
     from swarmtui.analysis.compare.differences import known_flags  # lazily: only writing needs it
 
-    found = summary.scaling
+    found, marks = summary.scaling, summary_marks(summary)
     best = headline_level(summary.levels, found.reported_slots if found else None)
     row = msgspec.structs.replace(
         _head_row(summary.session),
@@ -144,8 +145,8 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         best_c=best.c if best else None,
         best_rate=best.rate if best else None,
         chunks_counted=best is not None and best.tokens_estimated,
-        sweet_spot=found.sweet_spot if found else None,
-        cliff=found.cliff.c if found and found.cliff else None,
+        sweet_spot=found.sweet_spot if found and not marks.by_slo else None,
+        cliff=found.cliff.c if found and found.cliff and not marks.by_slo else None,
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
         agents=summary.capacity.agents if summary.capacity else None,

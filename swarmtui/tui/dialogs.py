@@ -178,6 +178,7 @@ _FIGURES = (
     ("in flight", "mean number of requests in flight: sum of request times / window"),
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
     ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in throughput"),
+    ("▸ ✖", "with an SLO: the most agents that keep it, and the first level that misses it"),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting"),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median"),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication"),

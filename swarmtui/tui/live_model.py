@@ -7,7 +7,9 @@ from copy import copy
 
 import msgspec
 
+from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
+from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 
@@ -31,6 +33,12 @@ class LiveModel:
     @property
     def provisional(self) -> tuple[ProvisionalLevel, ...]:
         return self.frame.provisional if self.frame is not None else ()
+
+    @property
+    def marked_by(self) -> tuple[Slots | None, Answer | None, SearchState | None]:
+        """What decides which levels are marked."""
+        frame = self.frame
+        return (frame.slots, frame.answer, frame.search) if frame is not None else (None, None, None)
 
     @property
     def stream_rates(self) -> dict[int, StreamRate]:

@@ -9,7 +9,7 @@ from swarmtui.text import pad, sanitize
 from swarmtui.tui.lines import Line, ljust, wrap
 
 STYLES: dict[Code | None, str] = {
-    "ok": "good", "best": "good", "faster": "good",
+    "ok": "good", "best": "good", "kept": "good", "faster": "good",
     "missed": "bad", "failed": "bad", "slower": "bad", "refused": "bad", "alarm": "bad",
     "cliff": "warn", "unknown": "warn", "note": "warn",
     "not applicable": "dim", "partial": "dim", "same": "dim", "unsure": "dim", "detail": "dim",

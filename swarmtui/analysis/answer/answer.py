@@ -24,6 +24,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         agents=facts.agents,
         low=facts.low,
         high=facts.high,
+        missed_c=facts.c if facts.agents is not None else None,
         slo=slo_text if facts.agents is not None else "",
         confidence=facts.sure if facts.agents is not None else None,
         best_c=facts.best_c,

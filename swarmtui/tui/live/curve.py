@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from math import log2
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
+from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.findings import Scaling, Slots
+from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Level
+from swarmtui.report.levels import MARKS, mark_code
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrapped_note
-from swarmtui.tui.live.levels import best_load
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.plot import PlotPanel, PlotTrace, Point, logarithmic, zero_based_axis
+from swarmtui.tui.tables import STYLES
 
 # The legend of the intervals needs this width.
 _WITH_INTERVALS = 56
@@ -24,16 +26,15 @@ class CurveView(NamedTuple):
     """The curves have a point (load, value) for each level that has the value.
 
     `provisional` are those of levels that have not ended; `incomplete` are the loads of levels that ended early.
-    `intervals` are the load, the lowest and the highest tok/s of each 95 % interval. `summary` names the best level and
-    the cliff, in several versions from long to short.
+    `intervals` are the load, the lowest and the highest tok/s of each 95 % interval. `summary` names the marked levels,
+    in several versions from long to short.
     """
 
     tps: tuple[Point, ...]
     ttft: tuple[Point, ...]
     baseline: tuple[Point, ...]
     baseline_name: str
-    best: float | None
-    cliff: int | None
+    marks: LevelMarks
     summary: tuple[str, ...]
     empty: str
     provisional: tuple[Point, ...] = ()
@@ -48,20 +49,20 @@ def curve_view(
     empty: str = "",
     provisional: Sequence[ProvisionalLevel] = (),
     slots: Slots | None = None,
+    answer: Answer | None = None,
+    search: SearchState | None = None,
 ) -> CurveView:
     """`empty` says how to get the two levels that a curve needs."""
     tps = level_points(levels, lambda level: level.headline_tps)
-    found = scaling(levels, slots)
-    best = best_load(levels, slots)
+    marks = level_marks(levels, slots, answer, search)
     hollow = tuple((level.offered_load, level.out_tps) for level in provisional if level.out_tps is not None)
     return CurveView(
         tps=tps,
         ttft=level_points(levels, lambda level: level.ttft_s.median),
         baseline=level_points(baseline, lambda level: level.headline_tps),
         baseline_name=sanitize(baseline_name),
-        best=best,
-        cliff=found.cliff.c if found.cliff else None,
-        summary=_summary(best, found),
+        marks=marks,
+        summary=_summary(marks),
         empty="" if len(tps) + len(hollow) > 1 else empty,
         provisional=hollow,
         incomplete=frozenset(level.offered_load for level in levels if not level.has_complete_run),
@@ -75,11 +76,11 @@ def curve_view(
     )
 
 
-def _summary(best: float | None, found: Scaling) -> tuple[str, ...]:
-    cliff = found.cliff.c if found.cliff else None
+def _summary(marks: LevelMarks) -> tuple[str, ...]:
+    best, past = ("▸ SLO kept", "✖ missed") if marks.by_slo else ("▸ best", "▼ cliff")
     return tuple(
-        " · ".join(f"{name} {at:g}" for name, at in zip(names, (best, cliff), strict=True) if at is not None)
-        for names in (("▸ best", "▼ cliff"), ("▸", "▼"))
+        " · ".join(f"{name} {at:g}" for name, at in zip(names, (marks.best, marks.past), strict=True) if at is not None)
+        for names in ((best, past), (best[0], past[0]))
     )
 
 
@@ -92,8 +93,9 @@ class CurvePanel(LivePanel, PlotPanel[CurveView]):
 
     def update_from(self, data: LiveData) -> None:
         live, baseline = data.shown, data.baseline
-        levels, slots = (live.frame.levels, live.frame.slots) if live.frame else ((), None)
-        self.show_made(curve_view, levels, baseline.levels, baseline.name, data.no_curve, live.provisional, slots)
+        levels = live.frame.levels if live.frame else ()
+        about = (data.no_curve, live.provisional, *live.marked_by)
+        self.show_made(curve_view, levels, baseline.levels, baseline.name, *about)
 
     @property
     def empty(self) -> str:
@@ -117,7 +119,6 @@ class CurvePanel(LivePanel, PlotPanel[CurveView]):
         return [*lines, legend, *self._plot(view, width, height - 2)]
 
     def _plot(self, view: CurveView, width: int, height: int) -> list[Line]:
-        marks = {view.best: ("good", "▸"), view.cliff: ("warn", "▼")}
         hollow = [point for point in view.tps if point[0] in view.incomplete]
         full = [point for point in view.tps if point not in hollow]
         traces = [
@@ -127,7 +128,11 @@ class CurvePanel(LivePanel, PlotPanel[CurveView]):
             *(PlotTrace(logarithmic([(at, low), (at, high)]), "dim") for at, low, high in view.intervals),
             PlotTrace(logarithmic((*hollow, *view.provisional)), "first", "○", joined=False),
             PlotTrace(logarithmic(full), "first", "●", joined=False),
-            *(PlotTrace(logarithmic([at]), *marks[at[0]], joined=False) for at in full if at[0] in marks),
+            *(
+                PlotTrace(logarithmic([at]), STYLES[code], MARKS[code], joined=False)
+                for at in full
+                if (code := mark_code(view.marks, at[0]))
+            ),
         ]
         tops = [(at, high) for at, _, high in view.intervals]
         axes = [

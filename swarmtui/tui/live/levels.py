@@ -5,36 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.analysis.capacity.scaling import best_level
+from swarmtui.analysis.capacity.marks import level_marks
+from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.findings import ALARMS, Slots
+from swarmtui.model.findings import ALARMS, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.report.levels import level_table
+from swarmtui.report.levels import level_table, mark_names
 from swarmtui.report.remarks import grouped_remarks
 from swarmtui.report.table import Sentence, Table
 from swarmtui.report.tasks import task_table
-from swarmtui.tui.lines import Line, Panel, wrapped_note
+from swarmtui.tui.lines import Line, Panel, longest_fit, wrapped_note
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
-MARKS = "▸ best · ▼ past the cliff"
-PROVISIONAL_MARKS = "▸ best · ▼ cliff · ○ so far"
-INCOMPLETE_MARKS = "▸ best · ▼ cliff · ○ incomplete"
 # The table alone does not need the height of a curve.
 _MAX_HEIGHT = 14
 
 
 class LevelsView(NamedTuple):
-    """The table of levels, and below it alarms, remarks and the tasks of a mixed load; `marks` explains its signs.
+    """The table of levels, and below it alarms, remarks and the tasks of a mixed load.
 
-    `grouped` are the remarks by kind, for where there is no room for all of them.
+    `marks` explains its signs, in several versions from long to short. `grouped` are the remarks by kind, for where
+    there is no room for all of them.
     """
 
     table: Table
-    marks: str
+    marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
     grouped: str
@@ -49,19 +48,20 @@ def levels_view(
     empty: str = "",
     provisional: Sequence[ProvisionalLevel] = (),
     slots: Slots | None = None,
+    answer: Answer | None = None,
+    search: SearchState | None = None,
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level."""
-    table = level_table(levels, tasks, baseline, provisional, slots)
-    marks = MARKS if levels or provisional else ""
-    if provisional:
-        marks = PROVISIONAL_MARKS
-    elif not all(level.has_complete_run for level in levels):
-        marks = INCOMPLETE_MARKS
+    marks = level_marks(levels, slots, answer, search)
+    table = level_table(levels, tasks, baseline, provisional, marks)
+    complete = all(level.has_complete_run for level in levels)
+    partial = "○ so far" if provisional else "" if complete else "○ incomplete"
+    names = mark_names(marks) if levels or provisional else ("",)
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     return LevelsView(
         table._replace(note=""),
-        marks,
+        tuple(" · ".join(filter(None, (name, partial))) for name in names),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*refused, *(Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS)),
         " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
@@ -70,19 +70,13 @@ def levels_view(
     )
 
 
-def best_load(levels: Sequence[Level], slots: Slots | None = None) -> float | None:
-    """The C, or the request rate, of the best level."""
-    found = best_level(levels, slots)
-    return found.offered_load if found else None
-
-
 class LevelsPanel(LivePanel, Panel[LevelsView]):
     key, title = 4, "levels"
 
     def update_from(self, data: LiveData) -> None:
         live = data.shown
-        levels, tasks, slots = (f.levels, f.tasks, f.slots) if (f := live.frame) else ((), (), None)
-        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, slots)
+        levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
+        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, *live.marked_by)
 
     @property
     def empty(self) -> str:
@@ -97,7 +91,7 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [self.heading(view.marks if view else "", width)]
+        lines = [self.heading(longest_fit(view.marks, width - 13) if view else "", width)]
         if view is None or not view.table.rows:
             return [*lines, *(wrapped_note(view.empty, width) if view else [])]
         titles, *rows = table_lines(view.table, width)

@@ -15,7 +15,7 @@ from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Line, ljust, wrap
+from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
 from swarmtui.tui.live.layout import is_small
 from swarmtui.tui.live.levels import LevelsView, levels_view
@@ -124,8 +124,7 @@ class ResultPanel(LivePanel, Page):
     def update_from(self, data: LiveData) -> None:
         frame = data.shown.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        slots = frame.slots if frame else None
-        table = levels_view(levels, data.pair, tasks, provisional=data.shown.provisional, slots=slots)
+        table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
         comparison = data.comparison or (f"with {data.baseline.name}: {data.pair.sentence}" if data.pair else "")
         before = data.baseline.summary.answer if data.baseline.summary else None
         if frame is not None and frame.answer is not None:
@@ -134,7 +133,7 @@ class ResultPanel(LivePanel, Page):
         view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
         # On larger screens the table of levels has a region of its own.
         with_levels = is_small(self.screen)
-        self.note = view.levels.marks if with_levels else ""
+        self.note = longest_fit(view.levels.marks, self.size.width - 13) if with_levels else ""
         self.show(result_lines(view, self.size.width, self.size.height, with_levels=with_levels))
 
 

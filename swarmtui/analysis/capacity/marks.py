@@ -1,0 +1,50 @@
+"""Decide which two levels a table, a curve and a list mark, so that none of them contradicts the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.capacity.scaling import best_level, scaling
+from swarmtui.model.answer import Answer
+from swarmtui.model.findings import SearchState, Slots
+from swarmtui.model.session import Level, Summary
+
+
+class LevelMarks(NamedTuple):
+    """The load of the level to choose, and of the first one past it; null where there is none.
+
+    With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
+    the cliff.
+    """
+
+    by_slo: bool
+    best: float | None
+    past: float | None
+
+
+def level_marks(
+    levels: Sequence[Level],
+    slots: Slots | None = None,
+    answer: Answer | None = None,
+    search: SearchState | None = None,
+) -> LevelMarks:
+    """Mark what the answer says; before there is one, what a search for the capacity has found so far.
+
+    Nothing is marked if not even one agent keeps the SLO.
+    """
+    if answer is not None and answer.agents is not None:
+        return _by_slo(answer.agents, answer.missed_c)
+    if answer is None and search is not None and search.goal == "capacity":
+        return _by_slo(search.low, search.high)
+    best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
+    return LevelMarks(False, best.offered_load if best else None, cliff.c if cliff else None)
+
+
+def summary_marks(summary: Summary) -> LevelMarks:
+    """Return the marks of a saved session."""
+    return level_marks(summary.levels, summary.scaling.reported_slots if summary.scaling else None, summary.answer)
+
+
+def _by_slo(kept: int | None, missed: int | None) -> LevelMarks:
+    return LevelMarks(True, kept, missed) if kept else LevelMarks(True, None, None)

@@ -1,0 +1,38 @@
+"""The marked levels never contradict the answer."""
+
+from __future__ import annotations
+
+from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
+from swarmtui.model.answer import Answer, AnswerSentence
+from swarmtui.model.findings import SearchState
+from swarmtui.report.levels import level_table
+from tests.analysis.level_builders import level
+
+LEVELS = [level(c, tps=tps) for c, tps in ((1, 20.0), (2, 40.0), (3, 40.0), (12, 41.0), (16, 41.0))]
+SAID = AnswerSentence(code="x", sentence="x")
+
+
+def answered(agents: int | None, missed: int | None) -> Answer:
+    return Answer(headline=SAID, limit=SAID, agents=agents, missed_c=missed)
+
+
+def test_the_agents_of_the_answer_are_marked_and_the_first_missed_level() -> None:
+    marks = level_marks(LEVELS, answer=answered(12, 16))
+    table = level_table(LEVELS, marks=marks)
+    assert [row[0].text for row in table.rows] == ["1", "2", "3", "▸12", "✖16"]
+    assert table.note.endswith("▸ most agents that keep the SLO · ✖ first level that misses it.")
+
+
+def test_nothing_is_marked_if_no_agent_keeps_the_slo() -> None:
+    assert level_marks(LEVELS, answer=answered(0, 1)) == LevelMarks(True, None, None)
+
+
+def test_a_search_marks_what_it_has_found_so_far() -> None:
+    found = level_marks(LEVELS, search=SearchState(goal="capacity", low=3, high=16))
+    assert found == LevelMarks(True, 3, 16)
+
+
+def test_without_an_slo_the_best_level_is_marked() -> None:
+    for answer, search in ((answered(None, None), None), (None, SearchState(goal="cliff", low=3, high=16))):
+        found = level_marks(LEVELS, answer=answer, search=search)
+        assert not found.by_slo and found.best == 2
