@@ -8,7 +8,7 @@ from swarmtui.model.findings import ALARMS
 from swarmtui.model.plan import load_title
 from swarmtui.model.session import Level
 
-# By the code of a flag; one without an entry is named by its code.
+# By the code of a flag; one without an entry is not grouped, and named by its code.
 _KINDS = {
     "incomplete": "ended early",
     "errors": "failed requests",
@@ -41,12 +41,12 @@ _NAMED = 3
 def remarks(levels: Sequence[Level]) -> list[str]:
     """One line for each kind of remark: the levels, and what is said of them, or of the last if that differs.
 
-    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; each alarm is a line of its own.
+    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; alarms and canaries have a line each.
     """
     said: dict[tuple[str, str], dict[str, list[Level]]] = {}
     for level in levels:
         for flag in level.flags:
-            kind = flag.code, flag.text if flag.code in ALARMS else ""
+            kind = flag.code, "" if flag.code in _KINDS else flag.text
             said.setdefault(kind, {}).setdefault(flag.text, []).append(level)
     return [_remark(code, texts, load_title(levels)) for (code, _), texts in said.items()]
 

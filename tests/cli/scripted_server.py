@@ -82,7 +82,8 @@ ModelLister = Callable[[ScriptedHandler], None]
 
 
 def model_list(to: ScriptedHandler) -> None:
-    to.whole(200, json.dumps({"object": "list", "data": [{"id": MODEL, "object": "model"}]}).encode())
+    models = [{"id": name, "object": "model"} for name in (MODEL, "mine")]
+    to.whole(200, json.dumps({"object": "list", "data": models}).encode())
 
 
 def respond_with_words(count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "word ") -> Responder:

@@ -11,7 +11,16 @@ from tests.cli.programs import SHORT, SIM, Sandbox
 
 
 def test_met_limits_exit_with_0(sandbox: Sandbox) -> None:
-    arguments = ("--levels", "1,2", "--fail-if", "errors>0 or e2e_mean@2>60s", "--fail-if", "out_tps_wall<1", "--quiet")
+    arguments = (
+        "--levels",
+        "1,2",
+        "--complete",
+        "--fail-if",
+        "errors>0 or e2e_mean@2>60s",
+        "--fail-if",
+        "out_tps_wall<1",
+        "--quiet",
+    )
     ran = sandbox.run_benchmark(SIM, *SHORT, *arguments, "--slo", "e2e=60s,share=40%")
     assert ran.code == 0, ran
     assert "SLO met up to C=2" in ran.err and "missed" not in ran.err

@@ -107,8 +107,8 @@ def test_probe_is_one_timed_request_in_a_series_of_its_endpoint() -> None:
 def test_baseline_gives_the_same_requests_with_other_nonces(tmp_path: Path) -> None:
     """Prompts that the baseline sent may be in the server's prefix cache."""
     write_session(tmp_path / "20261115-014455-3f9a", [head("20261115-014455-3f9a", plan=Plan(seed=77))])
-    made = request(session_root=tmp_path, baseline="last")
+    made = request(session_root=tmp_path, baseline="20261115-014455-3f9a")
     assert (made.previous, made.plan.seed) == ("20261115-014455-3f9a", 77)
     assert made.salt
-    assert request(session_root=tmp_path, baseline="last", seed=5).plan.seed == 5
+    assert request(session_root=tmp_path, baseline="20261115-014455-3f9a", seed=5).plan.seed == 5
     assert not request(session_root=tmp_path).salt

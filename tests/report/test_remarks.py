@@ -28,6 +28,7 @@ def test_each_alarm_is_a_line_of_its_own() -> None:
     assert grouped_remarks(found) == ()
 
 
-def test_a_code_without_a_name_is_shown_as_it_is() -> None:
-    found = [level(1, flags=(flag("new_kind", "one"),)), level(2, flags=(flag("new_kind", "two"),))]
-    assert remarks(found) == ["C=1,2: new kind; at C=2 two"]
+def test_what_is_not_grouped_is_said_of_each_level() -> None:
+    found = [level(c, flags=(flag("canaries", f"{c} of 9 canaries pass"),)) for c in (1, 2)]
+    assert remarks(found) == ["C=1: 1 of 9 canaries pass", "C=2: 2 of 9 canaries pass"]
+    assert grouped_remarks(found) == ("canaries at C=1 and C=2",)
