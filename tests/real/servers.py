@@ -63,6 +63,8 @@ ENGINES = {
                 # As with llama.cpp, and not tied to a core that others may use.
                 "VLLM_CPU_OMP_THREADS_BIND": "nobind",
                 "OMP_NUM_THREADS": "1",
+                # The worker within the engine process, which would wait for it in a loop and use up another core.
+                "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
             },
         ),
     )
