@@ -53,7 +53,7 @@ def test_command_line_overrides_defaults(sandbox: Sandbox) -> None:
         assert ran.code == 0, "--duration overrides the default of requests"
         assert sandbox.run("probe", "--quiet", "--session-dir", str(sandbox.sessions)).code == 0
         (found,) = [row for row in sandbox.json("discover", "--json") if row["url"] == server.url]
-        assert found["models"] == ["scripted"]
+        assert found["models"] == ["scripted", "mine"]
 
 
 def test_unknown_name_and_key_in_the_file(sandbox: Sandbox) -> None:
