@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
-from swarmtui.analysis.compare.sessions import compare_pair, headline_row
+from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
 from swarmtui.model.session import Summary
@@ -36,18 +36,28 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
 def compare_with_baseline(
     before: Summary, after: Summary, history: Sequence[Summary] = (), detect: float = DETECT
 ) -> LoggedChange:
-    """Say what changed, and what it did to the headline level of the two sessions."""
+    """Say what changed, and what it did to the capacity, or to the headline level, of the two sessions."""
     pair = compare_pair(before, after, history=history, detect=detect)
-    # The changed flags, or else everything that differs about the server and the plan.
-    flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
-    changes = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
-    row = headline_row(pair)
-    found = row.verdict if row and not pair.refused else None
+    row, agents = headline_row(pair), pair.agents
+    found = row.verdict if row and not pair.refused and not agents else None
     return LoggedChange(
         before=before.session.id,
         after=after.session.id,
-        what=", ".join(map(str, changes)) or "no known change",
+        what=describe_changes(pair),
         effect=pair.sentence,
-        verdict="refused" if pair.refused else found.word if found else None,
+        verdict="refused" if pair.refused else agents.word if agents else found.word if found else None,
         change=found.change if found else None,
+        agents=(agents.before, agents.after) if agents else None,
     )
+
+
+def describe_changes(pair: Pair) -> str:
+    """Name the changed flags, or else everything that differs about the server and the plan."""
+    flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
+    changes = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
+    return ", ".join(map(str, changes)) or "no known change"
+
+
+def effect_sentence(found: LoggedChange) -> str:
+    """`fewer agents: 0, before 12 (3–15); --parallel 2 → 4`"""
+    return f"{found.effect}; {found.what}" if found.agents else f"{found.what}: {found.effect}"

@@ -187,7 +187,7 @@ Tune = Experiment[TuneFile]
 class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept.
 
-    `verdict` is null with too few runs.
+    `verdict` is null with too few runs. `agents` are those of two capacities, before and after.
     """
 
     number: int = 0
@@ -196,8 +196,9 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     after: str
     what: str
     effect: str
-    verdict: Literal["faster", "slower", "same", "not sure yet", "refused"] | None
+    verdict: Literal["faster", "slower", "same", "not sure yet", "more agents", "fewer agents", "refused"] | None
     change: float | None = None
+    agents: tuple[int, int] | None = None
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""
 

@@ -71,24 +71,6 @@ def point_text(point: AnswerPoint) -> str:
     return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
 
 
-def agents_change(before: Answer | None, now: Answer, name: str) -> str:
-    """Compare two capacities for the same SLO: `more agents: 13 (13–14), before 8 (8–9) in two slots`.
-
-    The intervals decide; where they overlap, it is not sure whether there are more.
-    """
-    if before is None or before.agents is None or now.agents is None or before.slo != now.slo:
-        return ""
-    above = now.low is not None and before.high is not None and now.low > before.high
-    below = now.high is not None and before.low is not None and now.high < before.low
-    word = "more agents" if above else "fewer agents" if below else "same" if now.agents == before.agents else ""
-    return f"{word or 'not sure yet'}: {_agents(now)}, before {_agents(before)} in {name}"
-
-
-def _agents(answer: Answer) -> str:
-    known = answer.low is not None and answer.high is not None and answer.low != answer.high
-    return f"{answer.agents} ({answer.low}–{answer.high})" if known else f"{answer.agents}"
-
-
 def step_text(step: NextStep) -> str:
     return step.sentence if not step.command or step.command in step.sentence else f"{step.sentence}: {step.command}"
 

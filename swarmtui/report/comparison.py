@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from swarmtui.analysis.compare.agents import AgentsWord
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
@@ -15,12 +16,15 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import VerdictWord, verdict_text
+from swarmtui.analysis.compare.verdicts import VerdictWord, interval_text, verdict_text
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, seconds, signed_percent
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
 
-_CODES: dict[str, Code] = {"faster": "faster", "slower": "slower", "same": "same", "refused": "refused"}
+_CODES: dict[str, Code] = {
+    "faster": "faster", "slower": "slower", "same": "same", "refused": "refused",
+    "more agents": "faster", "fewer agents": "slower",
+}  # fmt: skip
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = (
     "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
@@ -29,9 +33,9 @@ _NOTE = (
 )
 
 
-def verdict_cell(word: VerdictWord | Literal["refused"] | None, before: str = "") -> Cell:
-    """Show a verdict, or after how many runs there will be one."""
-    text = "not comparable" if word == "refused" else verdict_text(word)
+def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "") -> Cell:
+    """Show a verdict, or how many runs there must be for one."""
+    text = "not comparable" if word == "refused" else word or verdict_text(None)
     return Cell(before + text, _CODES.get(word or "", "unsure"))
 
 
@@ -58,7 +62,7 @@ def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
     blocks += [
         Sentence(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}", "detail")
         for row in pair.rows
-        if row.verdict and row is not headline
+        if row.verdict and (row is not headline or pair.agents)
     ]
     return blocks + [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, _, only in sides if only]
 
@@ -79,9 +83,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         Column("change", "change", lambda row: row.change, signed_percent),
         Column(
             "interval", "interval",
-            lambda row: (
-                f"{signed_percent(row.interval.low)} … {signed_percent(row.interval.high)}" if row.interval else None
-            ),
+            lambda row: interval_text(row.interval, " … ") if row.interval else None,
         ),
         Column(
             "verdict", "verdict",

@@ -86,6 +86,7 @@ def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: st
         scaling=scaling(frame.levels, frame.slots),
         servers=frame.servers,
         quality=frame.quality,
+        answer=frame.answer,
     )
     found = compare_pair(baseline.summary, now, history=baseline.history)
     return None if found.refused and baseline.summary.session.id != session.previous else found
@@ -103,15 +104,24 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"flags changed since {baseline.server_name}: {changes}")
 
 
+def compared_text(baseline: Baseline, pair: Pair | None, notice: str) -> str:
+    """Say in one sentence whether a change helped; `notice` is what was recorded, or how the flags differ."""
+    if pair is not None and pair.agents is not None:
+        from swarmtui.experiments.baseline import describe_changes
+
+        return sanitize(f"{pair.sentence}; {describe_changes(pair)}")
+    return notice or (f"with {baseline.name}: {pair.sentence}" if pair else "")
+
+
 def record_effect(directory: Path, previous: str) -> str:
     """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
-    from swarmtui.experiments.baseline import record_baseline_verdict
+    from swarmtui.experiments.baseline import effect_sentence, record_baseline_verdict
 
     try:
         found = record_baseline_verdict(directory.parent, previous, directory)
     except BadInput:
         return ""
-    return sanitize(f"{found.what}: {found.effect}")
+    return sanitize(effect_sentence(found))
 
 
 def _name(summary: Summary | None) -> str:

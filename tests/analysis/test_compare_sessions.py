@@ -39,7 +39,7 @@ def test_sessions_with_a_faster_flag_differ() -> None:
     pair = compare_pair(a, b)
     assert pair.sentence == (
         "C=4, output tok/s: faster in these two sessions: +26.0 % (95 %: +23.3 % to +27.6 %; 4 v 4 runs); "
-        "`swarmtui ab` compares configurations"
+        "in a shell: `swarmtui ab` compares configurations"
     )
     assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4", "+ --enforce-eager"]
     row = next(row for row in pair.rows if row.figure == "out_tps_steady")

@@ -278,7 +278,9 @@ def test_files_with_equal_token_lengths_are_comparable(tmp_path: Path) -> None:
     b = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 16500, "duration": 60.0}, "b.json"))
     pair = compare_pair(a, b)
     assert pair.refused == ()
-    assert pair.sentence.startswith("C=4, output tok/s: after 4 runs of each, so far 1 v 1: +22.0 % may be noise")
+    assert pair.sentence.startswith(
+        "C=4, output tok/s: not sure yet: 4 runs of each are needed, so far 1 and 1; +22.0 % may be noise"
+    )
     other = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 4096}, "c.json"))
     assert compare_pair(a, other).refused[0].code == "workload"
     silent = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 0}, "d.json"))

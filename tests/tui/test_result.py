@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
@@ -14,7 +13,6 @@ from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level
-from swarmtui.report.answer import agents_change
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
@@ -74,22 +72,6 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("agents", "low", "high", "said"),
-    [
-        (13, 12, 14, "fewer agents: 13 (12–14), before 18 (17–19) in two slots"),
-        (18, 18, 18, "same: 18, before 18 (17–19) in two slots"),
-        (20, 19, 21, "not sure yet: 20 (19–21), before 18 (17–19) in two slots"),
-        (30, 29, None, "more agents: 30, before 18 (17–19) in two slots"),
-    ],
-)
-def test_two_capacities_are_compared_by_their_intervals(agents: int, low: int, high: int | None, said: str) -> None:
-    now = msgspec.structs.replace(ANSWER, agents=agents, low=low, high=high)
-    assert agents_change(ANSWER, now, "two slots") == said
-    assert agents_change(None, now, "two slots") == ""
-    assert agents_change(msgspec.structs.replace(ANSWER, slo="ttft_p90=1s"), now, "two slots") == ""
 
 
 def test_the_best_of_several_levels_is_large_without_an_slo() -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
+from swarmtui.analysis.compare.agents import AgentsChange, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     Difference,
@@ -46,7 +47,7 @@ FIGURES: dict[Figure, str] = {
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
-_AB_HINT = "`swarmtui ab` compares configurations"
+_AB_HINT = "in a shell: `swarmtui ab` compares configurations"
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
@@ -76,8 +77,9 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
 class Pair(Stored, frozen=True, kw_only=True):
     """Session `b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
 
-    `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level that the
-    sentence is about: C, and the rate of an open loop.
+    `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
+    throughput is compared: C, and the rate of an open loop. `agents` compares two capacities; the sentence is about
+    them, else about the headline level.
     """
 
     a: str
@@ -93,6 +95,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     only_a_names: tuple[str, ...] = ()
     only_b_names: tuple[str, ...] = ()
     headline: LevelKey | None = None
+    agents: AgentsChange | None = None
     sentence: str
 
 
@@ -137,6 +140,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         detect,
     )
     headline = _headline(a, b, _for_sentence(before, after, both))
+    agents = None if refused else compare_agents(a.answer, b.answer)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -151,8 +155,9 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_a_names=tuple(level.name for level in only_a),
         only_b_names=tuple(level.name for level in only_b),
         headline=headline.key if headline else None,
+        agents=agents,
         sentence=temper(
-            _sentence(rows, refused, headline, is_pooled(a)),
+            agents.sentence if agents else _sentence(rows, refused, headline, is_pooled(a)),
             () if refused else find_doubts((*a.quality, *b.quality)),
         ),
     )

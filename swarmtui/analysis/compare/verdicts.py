@@ -23,6 +23,8 @@ DETECT = 0.05
 """The change that "N runs would detect" is about, unless the user gives another."""
 
 _MAX_RUNS = 200
+# An interval of half to twice as much: a wider one tells nothing.
+_WIDEST = 4.0
 # Runs with the same requests are compared pair by pair if that narrows the interval at least this much. Taking the
 # narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
 _PAIRED_AT_MOST = 0.25
@@ -255,21 +257,29 @@ def _sentence(
 
 def change_text(change: float | None, interval: Interval, replicates: str) -> str:
     """`+5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`; the confidence is 98.8 % if several levels share the 5 %."""
-    bounds = f"{signed_percent(interval.low)} to {signed_percent(interval.high)}"
+    bounds = interval_text(interval, " to ")
     return f"{signed_percent(change)} ({short_percent(interval.confidence)}: {bounds}; {replicates})"
 
 
+def interval_text(interval: Interval, between: str) -> str:
+    """Show both ends, unless they are further apart than half and twice as much: that tells nothing."""
+    if 1.0 + interval.high > _WIDEST * (1.0 + interval.low):
+        return "not known"
+    return f"{signed_percent(interval.low)}{between}{signed_percent(interval.high)}"
+
+
 def verdict_text(word: VerdictWord | None) -> str:
-    """Return the word, or after how many runs there will be one."""
-    return word or f"after {MIN_RUNS} runs"
+    """Return the word, or how many runs there must be for one."""
+    return word or f"needs {MIN_RUNS} runs"
 
 
 def _describe_missing(evidence: Evidence) -> str:
-    """`after 4 runs of each, so far 1 v 1: +5.1 % may be noise`"""
+    """`not sure yet: 4 runs of each are needed, so far 2 and 1; +5.1 % may be noise`"""
     if evidence.change is None:
         return "not measured"
-    so_far = f"so far {evidence.n_a} v {evidence.n_b}"
-    return f"after {MIN_RUNS} {evidence.unit} of each, {so_far}: {signed_percent(evidence.change)} may be noise"
+    so_far = f"so far {evidence.n_a} and {evidence.n_b}"
+    needed = f"{MIN_RUNS} {evidence.unit} of each are needed"
+    return f"not sure yet: {needed}, {so_far}; {signed_percent(evidence.change)} may be noise"
 
 
 def _describe_needed(evidence: Evidence, detect: float, needed: int | None) -> str:

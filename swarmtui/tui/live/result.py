@@ -10,10 +10,11 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import agents_change, point_text, quality_text
+from swarmtui.report.answer import point_text, quality_text
 from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
+from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
@@ -125,11 +126,7 @@ class ResultPanel(LivePanel, Page):
         frame = data.shown.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
-        comparison = data.comparison or (f"with {data.baseline.name}: {data.pair.sentence}" if data.pair else "")
-        before = data.baseline.summary.answer if data.baseline.summary else None
-        if frame is not None and frame.answer is not None:
-            agents = agents_change(before, frame.answer, data.baseline.name)
-            comparison = " · ".join(part for part in (agents, comparison) if part)
+        comparison = compared_text(data.baseline, data.pair, data.comparison)
         view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
         # On larger screens the table of levels has a region of its own.
         with_levels = is_small(self.screen)

@@ -21,7 +21,7 @@ from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import fact_lines
 from swarmtui.tui.textual_patches import run_in_background
 
-_EMPTY = "no changes yet: R after a run, `swarmtui run --baseline last` and `swarmtui ab` add them"
+_EMPTY = "no changes yet: R after a run adds one; so do, in a shell, `swarmtui run --baseline last` and `swarmtui ab`"
 
 
 def change_facts(change: LoggedChange) -> Facts:
