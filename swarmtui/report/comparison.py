@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from swarmtui.analysis.compare.agents import AgentsWord
+from swarmtui.analysis.compare.differences import Difference, option_name
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
@@ -47,16 +48,18 @@ def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block
 
 def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
     sides = (("A", pair.a, pair.only_a_names), ("B", pair.b, pair.only_b_names))
+    labels = [names.get(name) or name for _, name, _ in sides]
     blocks: list[Block] = [
         Sentence(f"{side}: {label if name in label else f'{label} ({name})'}", "title" if side == "A" else "lead")
-        for side, name, _ in sides
-        for label in (names.get(name) or name,)
+        for (side, name, _), label in zip(sides, labels, strict=True)
     ]
     blocks += [Sentence(pair.sentence, "lead")]
     blocks += [Sentence(f"✗ {refusal}", "refused") for refusal in pair.refused]
     blocks += [Sentence(f"note: {note}", "note") for note in pair.notes]
-    blocks += [Sentence(f"flags: {difference}", "difference") for difference in pair.flags]
-    blocks += [Sentence(f"other: {difference}", "difference") for difference in pair.differences]
+    flags = [flag for flag in pair.flags if not _is_named(flag, labels)]
+    blocks += [Sentence(f"flags: {flag}", "difference") for flag in flags]
+    others = [difference for difference in pair.differences if not _follows(difference, pair.flags)]
+    blocks += [Sentence(f"other: {difference}", "difference") for difference in others]
     blocks += comparison_tables(pair)
     headline = headline_row(pair)
     blocks += [
@@ -65,6 +68,19 @@ def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
         if row.verdict and (row is not headline or pair.agents)
     ]
     return blocks + [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, _, only in sides if only]
+
+
+def _is_named(flag: Difference, labels: Sequence[str]) -> bool:
+    """Whether the names of both sessions already have the flag."""
+    sides = zip((flag.before, flag.after), labels, strict=True)
+    return all(value and f"{option_name(flag.what)} {value}" in label for value, label in sides)
+
+
+def _follows(difference: Difference, flags: Sequence[Difference]) -> bool:
+    """Whether the number of slots changed as a flag did."""
+    return difference.code == "slots" and any(
+        (flag.before, flag.after) == (difference.before, difference.after) for flag in flags
+    )
 
 
 def comparison_tables(pair: Pair) -> list[Table]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FIRST_GROUPS = ("Load", "Replay", "Setup")
 _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
+# After the end, what leads on comes first, and the keys of panels last.
+_AFTER_END = ("again", "compare_baseline", "sessions", "back", "copy_command", "replay", "export")
 
 
 class KeyFooter(LineWidget):
@@ -41,6 +43,8 @@ class KeyFooter(LineWidget):
             if row:
                 first.append(row[0]._replace(shown=f"{row[0].shown}–{row[-1].shown}", label=label))
         self.actions = [*first, *(action for action in offered if action.group not in _FIRST_GROUPS)]
+        if ended:
+            self.actions.sort(key=lambda action: _AFTER_END.index(action.id) if action.id in _AFTER_END else 99)
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:

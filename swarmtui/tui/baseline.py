@@ -101,7 +101,7 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     if not server_changes(baseline.server, servers[-1]):
         return ""
     changes = describe_server_changes(baseline.server, servers[-1])
-    return sanitize(f"flags changed since {baseline.server_name}: {changes}")
+    return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
 def compared_text(baseline: Baseline, pair: Pair | None, notice: str) -> str:

@@ -127,7 +127,7 @@ def _last_frame(summary: Summary) -> Frame:
         out_tps=None,
         per_stream_tps=None,
         ttft_s=None,
-        finished=sum(level.ok + level.errors for level in levels),
+        finished=sum(level.n for level in levels),
         errors=counts.total(),
         error_counts=dict(counts),
         lag_ms=None,

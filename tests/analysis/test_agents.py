@@ -165,7 +165,7 @@ def test_visits_that_differ_make_the_bounds_wider() -> None:
     answer = capacity(SLO, [visit(2, 90), *both, visit(8, 0, 20)], [], alpha=ALPHA)
     assert (answer.low, answer.high) == (2, 7)
     assert [finding.code for finding in answer.findings] == ["visits_differ"]
-    assert "C=4 kept it at one visit and missed it at another" in answer.findings[0].text
+    assert "C=4 kept it in one run and missed it in another" in answer.findings[0].text
 
 
 def test_levels_at_the_border_are_visited_again_at_the_end() -> None:
@@ -235,7 +235,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "KV cache of 12,036 tokens / 1,003 per agent: 12 agents fit, by prediction; "
+        "KV cache: room for 12 agents (12,036 tokens, 1,003 per agent), by prediction; "
         "hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
@@ -271,7 +271,7 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[0].endswith(f"10 agents fit, by prediction; {said}")
+    assert capacity_sentences(answer)[0].endswith(f"by prediction; {said}")
 
 
 def test_no_cliff_without_a_known_pool_or_hits() -> None:

@@ -71,10 +71,10 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "C doubles until the SLO is missed · visit 7"),
-        ("bisect", "halving the gap between 8 and 16 · visit 7"),
-        ("decide", "more requests, to be sure of this level · visit 7"),
-        ("repeat", "once more, to confirm · visit 7"),
+        ("climb", "C doubles until the SLO is missed · run 7"),
+        ("bisect", "halving the gap between 8 and 16 · run 7"),
+        ("decide", "more requests, to be sure of this level · run 7"),
+        ("repeat", "once more, to confirm · run 7"),
     ],
 )
 def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: str) -> None:

@@ -17,7 +17,6 @@ from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.keys import Keymap
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
@@ -30,7 +29,6 @@ from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
 
 RECORDED = Path(__file__).parent / "recorded"
-KEYS = [action for action in Keymap().actions("live") if action.available(ended=True)]
 
 
 ANSWER = Answer(
@@ -57,7 +55,7 @@ def ended_frame(answer: Answer | None = ANSWER, levels: tuple[Level, ...] = LEVE
 
 def result_text(shown: Frame | None, ended: Ended | None, comparison: str = "", *, height: int = 24) -> str:
     levels = levels_view(shown.levels if shown else ())
-    view = result_view(shown, ended, levels, comparison, "", KEYS)
+    view = result_view(shown, ended, levels, comparison)
     return text_of(result_lines(view, 79, height, with_levels=True))
 
 
@@ -66,9 +64,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "Why no more at 20 agents",
-        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
-        "At 18 573 tok/s in total, 36.0 per agent", "Quality ● ok", "▼4", "saved: /saved", "R run again",
+        "18 agents (17–19) with", "Why no more at 20 agents",
+        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "Quality ● ok",
+        "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent", "▼4", "saved: /saved",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))

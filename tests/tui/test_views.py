@@ -223,9 +223,9 @@ def test_quality_is_that_of_the_worst_line() -> None:
     assert header_view(*manual(quality=lines), None, None).quality == "✖ wrong: reads +1"
 
 
-def test_notice_says_what_changed_and_after_the_end_where_it_is_saved() -> None:
+def test_notice_says_what_changed_and_after_the_end_how_it_ended() -> None:
     notice = header_view(*manual(), Ended("done", "", "/saved"), None, "flags changed").notice
-    assert notice == "done · saved: /saved"
+    assert notice == "done"
     assert header_view(*manual(), None, None, "flags changed").notice == "flags changed"
 
 
@@ -268,7 +268,7 @@ def test_a_run_that_ended_before_its_start_shows_why() -> None:
     ended = Ended("interrupted", "the session process failed (see errors.log)", "")
     view = header_view(None, None, ended, None)
     assert view.phase == "ended" and view.notice_style == "bad"
-    assert view.notice == "interrupted: the session process failed (see errors.log) · nothing is saved"
+    assert view.notice == "interrupted: the session process failed (see errors.log)"
 
 
 def test_shorter_titles_keep_model_and_workload() -> None:

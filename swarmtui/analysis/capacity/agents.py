@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, fixed, short
+from swarmtui.text import count_noun
 
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
@@ -62,7 +64,7 @@ def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
             text = f"C={one.c} missed it ({tally.good} of {tally.n} requests met it), although C={why} keeps it"
             found.append(Finding(code="dip", text=text))
         elif one.differs(alpha):
-            found.append(Finding(code="visits_differ", text=f"C={one.c} kept it at one visit and missed it at another"))
+            found.append(Finding(code="visits_differ", text=f"C={one.c} kept it in one run and missed it in another"))
     return tuple(found)
 
 
@@ -146,7 +148,7 @@ def capacity_sentences(answer: Capacity) -> list[str]:
 
 
 def kv_sentence(kv: KvCliff) -> str:
-    """`KV cache of 1,048,576 tokens / 95,000 per agent: 11 agents fit; hit rate 0.94 at C=11, 0.71 at C=12`"""
+    """`KV cache: room for 11 agents (…), by prediction; hit rate 0.94 at C=11, 0.71 at C=12`"""
     text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
@@ -167,4 +169,5 @@ def prediction_sentence(kv: KvCliff) -> str:
     if kv.predicted is None:
         return ""
     size, context = count(kv.pool_tokens), count(kv.context_tokens)
-    return f"KV cache of {size} tokens / {context} per agent: {short(kv.predicted)} agents fit, by prediction"
+    fit = count_noun(floor(kv.predicted), "agent", "agents")
+    return f"KV cache: room for {fit} ({size} tokens, {context} per agent), by prediction"

@@ -249,7 +249,8 @@ class NvmlReader:
             self._fail("another package replaces the pynvml module of nvidia-ml-py; GPU panel off")
             return
         except pynvml.NVMLError as error:
-            self._fail(f"{_message(error)}; GPU panel off")
+            missing = error_name(error) == "LibraryNotFound"
+            self._fail("no NVIDIA GPU found (no driver)" if missing else f"{_message(error)}; GPU panel off")
             return
         if not count:
             self._fail("the NVIDIA driver lists no GPU: is one passed to this container? GPU panel off")

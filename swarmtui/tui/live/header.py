@@ -13,7 +13,7 @@ from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust
+from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
 from swarmtui.tui.live.plan_line import PlanView, plan_line, plan_view, step_texts
 from swarmtui.tui.tall_digits import tall
 
@@ -26,6 +26,9 @@ QUALITY_SIGNS: dict[str, tuple[str, StatusStyle]] = {
     "wrong": ("✖", "bad"),
 }
 _BAR = 16
+# The height of the header; a notice after the end may have more lines.
+_HEIGHT = 4
+_MAX_NOTICE = 3
 # The height of the header of a tune, which has no plan.
 _WITHOUT_PLAN = 3
 # Below this width the bar is shorter.
@@ -96,7 +99,7 @@ def header_view(
         phase_text = "starting" if ended is None else "ended"
         return HeaderView(title, phase_text, "", None, (), quality, style, notice, notice_style)
     if server:
-        notice, notice_style = f"{server} · {notice}" if notice else server, "warn"
+        notice, notice_style = server, "warn"
     progress, share = _progress(session, frame)
     return HeaderView(
         title=title,
@@ -209,7 +212,8 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
         complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
         if planned:
             return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)
-        return count_noun(frame.finished, "request", "requests"), None
+        # As in the list of sessions: those of the levels.
+        return count_noun(sum(level.n for level in frame.levels), "request", "requests"), None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of
     if not frame.steered or frame.status != "running":
@@ -241,7 +245,7 @@ def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[
     """Return the most urgent message."""
     if ended is not None:
         bad = ended.ending in ("unusable", "failed", "interrupted", "unsaved")
-        return f"{ending_text(ended)} · {saved_text(ended)}", "bad" if bad else "good"
+        return ending_text(ended), "bad" if bad else "good"
     if frame is None:
         return "", ""
     if frame.warnings:
@@ -329,7 +333,16 @@ class HeaderPanel(Panel[HeaderView]):
             used += len(detail) + 3
         second.append((rjust(f"{clock_text} ", max(0, width - used)), "dim"))
         plan = [plan_line(view.plan, width)] if height > _WITHOUT_PLAN else []
-        return [first, second, *plan, [(f" {view.notice}", view.notice_style or "dim")]]
+        notice = wrap(view.notice, width - 2) if height > _HEIGHT else [view.notice]
+        lines: list[Line] = [[(f" {line}", view.notice_style or "dim")] for line in notice]
+        return [first, second, *plan, *lines]
+
+    def fit(self, ended: bool) -> None:
+        """Make room for a long notice after the end; during a run nothing moves."""
+        lines = len(wrap(self.view.notice, self.size.width - 2)) if ended and self.view and self.size.width > 2 else 1
+        height = _HEIGHT + min(lines, _MAX_NOTICE) - 1
+        if height != _HEIGHT or self.styles.inline.has_rule("height"):
+            self.styles.height = height
 
 
 class TilesPanel(Panel[tuple[Tile, ...]]):

@@ -14,6 +14,7 @@ from swarmtui.report.levels import level_table, mark_names
 from swarmtui.report.remarks import grouped_remarks
 from swarmtui.report.table import Sentence, Table
 from swarmtui.report.tasks import task_table
+from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, wrapped_note
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
@@ -99,9 +100,9 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
         lines += [titles, *rows[-room:], *block_lines(view.alarms, width)]
         remarks = block_lines(view.remarks, width)
         if len(remarks) > height - len(lines):
-            remarks = block_lines([Sentence(f"{view.grouped}; 4 says more", "note")], width)
+            remarks = block_lines([Sentence(view.grouped, "note")], width)
         if len(remarks) > height - len(lines):
-            remarks = [[(f" {len(view.remarks)} remarks: press 4", "warn")]]
+            remarks = [[(f" {count_noun(len(view.remarks), 'remark', 'remarks')}", "warn")]]
         lines += remarks
         if view.tasks.rows and len(lines) + 2 < height:
             lines += [[], *table_lines(view.tasks, width)]

@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from swarmtui.tui.baseline import Baseline
-from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, LineWidget, heading
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live_model import LiveModel
@@ -20,7 +19,7 @@ StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
 class LiveData(NamedTuple):
     """`shown` is the state at present or when the display was frozen; `only_panel` is the key of a single panel.
 
-    `no_level` and `no_curve` say why there are none; `comparison` and `server` are notices after the end.
+    `no_level` and `no_curve` say why there are none; `comparison` is a notice after the end.
     """
 
     shown: LiveModel
@@ -35,8 +34,6 @@ class LiveData(NamedTuple):
     no_level: str
     no_curve: str
     comparison: str
-    server: str
-    actions: list[Action]
 
     @property
     def t0_ns(self) -> int:

@@ -180,5 +180,5 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     if search.step is None:
         return ()
     long, short = words[search.step]
-    visit = f"visit {search.visits + 1}"
-    return f"{long} · {visit}", f"{short} · {visit}", short
+    run = f"run {search.visits + 1}"
+    return f"{long} · {run}", f"{short} · {run}", short

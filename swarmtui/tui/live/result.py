@@ -1,8 +1,7 @@
-"""The result of an ended run: the answer, large, why no more and what to try, the levels, and the keys that lead on."""
+"""The result of an ended run: the answer, large, why no more and what to try, and the levels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
@@ -15,7 +14,6 @@ from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
-from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
 from swarmtui.tui.live.layout import is_small
@@ -24,8 +22,6 @@ from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.tall_digits import tall
 
-# The order in which the next steps are offered.
-_NEXT = ("again", "copy_command", "export", "compare_baseline", "baseline", "replay", "sessions", "play", "back")
 _QUALITY = {"note": "ok, with remarks: 6 shows them"}
 _NAME = 13
 _GAP = 3
@@ -41,7 +37,7 @@ class ResultRow(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large; `problem` is why the run ended early, `next_keys` are key and label."""
+    """`number` and `unit` are drawn large; `problem` is why the run ended early."""
 
     number: str
     unit: str
@@ -49,7 +45,6 @@ class ResultView(NamedTuple):
     problem: str
     levels: LevelsView
     saved: str
-    next_keys: tuple[tuple[str, str], ...]
 
 
 def result_view(
@@ -57,12 +52,9 @@ def result_view(
     ended: Ended | None,
     levels: LevelsView,
     comparison: str,
-    server: str,
-    actions: Sequence[Action],
 ) -> ResultView:
-    """`comparison` is the verdict against the baseline; `server` is the state of the server after the end."""
+    """`comparison` is the verdict against the baseline."""
     failed = ended is not None and bool(ended.message)
-    offered = {action.id: action for action in actions}
     answer = frame.answer if frame else None
     number, unit = _large(answer, frame)
     finding = _finding(frame) if answer is None else ""
@@ -71,10 +63,9 @@ def result_view(
         number=number,
         unit=unit,
         rows=tuple(row for row in rows if row.text),
-        problem=" · ".join(part for part in (server, ending_text(ended) if ended and failed else "") if part),
+        problem=ending_text(ended) if ended and failed else "",
         levels=levels,
         saved=saved_text(ended) if ended else "",
-        next_keys=tuple((offered[name].shown, offered[name].label) for name in _NEXT if name in offered),
     )
 
 
@@ -95,11 +86,11 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     command = step.command if step is not None and step.command not in step.sentence else ""
     return (
         ResultRow("", answer.headline.sentence, "bold"),
-        _verdict(comparison),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", step.sentence if step else "", command=command),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Quality", f"{sign} {_QUALITY.get(answer.quality) or quality_text(answer)}", style),
+        _verdict(comparison),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
     )
 
 
@@ -127,7 +118,7 @@ class ResultPanel(LivePanel, Page):
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
         comparison = compared_text(data.baseline, data.pair, data.comparison)
-        view = result_view(frame, data.shown.ended, table, comparison, data.server, data.actions)
+        view = result_view(frame, data.shown.ended, table, comparison)
         # On larger screens the table of levels has a region of its own.
         with_levels = is_small(self.screen)
         self.note = longest_fit(view.levels.marks, self.size.width - 13) if with_levels else ""
@@ -135,7 +126,7 @@ class ResultPanel(LivePanel, Page):
 
 
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
-    """The lines below the heading; with room, the keys are the last of them."""
+    """The lines below the heading; with room, where the session is saved is the last of them."""
     lines = block_lines([Sentence(view.problem, "note")] if view.problem else [], width)
     lines += _large_lines(view, width)
     table = view.levels
@@ -147,9 +138,8 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
         blocks += [Sentence(f"{table.grouped}; 4 says more", "note")] if table.grouped else []
     lines += [*([[]] if lines and blocks else []), *block_lines(blocks, width)]
     saved = block_lines([Sentence(view.saved, "detail")] if view.saved else [], width)
-    last = [*saved, *_next_lines(view.next_keys, width)]
-    blank = max(1, height - 1 - len(lines) - len(last))
-    return [*lines, *([] for _ in range(blank)), *last]
+    blank = max(1, height - 1 - len(lines) - len(saved)) if saved else 0
+    return [*lines, *([] for _ in range(blank)), *saved]
 
 
 def _large_lines(view: ResultView, width: int) -> list[Line]:
@@ -168,18 +158,4 @@ def _large_lines(view: ResultView, width: int) -> list[Line]:
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""
         lines.append([(ljust(left, indent), "good"), *(beside[at] if at < len(beside) else [])])
-    return lines
-
-
-def _next_lines(keys: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    """One entry per key, as many lines as needed."""
-    lines: list[Line] = []
-    used = width
-    for shown, label in keys:
-        size = len(shown) + len(label) + 4
-        if used + size > width:
-            lines.append([])
-            used = 0
-        lines[-1] += [(f" {shown}", "title"), (f" {label}  ", "")]
-        used += size
     return lines

@@ -157,12 +157,13 @@ class LiveScreen(CursorScreen):
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
+            header.fit(self.has_ended)
         for tiles_panel in self.query(TilesPanel):
             live = self.shown
             rates = mixed_rates(live.session, live.frame, live.stream_rates)
             tiles_panel.show(tiles(live.frame, self._requested_c, rates))
         for footer in self.query(KeyFooter):
-            footer.show(data.actions, ended=self.has_ended and not self.is_replay)
+            footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
         for panel in self.query(LivePanel):
             if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
                 panel.update_from(data)
@@ -207,8 +208,6 @@ class LiveScreen(CursorScreen):
             no_level=self.no_level,
             no_curve=self.no_curve,
             comparison=self._comparison,
-            server=self._server_notice(),
-            actions=self.actions(),
         )
 
     @property
