@@ -50,7 +50,7 @@ async def test_key_is_on_no_screen_and_in_no_screenshot(
             app.screen.query_one("#url", Input).focus()
             app.screen.query_one("#url", Input).value = server.url
             await pilot.pause()
-            await until(lambda: "Enter starts" in screen_text(app))
+            await until(lambda: "● Enter " in screen_text(app))
             screenshots.append(app.export_screenshot())
             await pilot.press("enter")
             await until(lambda: "error_event" in screen_text(app))
@@ -108,7 +108,7 @@ async def test_parts_of_a_url_are_on_no_screen_and_in_no_file(
 
         async with app.run_test(size=(120, 40)) as pilot:
             await until(lambda: "mine" in screen_text(app))
-            await see("1 g", "Enter starts")
+            await see("1 g", "● Enter ")
             await until(lambda: app.screen.query_one("#endpoints", PickList).picked == url)
             await see("enter", "token/…/v1?api-version=7&user=…")
             await until(lambda: len(server.completed) > 20)

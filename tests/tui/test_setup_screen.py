@@ -217,7 +217,7 @@ async def test_a_label_is_for_one_run(tmp_path: Path, until: Until, monkeypatch:
     started: list[RunRequest] = []
     monkeypatch.setattr(app, "open_run", started.append)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "› 127.0.0.1:1  llama.cpp" in screen_text(app) and "● Enter starts" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1  llama.cpp" in screen_text(app) and "● Enter " in screen_text(app))
         typed = {"label": "two slots", "note": "first", "flags": "--parallel 2"}
         for name, text in typed.items():
             app.screen.query_one(f"#{name}", Input).value = text
@@ -458,7 +458,7 @@ async def test_an_unreachable_address_shows_the_reason(tmp_path: Path, until: Un
 async def test_a_click_picks_an_item_and_a_double_click_confirms_it(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "Enter starts" in screen_text(app))
+        await until(lambda: "● Enter " in screen_text(app))
         await pilot.pause()
         models, workloads = (app.screen.query_one(f"#{name}", PickList) for name in ("models", "workloads"))
         await pilot.click(models, offset=(10, 1))
@@ -472,7 +472,7 @@ async def test_a_click_picks_an_item_and_a_double_click_confirms_it(tmp_path: Pa
 async def test_the_picked_item_is_marked_without_colours(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "Enter starts" in screen_text(app))
+        await until(lambda: "● Enter " in screen_text(app))
         await pilot.pause()
         await pilot.press("3", "home", "j")
         for name, focused in (("workloads", True), ("plans", False)):

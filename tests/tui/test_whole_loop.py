@@ -42,7 +42,7 @@ async def start_run(app: SwarmApp, pilot: Pilot[AppResult], until: Until, endpoi
     app.screen.query_one("#url", Input).focus()
     app.screen.query_one("#url", Input).value = endpoint
     await pilot.pause()
-    await until(lambda: "Enter starts" in screen_text(app))
+    await until(lambda: "● Enter " in screen_text(app))
     await pilot.press("enter")
     await until(lambda: any(isinstance(screen, RunScreen) for screen in app.screen_stack))
     live = live_model(app)
@@ -312,7 +312,7 @@ async def test_an_unreachable_endpoint_is_reported_and_esc_returns_to_setup(tmp_
 async def test_invalid_choices_are_reported_while_typing(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "Enter starts" in screen_text(app))
+        await until(lambda: "● Enter " in screen_text(app))
         for name, value, problem in (
             ("url", "ftp://x", "unsupported scheme ftp://"),
             ("url", "sim:moe-tp9", "did you mean"),

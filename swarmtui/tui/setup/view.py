@@ -132,7 +132,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     load = plan.load
     hints: dict[PlanField, str] = {
         "slo": plan.slo or f"none, or {DEFAULT_SLO}",
-        "max_tokens": str(plan.max_tokens or "per answer: as the workload says"),
+        "max_tokens": _tokens_hint(plan, kind),
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
@@ -143,6 +143,13 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "too_long": "refuse; or skip, truncate",
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and not load.by_rate else hints
+
+
+def _tokens_hint(plan: Plan, kind: PlanKind) -> str:
+    """The limit of a quick search is its own, not that of the workload."""
+    if plan.max_tokens is None:
+        return "per answer: as the workload says"
+    return f"{plan.max_tokens} (quick)" if kind == "quick" else str(plan.max_tokens)
 
 
 def _requests_hint(load: Load) -> str:
@@ -177,15 +184,19 @@ def plan_text(plan: Plan) -> str:
 
 
 def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
-    """Say what Enter starts, with the endpoint if there is room."""
-    action = "does not answer; Enter tries anyway" if unreachable else "Enter starts"
-    start = f"{'▲' if unreachable else '●'} {action}: "
+    """Say what Enter starts, the server first; a search says more of the SLO if there is room."""
+    address = sanitize(show_url(request.endpoints[0])).removeprefix("http://")
     hosts = f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
-    address = f" · {sanitize(show_url(request.endpoints[0]))}"
-    long = start + plan_text(request.plan) + hosts
+    if unreachable:
+        start = f"▲ {address} does not answer; Enter tries: "
+        return start + plan_text(request.plan) + hosts
     if request.plan.goal != "capacity":
-        return longest_fit((long + address, long), width - 1)
+        return f"● Enter starts on {address}: {plan_text(request.plan)}{hosts}"
     slo = parse_slo(request.plan.slo)
-    words = f"{start}how many agents with {slo.words()}{hosts}"
-    short = f"{start}how many agents? {slo.short_words()}{hosts}"
-    return longest_fit((long + address, long, words, short + address, short), width - 1)
+    start = f"● Enter asks {address} how many agents"
+    limit = request.plan.max_tokens
+    words = f"{start} have {slo.words()}{hosts}"
+    tokens = f", at most {limit:,} tokens per answer" if limit is not None else ""
+    return longest_fit(
+        (words + tokens, words, f"{start}: {slo.short_words()}{hosts}", f"{start} it carries"), width - 1
+    )
