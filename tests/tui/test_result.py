@@ -89,9 +89,11 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     assert "40 % of chunks" not in text
 
 
-def test_a_doubt_stands_beside_the_answer() -> None:
+def test_a_doubt_is_said_once_before_the_answer() -> None:
     doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
-    assert "▲ doubtful: the host was busy" in result_text(ended_frame(doubtful), None)
+    text = " ".join(result_text(ended_frame(doubtful), None).split())
+    assert "not sure: the host was busy; 18 agents" in text and "▲ doubtful: 6 shows more" in text
+    assert text.count("the host was busy") == 1
 
 
 def test_slots_that_the_server_reports_replace_inferred_ones() -> None:

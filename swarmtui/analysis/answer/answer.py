@@ -8,7 +8,6 @@ from typing import Literal
 from swarmtui.analysis.answer.facts import AnswerFacts, capacity_facts, find_facts
 from swarmtui.analysis.answer.table import agents, rows_said
 from swarmtui.analysis.limits.slo import Slo
-from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.findings import Capacity
 from swarmtui.model.session import Level, Summary
@@ -33,7 +32,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         limit=_limit(facts),
         next=next_steps(facts),
         quality=_quality(summary.quality),
-        doubts=", ".join(find_doubts(summary.quality)),
+        doubts=", ".join(facts.doubts),
     )
 
 

@@ -13,6 +13,7 @@ from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_lev
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, WAITS, Slo
+from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
 from swarmtui.model.base import Stored
@@ -67,7 +68,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     """What is known of a session. `c` is the level at which something ends: the first missed one, or the cliff.
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
-    of `agents` is sure by `sure` at each end. `grows`: tok/s still grew at the highest level.
+    of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `one_tps` is the median
+    of one agent alone. `grows`: tok/s still grew at the highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
     slots, which is `more_at_once`; `more_agents` (at most) and `more_tps` are predicted for them, and `rate_limit`, in
     tok/s, ends that.
@@ -83,6 +85,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     low: int | None = None
     high: int | None = None
     sure: float | None = None
+    doubts: tuple[str, ...] = ()
+    one_tps: float | None = None
     best_c: int | None = None
     best_tps: float | None = None
     grows: bool | None = None
@@ -129,6 +133,8 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
     measured = sorted((level for level in levels if level.ok or level.errors), key=lambda level: level.offered_load)
     facts = AnswerFacts(
         levels=len(measured),
+        doubts=find_doubts(quality),
+        one_tps=next((level.per_stream_tps.p50 for level in measured if level.key == (1, None)), None),
         client=_lines(quality, _CLIENT),
         host=_lines(quality, _HOST),
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),

@@ -60,7 +60,8 @@ def _interval(facts: AnswerFacts) -> str:
 
 
 def _sure(facts: AnswerFacts) -> str:
-    return "" if facts.sure is None else f" ({short_percent(facts.sure)} sure)"
+    """How sure it is; a doubtful measurement is not, whatever its statistics say."""
+    return "" if facts.sure is None or facts.doubts else f" ({short_percent(facts.sure)} sure)"
 
 
 def _capacity(facts: AnswerFacts) -> str:
@@ -244,6 +245,10 @@ _STEPS = (
     AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "run again when the host is quiet",
+        evidence=lambda f: f.host or ""),
+    AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"), lambda f: f.agents == 0 and f.lowest_c == 1,
+        lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s (median)"),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"), _more_slots_help,
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),

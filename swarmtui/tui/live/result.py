@@ -9,7 +9,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import point_text, quality_text
+from swarmtui.report.answer import point_text
 from swarmtui.report.table import Block, Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
@@ -22,7 +22,7 @@ from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.tall_digits import tall
 
-_QUALITY = {"note": "ok, with remarks: 6 shows them"}
+_QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 shows them", "doubtful": "doubtful: 6 shows more"}
 _NAME = 13
 _GAP = 3
 
@@ -83,12 +83,13 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     at, step = answer.at_capacity, answer.next[0] if answer.next else None
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
+    doubts = f"not sure: {answer.doubts}; " if answer.doubts else ""
     command = step.command if step is not None and step.command not in step.sentence else ""
     return (
-        ResultRow("", answer.headline.sentence, "bold"),
+        ResultRow("", f"{doubts}{answer.headline.sentence}", "bold"),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", step.sentence if step else "", command=command),
-        ResultRow("Quality", f"{sign} {_QUALITY.get(answer.quality) or quality_text(answer)}", style),
+        ResultRow("Quality", f"{sign} {_QUALITY[answer.quality]}", style),
         _verdict(comparison),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
     )
