@@ -36,6 +36,12 @@ def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, 
     assert found is not None and found.sentence == said
 
 
+def test_not_sure_is_said_once() -> None:
+    found = compare_agents(answered(18, 17, 19), answered(20, 19, 21))
+    said = "not sure: the host was busy; the ranges overlap: 20 (19–21), before 18 (17–19)"
+    assert found is not None and found.sentence_with(["the host was busy"]) == said
+
+
 def test_other_slos_and_sessions_without_one_are_not_compared() -> None:
     assert compare_agents(answered(8, 8, 9, "ttft_p90=1s"), answered(8, 8, 9)) is None
     assert compare_agents(None, answered(8, 8, 9)) is None

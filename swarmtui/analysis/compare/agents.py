@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from swarmtui.analysis.quality.doubts import temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 
@@ -11,12 +13,20 @@ AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
-    """`more agents: 12 (10–13), before 8 (8–9)`"""
+    """`more agents: 12 (10–13), before 8 (8–9)`; `detail` is the sentence without its word."""
 
     word: AgentsWord
     before: int
     after: int
-    sentence: str
+    detail: str
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.word}: {self.detail}"
+
+    def sentence_with(self, doubts: Sequence[str]) -> str:
+        """Say once that it is not sure, because of doubts about the measurement or of the ranges."""
+        return temper(self.detail if doubts and self.word == "not sure yet" else self.sentence, doubts)
 
 
 def compare_agents(before: Answer | None, after: Answer | None) -> AgentsChange | None:
@@ -31,8 +41,8 @@ def compare_agents(before: Answer | None, after: Answer | None) -> AgentsChange 
     elif after.agents == before.agents:
         word = "same"
     why = "the ranges overlap: " if word == "not sure yet" else ""
-    said = f"{word}: {why}{_agents(after)}, before {_agents(before)}"
-    return AgentsChange(word=word, before=before.agents, after=after.agents, sentence=said)
+    detail = f"{why}{_agents(after)}, before {_agents(before)}"
+    return AgentsChange(word=word, before=before.agents, after=after.agents, detail=detail)
 
 
 def _agents(answer: Answer) -> str:

@@ -141,6 +141,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     )
     headline = _headline(a, b, _for_sentence(before, after, both))
     agents = None if refused else compare_agents(a.answer, b.answer)
+    doubts = () if refused else find_doubts((*a.quality, *b.quality))
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -156,10 +157,9 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_b_names=tuple(level.name for level in only_b),
         headline=headline.key if headline else None,
         agents=agents,
-        sentence=temper(
-            agents.sentence if agents else _sentence(rows, refused, headline, is_pooled(a)),
-            () if refused else find_doubts((*a.quality, *b.quality)),
-        ),
+        sentence=agents.sentence_with(doubts)
+        if agents
+        else temper(_sentence(rows, refused, headline, is_pooled(a)), doubts),
     )
 
 

@@ -122,7 +122,7 @@ class ResultPanel(LivePanel, Page):
         view = result_view(frame, data.shown.ended, table, comparison)
         # On larger screens the table of levels has a region of its own.
         with_levels = is_small(self.screen)
-        self.note = longest_fit(view.levels.marks, self.size.width - 13) if with_levels else ""
+        self.note = longest_fit(view.levels.marks, self.size.width - 30) if with_levels else ""
         self.show(result_lines(view, self.size.width, self.size.height, with_levels=with_levels))
 
 
