@@ -82,7 +82,11 @@ ModelLister = Callable[[ScriptedHandler], None]
 
 
 def model_list(to: ScriptedHandler) -> None:
-    models = [{"id": name, "object": "model"} for name in (MODEL, "mine")]
+    list_models(to, MODEL)
+
+
+def list_models(to: ScriptedHandler, *names: str) -> None:
+    models = [{"id": name, "object": "model"} for name in names]
     to.whole(200, json.dumps({"object": "list", "data": models}).encode())
 
 

@@ -31,6 +31,9 @@ class Forgetful(RawServer):
         if call.request_line.startswith("GET"):
             call.reply("200 OK", '{"data":[{"id":"m"}]}')
             return
+        if "/tokenize" in call.request_line:
+            call.reply("404 Not Found", "{}")
+            return
         right = next((answer for part, answer in ANSWERS.items() if part in call.prompt), "words of an answer")
         asked = sum(earlier.request_line.startswith("POST") for earlier in tuple(self.calls))
         text = right if asked <= self._right else "I do not know."
