@@ -153,7 +153,7 @@ def test_share_is_decided_at_one_percent_or_at_twenty() -> None:
         assert kept == [None, True]
     quick = capacity(slo, [Visit(4, slo, [GOOD] * 16), Visit(5, slo, [LATE] * 4)], [], alpha=0.2)
     assert (quick.low, quick.high) == (4, 4)
-    assert capacity_headline(quick, slo) == "4 agents with a first token within 2 s, for 90 % of requests (80 % sure)"
+    assert capacity_headline(quick, slo) == "4 agents with a first token within 2 s, for 90 % of requests"
 
 
 def test_visits_that_differ_make_the_bounds_wider() -> None:
@@ -209,10 +209,10 @@ def test_server_that_misses_the_slo_alone_or_never() -> None:
     none = capacity(SLO, [slow], [], alpha=ALPHA)
     assert (none.agents, none.low, none.high) == (0, 0, 0)
     words = "a first token within 2 s and 20 tok/s each, for 95 % of requests"
-    assert capacity_headline(none, SLO) == f"not even one agent with {words} (99 % sure)"
+    assert capacity_headline(none, SLO) == f"not even one agent with {words}"
     visits, many = search(500, 1.0, 1, highest=8)
     assert max(one.c for one in visits) == 8
-    assert capacity_headline(many, SLO) == f"at least 8 agents with {words} (99 % sure); no level missed it"
+    assert capacity_headline(many, SLO) == f"at least 8 agents with {words}; no level missed it"
     assert many.low == 8
 
 

@@ -25,7 +25,9 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     answer = summary["answer"]
     assert (answer["agents"], answer["low"], answer["high"]) == (1, 1, 1) and answer["slo"] == "ttft_p50=120ms"
     headline = answer["headline"]["sentence"]
-    assert headline == "1 agent with a first token within 120 ms, for 50 % of requests (99 % sure)"
+    found_words = "1 agent with a first token within 120 ms, for 50 % of requests"
+    # Nothing is sure on a busy machine.
+    assert headline == found_words + ("" if answer["doubts"] else " (99 % sure)")
     assert answer["limit"]["code"] == "slots" and answer["limit"]["sentence"].startswith("at 2 agents the first token")
     assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
     assert answer["next"][0]["command"] == "slots=2"
@@ -33,7 +35,7 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     # The preset has no limit, so the simulator reports room for one context in each slot.
     assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20
     named = {event["name"]: event["detail"] for event in summary["events"]}
-    assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == headline
+    assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == found_words
     (sandbox.session / "detail.json").unlink()
     (sandbox.session / "summary.toml").unlink()
     shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
@@ -66,4 +68,4 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
     search, summary = loaded.journal.search, store.summarise(loaded)
     assert search is not None and (search.slo, search.alpha) == ("ttft_p95=1us", 0.01)
     named = {event.name: event.detail for event in summary.events}
-    assert summary.answer is not None and summary.answer.headline.sentence == named["capacity"]
+    assert summary.answer is not None and summary.answer.headline.sentence.startswith(named["capacity"])

@@ -145,7 +145,7 @@ def test_mig_devices_follow_their_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver: NVMLError_LibraryNotFound; GPU panel off"),
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA GPU found (no driver)"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded: NVMLError_DriverNotLoaded"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "not reloaded: NVMLError_LibRmVersionMismatch"),
         (pynvml.NVML_ERROR_NO_PERMISSION, "no permission to read the NVIDIA GPUs: NVMLError_NoPermission"),

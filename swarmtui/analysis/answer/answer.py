@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from swarmtui.analysis.answer.facts import AnswerFacts, capacity_facts, find_facts
 from swarmtui.analysis.answer.table import agents, rows_said
 from swarmtui.analysis.limits.slo import Slo
@@ -37,8 +39,8 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
 
 
 def capacity_headline(found: Capacity, slo: Slo) -> str:
-    """Say the result of a search, before the session has ended."""
-    return _headline(capacity_facts(found, slo)).sentence
+    """Say the result of a search before the session has ended; how sure it is depends on the quality, judged then."""
+    return _headline(msgspec.structs.replace(capacity_facts(found, slo), sure=None)).sentence
 
 
 def _headline(facts: AnswerFacts) -> AnswerSentence:

@@ -19,7 +19,6 @@ _RETRY_S = 5.0
 _MAX_RETRY_S = 60.0
 
 _ERROR_MESSAGES = {
-    "LibraryNotFound": "no NVIDIA driver",
     "DriverNotLoaded": "the NVIDIA driver is not loaded",
     "LibRmVersionMismatch": "the NVIDIA driver was updated but not reloaded",
     "NoPermission": "no permission to read the NVIDIA GPUs",
