@@ -30,7 +30,7 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     assert headline == found_words + ("" if answer["doubts"] else " (99 % sure)")
     assert answer["limit"]["code"] == "slots" and answer["limit"]["sentence"].startswith("at 2 agents the first token")
     assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
-    assert answer["next"][0]["command"] == "slots=2"
+    assert "slots=2" in [step["command"] for step in answer["next"]]
     assert found["agents_per_gpu"] == 1 and found["price_per_million"] > 0
     # The preset has no limit, so the simulator reports room for one context in each slot.
     assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20

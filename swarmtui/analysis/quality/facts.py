@@ -158,8 +158,12 @@ def usage_facts(counted: Sequence[tuple[Record, int]]) -> QualityFacts:
 
 
 def _first_error(answered: Sequence[Record]) -> float | None:
-    """Return by how much mean TTFT or mean time per token may be off since first tokens were read late, as a share."""
-    error_s = sum(record.first_error_s or 0.0 for record in answered)
+    """Return by how much mean TTFT or mean time per token may be off since first tokens were read late, as a share.
+
+    The largest error is left out: one late read is no property of the measurement.
+    """
+    errors_s = sorted(record.first_error_s or 0.0 for record in answered)
+    error_s = sum(errors_s[:-1])
     times = [sum(r.ttft_s or 0.0 for r in answered), sum(r.decoded[1] for r in answered if r.decoded is not None)]
     return max((error_s / seconds for seconds in times if seconds), default=None)
 
@@ -327,8 +331,9 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
     """Return the engine's decode rate over the client's, from the engine's histogram of inter-token times.
 
     Both count the tokens that arrived between the first and the last sample of a stage, with the whole of their
-    inter-token time: complete answers alone would be another time of a machine whose speed varies. With drafts an
-    inter-token time is not that of a token.
+    inter-token time: complete answers alone would be another time of a machine whose speed varies. A server may hold
+    one token back while it reads the prompt of another request: a single gap that one side alone saw is no difference
+    of their rates. With drafts an inter-token time is not that of a token.
     """
     ratios = []
     for found in _stages(records).values():
@@ -338,10 +343,12 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
         if change is None or change.state.itl is None or change.state.drafts is not None:
             continue
         window, itl = (inside[0].servers_read_ns, inside[-1].servers_read_ns), change.state.itl
+        gap_s = max((record.longest_gap_us or 0 for record in found), default=0) / 1e6
         close = [
-            (seconds / tokens) / (itl.sum / itl.count)
+            min(max(1.0, (seconds - gap_s) * per_s), (seconds + gap_s) * per_s)
             for tokens, seconds in _decoded_between(found, window)
             if tokens and itl.sum and _MIN_COVERED * itl.count <= tokens <= _MAX_COVERED * itl.count
+            for per_s in (itl.count / itl.sum / tokens,)
         ]
         ratios += [min(close, key=lambda found: abs(found - 1.0))] if close else []
     return median(ratios)
