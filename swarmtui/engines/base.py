@@ -106,6 +106,10 @@ class Engine:
         """Return the tokens of the KV cache of the engine that has these labels, and those of one of its blocks."""
         return None, None
 
+    def kv_token_bytes(self, labels: Mapping[str, str]) -> float | None:
+        """Return what a token takes in the KV cache of the engine that has these labels."""
+        return None
+
     def complete(self, values: dict[str, float]) -> None:
         """Add metrics that follow from others, and convert those that this engine counts differently."""
 

@@ -59,6 +59,10 @@ class Vllm(Engine):
         blocks, size = flag_number(labels, "num_gpu_blocks"), flag_number(labels, "block_size")
         return flag_number(labels, "kv_cache_size_tokens") or (blocks * size if blocks and size else None), size
 
+    def kv_token_bytes(self, labels: Mapping[str, str]) -> float | None:
+        memory, tokens = labels.get("kv_cache_memory_bytes", ""), flag_number(labels, "kv_cache_size_tokens")
+        return int(memory) / tokens if tokens and memory.isdigit() and len(memory) < 18 and int(memory) else None
+
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
         """Return the flag's value; without it the number depends on the version and the hardware."""
         per_replica = flag_number(flags, "max-num-seqs")

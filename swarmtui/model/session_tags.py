@@ -29,7 +29,8 @@ class Series(Stored, frozen=True, kw_only=True):
 class ModelFacts(Stored, frozen=True, kw_only=True):
     """What the user said about the model and its GPU; null is not given.
 
-    `active_bytes` is what a decode step of one stream reads, `experts` are (used per token, total).
+    `active_bytes` is what a decode step of one stream reads, `experts` are (used per token, total), and `gpu`
+    is a name of the table in analysis/speed_of_light/gpus.
     """
 
     active_bytes: float | None = None
@@ -37,12 +38,13 @@ class ModelFacts(Stored, frozen=True, kw_only=True):
     model_bytes: float | None = None
     experts: tuple[int, int] | None = None
     heads: int | None = None
+    gpu: str = ""
 
 
 def model_facts_from_tags(tags: Mapping[str, str]) -> ModelFacts | None:
     """Read `active_bytes=1.65GB`, `gpu_bandwidth=936GB/s`, `model_bytes=16.9GB`, `experts=8/128` and `heads=40`.
 
-    A value that cannot be read counts as not given.
+    `gpu=H200` names the GPU of a server on another host. A value that cannot be read counts as not given.
     """
     experts = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", tags.get("experts", ""))
     facts = ModelFacts(
@@ -50,6 +52,7 @@ def model_facts_from_tags(tags: Mapping[str, str]) -> ModelFacts | None:
         gpu_bandwidth=_parse_bytes(tags.get("gpu_bandwidth", "")),
         model_bytes=_parse_bytes(tags.get("model_bytes", "")),
         experts=(int(experts.group(1)), int(experts.group(2))) if experts else None,
+        gpu=tags.get("gpu", ""),
         heads=int(tags["heads"]) if re.fullmatch(r"[1-9]\d*", tags.get("heads", "")) else None,
     )
     return facts if facts != ModelFacts() else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from swarmtui.model.base import Stored
+from swarmtui.model.speed_of_light import ModelShape
 
 
 class GpuProcess(Stored, frozen=True, kw_only=True):
@@ -19,6 +20,8 @@ class Gpu(Stored, frozen=True, kw_only=True):
     """One GPU at one time. `energy_j` is a counter since the driver was loaded; only its differences have a meaning.
 
     With `unified_memory` the memory is that of the host, which the GPU shares (GB10, Jetson), with all its processes.
+    `memory_bandwidth` is in bytes per second, by the width of the bus and the highest clock; `compute_capability`
+    (`9.0`) and `cores` are those of NVIDIA GPUs.
     `throttle` lists the reasons for lowered clocks; empty is none, null is not known.
     `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID, whose
     figures include its memory and processes. `host` is the name of the node that reported it, empty for the session's
@@ -43,6 +46,9 @@ class Gpu(Stored, frozen=True, kw_only=True):
     sm_mhz: int | None = None
     memory_mhz: int | None = None
     sm_max_mhz: int | None = None
+    memory_bandwidth: float | None = None
+    compute_capability: str = ""
+    cores: int | None = None
     fan: float | None = None
     throttle: tuple[str, ...] | None = None
     pcie_generation: int | None = None
@@ -205,7 +211,8 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
 
     `kv_tokens` is the size of its KV cache, over all its engines, and `block_size` that of the blocks in which prompts
     are cached. Null flags are not known; `problem` says why it cannot be used or read. `user` is who started it, if
-    that is another person.
+    that is another person. `shape` is that of its model, read from the files of it, null with a `shape_problem` if they
+    were not found; `kv_token_bytes` is what a token takes in the KV cache, as the server reports.
     """
 
     url: str
@@ -216,6 +223,9 @@ class DiscoveredServer(Stored, frozen=True, kw_only=True):
     slots: int | None = None
     kv_tokens: int | None = None
     block_size: int | None = None
+    kv_token_bytes: float | None = None
+    shape: ModelShape | None = None
+    shape_problem: str = ""
     pid: int | None = None
     user: str = ""
     gpus: tuple[str, ...] = ()

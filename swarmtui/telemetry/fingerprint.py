@@ -91,7 +91,11 @@ def _describe(prober: _Prober, engine: Engine) -> DiscoveredServer:
     names = [name for name in engine.settings_labels if labels.get(name, "None") != "None"]
     flags = (found.flags or {}) | {name.replace("_", "-"): labels[name] for name in names}
     return msgspec.structs.replace(
-        found, flags=flags or None, kv_tokens=pool, block_size=caches[0][1] if caches else None
+        found,
+        flags=flags or None,
+        kv_tokens=pool,
+        block_size=caches[0][1] if caches else None,
+        kv_token_bytes=engine.kv_token_bytes(labels),
     )
 
 

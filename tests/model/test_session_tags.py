@@ -11,4 +11,4 @@ def test_model_facts_are_read_from_tags() -> None:
 
 
 def test_unreadable_model_facts_count_as_not_given() -> None:
-    assert model_facts_from_tags({"active_bytes": "much", "experts": "8", "heads": "0", "gpu": "H200"}) is None
+    assert model_facts_from_tags({"active_bytes": "much", "experts": "8", "heads": "0", "rack": "4"}) is None

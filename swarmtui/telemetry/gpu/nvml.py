@@ -156,6 +156,18 @@ def _processes(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"processes": tuple(GpuProcess(pid=process.pid, memory_bytes=process.usedGpuMemory) for process in found)}
 
 
+def _memory_bandwidth(nvml: Any, handle: Any) -> dict[str, Any]:
+    bits = nvml.nvmlDeviceGetMemoryBusWidth(handle)
+    megahertz = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)
+    # Two transfers per clock. A GPU that shares the memory of the host reports 0 for one of them.
+    return {"memory_bandwidth": bits * megahertz * 1e6 * 2 / 8 or None}
+
+
+def _compute_capability(nvml: Any, handle: Any) -> dict[str, Any]:
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return {"compute_capability": f"{major}.{minor}"}
+
+
 def _temperature(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
 
@@ -193,6 +205,9 @@ MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _memory), NvmlQuery("processes", 
 # Constant: read once, when the GPU is opened.
 LIMIT_QUERIES = (
     NvmlQuery("sm limit", Depth.STATE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
+    NvmlQuery("memory bandwidth", Depth.STATE, _memory_bandwidth),
+    NvmlQuery("compute capability", Depth.STATE, _compute_capability),
+    NvmlQuery("cores", Depth.STATE, _number("cores", "nvmlDeviceGetNumGpuCores")),
     NvmlQuery("pcie generations", Depth.STATE, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
     NvmlQuery("pcie lanes", Depth.STATE, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
 )

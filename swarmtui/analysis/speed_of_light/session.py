@@ -1,0 +1,275 @@
+"""The limits of a session beside what was measured: how much of them a step reached, and what binds each level."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.speed_of_light.fit import LOWEST, fit_steps
+from swarmtui.analysis.speed_of_light.gpus import gpu_figures, gpu_named
+from swarmtui.analysis.speed_of_light.limits import level_limit, missing_facts
+from swarmtui.analysis.speed_of_light.step import Step, decode_step
+from swarmtui.engines.base import flag_number
+from swarmtui.engines.registry import tensor_parallel_size
+from swarmtui.model.base import BadInput
+from swarmtui.model.findings import Slots
+from swarmtui.model.session import Level
+from swarmtui.model.session_tags import ModelFacts
+from swarmtui.model.speed_of_light import (
+    Binding,
+    GpuFigures,
+    LevelLimit,
+    ModelShape,
+    Serving,
+    SpeedOfLight,
+    StepFit,
+)
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState
+from swarmtui.numbers import percent, rate, seconds, short
+from swarmtui.text import count_noun
+
+KV_FULL = 0.95
+THROTTLED = 0.05
+QUEUED = 0.2
+# More than half of the time, or of a step.
+MOST = 0.5
+# A level in which prompts take more of the time says little about its decode steps.
+_MAX_PREFILL = 0.3
+# The TTFT of shorter prompts says nothing about the speed at which prompts are read.
+_MIN_PROMPT = 256
+# Bits of a number in the KV cache by the start of the name that flags give them.
+_KV_BITS = (("fp8", 8.0), ("q8_0", 8.5), ("int8", 8.0), ("q5", 5.5), ("q4", 4.5), ("iq4", 4.5), ("f32", 32.0))
+
+
+class MeasuredLevel(NamedTuple):
+    """What a level says about its decode steps: their streams, the mean context of these, and the time of a step.
+
+    `prefill` is the share of time that goes into reading prompts, and `prompt_tps` their rate beside that of one
+    agent alone.
+    """
+
+    level: Level
+    batch: float
+    context: float
+    step_s: float | None
+    prefill: float | None
+    prompt_tps: tuple[float, float] | None
+    seen: ServerState
+
+
+def session_limits(
+    levels: Sequence[Level],
+    servers: Sequence[DiscoveredServer],
+    gpus: Sequence[Gpu],
+    slots: Slots | None,
+    counters: Mapping[int, ServerState],
+    facts: ModelFacts | None,
+) -> SpeedOfLight:
+    """Return the limits of all closed levels; `gpus` are those of the servers, `facts` what the user gave as tags."""
+    server = servers[0] if servers else None
+    model = server.shape if server and server.shape else _model_of_tags(facts)
+    gpu = _gpu(gpus, facts)
+    why = server.shape_problem if server else ""
+    serving = served_as(server, slots, len(servers))
+    found = SpeedOfLight(
+        model=model, gpu=gpu, serving=serving, kv_tokens=server.kv_tokens if server else None,
+        missing=missing_facts(model, gpu, why),
+    )  # fmt: skip
+    closed = sorted((level for level in levels if level.rate is None and level.ok), key=lambda level: level.c)
+    single = next((level for level in closed if level.c == 1), None)
+    measured = [_measure(level, single, serving, counters.get(level.c)) for level in closed]
+    if model is None or gpu is None or not gpu.bandwidth:
+        return msgspec.structs.replace(found, levels=tuple(_unlimited(one, slots) for one in measured))
+    steps = [_step(one, model, gpu, serving) for one in measured]
+    fit = fit_steps([point for one, step in zip(measured, steps, strict=True) if (point := _point(one, step))])
+    return msgspec.structs.replace(
+        found,
+        fit=fit,
+        levels=tuple(
+            _limit(one, step, fit, model, gpu, serving, slots) for one, step in zip(measured, steps, strict=True)
+        ),
+    )
+
+
+def served_as(server: DiscoveredServer | None, slots: Slots | None, servers: int = 1) -> Serving:
+    """Read from the flags of a server how it serves: GPUs per replica, replicas, KV cache, speculative decoding."""
+    flags = {name.lstrip("-"): value for name, value in ((server.flags if server else None) or {}).items()}
+    dp = flag_number(flags, "data-parallel-size", "dp-size", "dp") or 1
+    return Serving(
+        tensor_parallel=tensor_parallel_size(flags) or 1,
+        replicas=slots.replicas if slots else max(1, servers) * dp,
+        slots=slots.total if slots else None,
+        kv_bits=_kv_bits(flags),
+        kv_token_bytes=server.kv_token_bytes if server else None,
+        draft_tokens=_draft_tokens(flags),
+    )
+
+
+def _kv_bits(flags: Mapping[str, str]) -> float | None:
+    named = [flags[name] for name in ("kv-cache-dtype", "cache-dtype", "cache-type-k", "cache-type-v") if name in flags]
+    found = [bits for text in named for start, bits in _KV_BITS if text.lower().startswith(start)]
+    return sum(found) / len(found) if found else None
+
+
+def _draft_tokens(flags: Mapping[str, str]) -> int:
+    config = re.search(r"num_speculative_tokens\D{1,4}(\d{1,3})", flags.get("speculative-config", ""))
+    named = ("num-speculative-tokens", "speculative-num-draft-tokens", "draft-max", "spec-draft-n-max")
+    found = int(config.group(1)) if config else flag_number(flags, *named)
+    drafts = config or any(name in flags for name in ("speculative-algorithm", "model-draft", "speculative-model"))
+    return min(found or 0, 64) if drafts else 0
+
+
+def _model_of_tags(facts: ModelFacts | None) -> ModelShape | None:
+    """`active_bytes`, with `model_bytes` and `experts` of a MoE, give the weights; the KV cache is left out."""
+    if facts is None or not facts.active_bytes:
+        return None
+    used, count = facts.experts or (0, 0)
+    each = 0.0
+    if facts.model_bytes and 0 < used < count and facts.model_bytes > facts.active_bytes:
+        each = (facts.model_bytes - facts.active_bytes) / (count - used)
+    return ModelShape(
+        architecture="", source="tags", dense_bytes=facts.active_bytes - used * each, dense_parameters=0.0,
+        expert_bytes=each, experts=count if each else 0, experts_used=used if each else 0,
+    )  # fmt: skip
+
+
+def _gpu(gpus: Sequence[Gpu], facts: ModelFacts | None) -> GpuFigures | None:
+    """Return the slowest of the GPUs; what the user says counts more than what is read."""
+    figures = [gpu_figures(gpu) for gpu in gpus if not gpu.simulated]
+    found = min(figures, key=lambda gpu: gpu.bandwidth or float("inf"), default=None)
+    if facts and facts.gpu:
+        try:
+            found = gpu_named(facts.gpu)
+        except BadInput:
+            found = GpuFigures(name=facts.gpu)
+    if facts and facts.gpu_bandwidth:
+        found = msgspec.structs.replace(
+            found or GpuFigures(name="GPU"), bandwidth=facts.gpu_bandwidth, bandwidth_from="tag gpu_bandwidth"
+        )
+    return found
+
+
+def _measure(level: Level, single: Level | None, serving: Serving, seen: ServerState | None) -> MeasuredLevel:
+    seen = seen or ServerState(engine="")
+    tpot, prompt, output = level.tpot_s.mean, ratio(level.tokens_in, level.ok), ratio(level.tokens_out, level.ok)
+    accepted = ratio(seen.accepted_tokens, seen.drafts) if serving.draft_tokens else None
+    step_s = None if tpot is None else tpot * (1.0 + (accepted or 0.0))
+    if serving.draft_tokens and accepted is None:
+        step_s = None  # how many tokens a step yields is not known
+    most = level.c if serving.slots is None else min(level.c, serving.slots)
+    # Little's law: the streams that are between their first and last token.
+    decoding = most if tpot is None or not level.headline_tps else min(float(most), level.headline_tps * tpot)
+    context = level.replay.live_context if level.replay and level.replay.live_context else None
+    share, rates = _prefill(level, single)
+    return MeasuredLevel(
+        level=level,
+        batch=max(1.0, decoding / serving.replicas),
+        context=(prompt or 0.0) + 0.5 * (output or 0.0) if context is None else context,
+        step_s=step_s,
+        prefill=share,
+        prompt_tps=rates,
+        seen=seen,
+    )
+
+
+def _prefill(level: Level, single: Level | None) -> tuple[float | None, tuple[float, float] | None]:
+    """Return the share of time that prompts take: their rate over that of one agent that waits for its first token."""
+    if single is None or level.tokens_in is None or single.ttft_s.mean is None or not level.output_s:
+        return None, None
+    fresh = ratio((single.tokens_in or 0) - (single.cached_tokens or 0), single.ok) or 0.0
+    alone_s = single.ttft_s.mean - (single.tpot_s.mean or 0.0)
+    if fresh < _MIN_PROMPT or alone_s <= 0.0:
+        return None, None
+    now, alone = (level.tokens_in - (level.cached_tokens or 0)) / level.output_s, fresh / alone_s
+    return min(1.0, now / alone), (now, alone)
+
+
+def _step(one: MeasuredLevel, model: ModelShape, gpu: GpuFigures, serving: Serving) -> Step:
+    return decode_step(model, gpu, msgspec.structs.replace(serving, context=one.context), one.batch)
+
+
+def _point(one: MeasuredLevel, step: Step) -> tuple[float, float] | None:
+    if one.step_s is None or step.seconds is None or (one.prefill or 0.0) > _MAX_PREFILL:
+        return None
+    return (step.seconds, one.step_s) if one.level.has_complete_run else None
+
+
+def _limit(
+    one: MeasuredLevel,
+    step: Step,
+    fit: StepFit | None,
+    model: ModelShape,
+    gpu: GpuFigures,
+    serving: Serving,
+    slots: Slots | None,
+) -> LevelLimit:
+    accepted = ratio(one.seen.accepted_tokens, one.seen.drafts) if serving.draft_tokens else None
+    here = msgspec.structs.replace(serving, context=one.context, tokens_per_step=1.0 + (accepted or 0.0))
+    hard = decode_step(model, gpu, here, one.batch, hard=True)
+    binds, because = binding(one, step, fit, gpu, slots)
+    return msgspec.structs.replace(
+        level_limit(model, gpu, here, one.level.c, fit),
+        step_s=one.step_s,
+        share=hard.seconds / one.step_s if hard.seconds and one.step_s else None,
+        binds=binds,
+        because=because,
+    )
+
+
+def _unlimited(one: MeasuredLevel, slots: Slots | None) -> LevelLimit:
+    """Say what binds a level as far as that is known without the model or the GPU."""
+    binds, because = binding(one, None, None, None, slots)
+    return LevelLimit(
+        c=one.level.c, batch=one.batch, context=one.context, bytes_per_step=None, flops_per_step=None,
+        limit_tps=None, expected_tps=None, step_s=one.step_s, binds=binds, because=because,
+    )  # fmt: skip
+
+
+# what binds
+
+
+def binding(
+    one: MeasuredLevel, step: Step | None, fit: StepFit | None, gpu: GpuFigures | None, slots: Slots | None
+) -> tuple[Binding, str]:
+    """Return what binds a level, and the numbers that say so; the first that applies."""
+    level, seen = one.level, one.seen
+    waiting = level.queued
+    if slots is not None and level.c > slots.total and (waiting is None or waiting > QUEUED):
+        wait = "" if waiting is None else f", {short(waiting, 2)} requests wait"
+        return "slots", f"all {slots.total} slots are taken{wait}"
+    if seen.preemptions:
+        return "kv_capacity", count_noun(round(seen.preemptions), "preemption", "preemptions")
+    if (seen.kv_use or 0.0) >= KV_FULL:
+        return "kv_capacity", f"the KV cache is {percent(seen.kv_use)} full"
+    if (one.prefill or 0.0) > MOST and one.prompt_tps is not None:
+        now, alone = one.prompt_tps
+        return "prefill", (
+            f"prompts take {percent(one.prefill)} of the time: {rate(now)} prompt tok/s, one agent alone {rate(alone)}"
+        )
+    split = level.ttft_split
+    if split is not None and not split.estimated and split.rest_s is not None and split.rest_s > MOST * split.ttft_s:
+        return "client", f"{seconds(split.rest_s, 2)} of {seconds(split.ttft_s, 2)} TTFT are outside the server"
+    energy = level.energy
+    if energy is not None and (energy.throttled or 0.0) > THROTTLED:
+        return "power", f"clocks lowered {percent(energy.throttled)} of the time ({', '.join(energy.throttle)})"
+    return _physics(one, step, fit, gpu)
+
+
+def _physics(one: MeasuredLevel, step: Step | None, fit: StepFit | None, gpu: GpuFigures | None) -> tuple[Binding, str]:
+    if step is None or step.seconds is None or one.step_s is None or fit is None or gpu is None:
+        return "not_known", ""
+    if fit.overhead_s > MOST * one.step_s:
+        return "launch_overhead", (
+            f"{seconds(fit.overhead_s, 2)} of {seconds(one.step_s, 2)} per step go into neither reading nor computing"
+        )
+    if step.computes and (step.compute_s or 0.0) >= LOWEST * one.step_s:
+        reached = percent((step.compute_s or 0.0) / one.step_s)
+        return "compute", f"{short(step.flops / 1e12)} TFLOP per step, {reached} of the peak rate"
+    share = step.seconds / one.step_s
+    if share >= LOWEST and gpu.bandwidth:
+        return "bandwidth", f"{short(step.bytes / 1e9)} GB per step, {percent(share)} of the memory bandwidth"
+    return "not_known", ""

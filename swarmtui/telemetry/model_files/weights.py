@@ -1,0 +1,100 @@
+"""Sort the tensors of a model: what every decode step reads, what single experts are, and what no step reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from swarmtui.telemetry.model_files.safetensors import Tensor
+from swarmtui.telemetry.model_files.settings import Settings
+
+Part = Literal["dense", "expert", "embedding", "head", "draft", "other"]
+
+# Names are compared without digits, so that one look-up serves all layers and experts.
+_NO_DIGITS = {ord(digit): None for digit in "0123456789"}
+_OTHER = re.compile(
+    r"(^|\.)(visual|vision\w*|audio\w*|image\w*|multi_modal\w*|mm_\w+|patch_\w+|embed_vision|embed_audio|connector"
+    r"|projector|aligner|embed_tokens_per_layer|per_layer_token_embd|wpe|position_embd|embed_positions)\.|^(v|a|mm)\."
+)
+_DRAFT = re.compile(r"(^|\.)(mtp\w*|nextn\w*|eagle\w*|medusa\w*|draft\w*|speculator\w*)\.")
+_EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|token_embd|embed_in)\.")
+_HEAD = re.compile(r"(^|\.)(lm_head|embed_out)\.|^output\.")
+_EXPERT = re.compile(r"(^|\.)experts\.|_exps\.|\.block_sparse_moe\.(in|out)put_linear\.")
+# Scales, zero points and the like, which are no weights of their own.
+_AUXILIARY = re.compile(
+    r"(scales?|_scale_inv|qzeros|g_idx|absmax|quant_map|quant_state.*|nested_\w+|zero_point|weight_shape|_scale_"
+    r"|\.biases|input_global_scale|weight_global_scale|SCB|inv_freq|weight_format)$"
+)
+_PACKED_WORDS = ("I32", "U32")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|blk|h)\.(\d{1,6})\.")
+
+
+class Sums(NamedTuple):
+    bytes: float = 0.0
+    parameters: float = 0.0
+
+
+class Weights(NamedTuple):
+    """Bytes and parameters by part, and the bytes of each type of numbers."""
+
+    parts: dict[Part, Sums]
+    by_type: dict[str, float]
+
+    def sums(self, *parts: Part) -> Sums:
+        found = [self.parts.get(part, Sums()) for part in parts]
+        return Sums(sum(one.bytes for one in found), sum(one.parameters for one in found))
+
+
+def sort_tensors(tensors: Iterable[Tensor], settings: Settings) -> Weights:
+    """Sum up all tensors; layers after the last one of the model are drafts (MTP), with the experts of one token."""
+    used = settings.experts_used / settings.experts if settings.experts else 1.0
+    known: dict[tuple[str, str], tuple[Part, float]] = {}
+    totals: dict[Part, list[float]] = {}
+    by_type: dict[str, float] = {}
+    for name, kind, _, elements, size in tensors:
+        key = (name.translate(_NO_DIGITS), kind)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = (part_of(key[0]), _weights_per_element(key[0], kind, settings.quantisation.bits))
+        part, packed = found
+        if settings.draft_layers and part in ("dense", "expert") and _layer(name) >= settings.layers:
+            part = "draft"
+        sums = totals.get(part)
+        if sums is None:
+            sums = totals[part] = [0.0, 0.0]
+        by_type[kind] = by_type.get(kind, 0.0) + size
+        if part == "draft" and _EXPERT.search(key[0]):
+            sums[0] += used * size
+            totals.setdefault("other", [0.0, 0.0])[0] += (1.0 - used) * size
+            continue
+        sums[0] += size
+        sums[1] += packed * elements
+    return Weights({part: Sums(*sums) for part, sums in totals.items()}, by_type)
+
+
+def _layer(name: str) -> int:
+    found = _LAYER.search(name)
+    return int(found.group(1)) if found else -1
+
+
+def part_of(name: str) -> Part:
+    """Return what a tensor belongs to, by its name without digits."""
+    if _OTHER.search(name):
+        return "other"
+    if _DRAFT.search(name):
+        return "draft"
+    if _EXPERT.search(name):
+        return "expert"
+    if _EMBEDDING.search(name):
+        return "embedding"
+    return "head" if _HEAD.search(name) else "dense"
+
+
+def _weights_per_element(name: str, kind: str, bits: int) -> float:
+    """Return how many weights one stored number holds: 0 for scales, several for packed ones."""
+    if _AUXILIARY.search(name):
+        return 0.0
+    if kind in _PACKED_WORDS:
+        return 32 / bits if bits < 16 else 1.0
+    return 2.0 if kind == "U8" else 1.0
