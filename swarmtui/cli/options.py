@@ -17,6 +17,7 @@ _COMMANDS = {
     "discover": ("catalogue", "list inference servers found on this host"),
     "doctor": ("catalogue", "check whether this machine is ready to measure"),
     "quick": ("search", "how many agents, why no more, what to try next: in about a minute"),
+    "limits": ("limits", "what the hardware allows for a model, without any load"),
     "run": ("run", "benchmark an endpoint without the app"),
     "capacity": ("search", "find how many agents a server carries within an SLO"),
     "attach": ("live", "open the app on a running session"),
