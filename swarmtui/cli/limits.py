@@ -25,9 +25,7 @@ _KV_BITS = {"auto": None, "fp16": 16.0, "bf16": 16.0, "fp8": 8.0, "q8_0": 8.5, "
 @commands.command()
 @click.argument("target", metavar="[ENDPOINT|PATH]", required=False)
 @click.option("--gpu", metavar="NAME", help="A GPU, such as 3090, H200 or MI300X.  [default: that of the server]")
-@click.option(
-    "--model-path", metavar="PATH", help="Directory or file of the model.  [default: found by the server's process]"
-)
+@shared.model_path
 @click.option(
     "--context", default=_CONTEXT, show_default=True, type=WholeNumber(1), metavar="N",
     help="Mean tokens in the context of an agent: prompt and half of the answer.",

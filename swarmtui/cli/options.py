@@ -175,6 +175,11 @@ gpu_metrics = click.option(
     metavar="URL",
     help="Metrics of GPUs on another host: DCGM exporter, or AMD device-metrics-exporter.",
 )
+model_path = click.option(
+    "--model-path",
+    metavar="PATH",
+    help="Directory or file of the model, for what the hardware allows.  [default: found by the server's process]",
+)
 agent_header = click.option(
     "--agent-header",
     is_flag=False,

@@ -198,6 +198,7 @@ missed: to show 95 % takes at least 59 requests.
     "--metrics-url", "metrics_urls", multiple=True, metavar="URL", help="Metrics of the server, if not at /metrics."
 )
 @shared.gpu_metrics
+@shared.model_path
 @click.option("--no-gpu", is_flag=True, help="Do not read the GPUs of this host.")
 @click.option("--keep-text", is_flag=True, help="Store the text of all responses.")
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")

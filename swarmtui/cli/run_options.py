@@ -52,7 +52,7 @@ OPTION_GROUPS = {
     ),
     "Measuring": (
         "warmup", "complete", "baseline", "detect", "fail_if", "price_per_hour", "metrics_urls", "gpu_metrics_urls",
-        "no_gpu",
+        "no_gpu", "model_path",
     ),
     "Output": (
         "as_json", "quiet", "session_dir", "label", "note", "tags", "server_flags", "keep_text", "no_previews",

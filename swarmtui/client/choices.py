@@ -59,6 +59,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     insecure: bool = False
     metrics_urls: tuple[str, ...] = ()
     gpu_metrics_urls: tuple[str, ...] = ()
+    model_path: str = ""
     no_gpu: bool = False
     keep_text: bool = False
     no_previews: bool = False

@@ -43,6 +43,7 @@ def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunR
         insecure=first.insecure,
         metrics_urls=endpoint.metrics_urls,
         gpu_metrics_urls=endpoint.gpu_metrics_urls,
+        model_path=endpoint.model_path,
         # Without the label and the typed flags: the server may have been started with others since.
         tags=session.tags,
         previous=session.id,

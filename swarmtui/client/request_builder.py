@@ -122,6 +122,7 @@ def build_request(
     tags = catch("tags", lambda texts: mask_secrets(_pairs(texts)), choices.tags)
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
+    catch("model_path", _check_model_path, choices.model_path.strip() or endpoint.model_path)
     catch("hosts", check_hosts, choices.hosts)
     restart_timeout_s = catch("on_restart", _parse_restart, choices.on_restart)
     if errors.found or plan is None:
@@ -142,6 +143,7 @@ def build_request(
         gpus=not choices.no_gpu,
         metrics_urls=metrics_urls or endpoint.metrics_urls,
         gpu_metrics_urls=gpu_metrics_urls or endpoint.gpu_metrics_urls,
+        model_path=choices.model_path.strip() or endpoint.model_path,
         restart_timeout_s=restart_timeout_s,
         label=choices.label.strip(),
         note=choices.note.strip(),
@@ -152,6 +154,11 @@ def build_request(
         # The same requests as the baseline's, but not in the server's prefix cache.
         salt=secrets.token_hex(4) if baseline else "",
     )
+
+
+def _check_model_path(text: str) -> None:
+    if text and not Path(text).expanduser().exists():
+        raise BadInput("no such file or directory", source=text)
 
 
 def check_hosts(text: str) -> None:

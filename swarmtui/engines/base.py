@@ -54,6 +54,8 @@ class Engine:
     short_flags: Mapping[str, str] = {}
     slot_flags: tuple[str, ...] = ()
     tensor_parallel_flags: tuple[str, ...] = ()
+    # The setting for a KV cache of 8 bits, as the user types it.
+    narrow_kv: str = ""
     # Request fields that turn off the server's prompt cache.
     uncached_request: Mapping[str, object] = {}
 

@@ -26,6 +26,7 @@ class LlamaCpp(Engine):
         "ub": "ubatch-size",
     }  # fmt: skip
     slot_flags = ("--parallel",)
+    narrow_kv = "--cache-type-k q8_0 --cache-type-v q8_0"
     uncached_request = {"cache_prompt": False}
     metric_prefixes = ("llamacpp:", "llamacpp_")
     metric_values = {

@@ -17,6 +17,7 @@ class Sglang(Engine):
     probe_paths = ("/server_info",)
     environment = ("SGLANG_", "SGL_")
     slot_flags = ("--max-running-requests",)
+    narrow_kv = "--kv-cache-dtype fp8_e5m2"
     tensor_parallel_flags = ("tensor-parallel-size", "tp-size", "tp")
     metric_prefixes = ("sglang:", "sglang_")
     metric_values = {

@@ -22,6 +22,7 @@ class Vllm(Engine):
         "tp": "tensor-parallel-size",
     }
     slot_flags = ("--max-num-seqs",)
+    narrow_kv = "--kv-cache-dtype fp8"
     tensor_parallel_flags = ("tensor-parallel-size", "tp")
     metric_prefixes = ("vllm:", "vllm_")
     # gpu_* and time_per_output_token_seconds are the names before 0.12.

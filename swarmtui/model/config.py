@@ -9,7 +9,10 @@ from swarmtui.model.endpoint import ApiChoice
 
 
 class EndpointConfig(InputStruct, frozen=True, kw_only=True):
-    """A named endpoint. Its API key stays in the environment; a relative `ca_file` is relative to config.toml."""
+    """A named endpoint. Its API key stays in the environment; a relative `ca_file` is relative to config.toml.
+
+    `model_path` is where the files of its model are on this host, if they are not found by its process.
+    """
 
     url: str
     model: str | None = None
@@ -21,6 +24,7 @@ class EndpointConfig(InputStruct, frozen=True, kw_only=True):
     server_flags: str = ""
     metrics_urls: tuple[str, ...] = ()
     gpu_metrics_urls: tuple[str, ...] = ()
+    model_path: str = ""
 
 
 class Defaults(InputStruct, frozen=True, kw_only=True):

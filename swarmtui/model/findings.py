@@ -219,11 +219,3 @@ class Capacity(Stored, frozen=True, kw_only=True):
     agents_per_gpu: float | None = None
     agents_per_kw: float | None = None
     price_per_million: float | None = None
-
-
-class BandwidthUse(Stored, frozen=True, kw_only=True):
-    """The bytes that a decode step reads, as a number and as a share of the memory bandwidth."""
-
-    c: int
-    step_bytes: float
-    share: float

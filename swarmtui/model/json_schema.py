@@ -10,13 +10,14 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Capacity, Check, Goodput, Scaling
+from swarmtui.model.findings import Capacity, Check, Goodput, Scaling
 from swarmtui.model.hosts import Host
 from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.session import ClientInfo, Entry, Level, SessionState, Summary
 from swarmtui.model.session_tags import Series
+from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
 
@@ -72,7 +73,7 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     scaling: Scaling
     goodput: tuple[Goodput, ...]
     capacity: Capacity | None
-    bandwidth: tuple[BandwidthUse, ...]
+    speed_of_light: SpeedOfLight | None
     checks: tuple[Check, ...]
     events: tuple[TimedEvent, ...]
 

@@ -41,6 +41,7 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     gpus: bool = True
     metrics_urls: tuple[str, ...] = ()
     gpu_metrics_urls: tuple[str, ...] = ()
+    model_path: str = ""
     restart_timeout_s: float = RESTART_TIMEOUT_S
     label: str = ""
     note: str = ""

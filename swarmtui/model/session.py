@@ -9,12 +9,13 @@ import msgspec
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import SCHEMA_VERSION, Stored
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import BandwidthUse, Capacity, Check, Findings, Goodput, Scaling, SearchState
+from swarmtui.model.findings import Capacity, Check, Findings, Goodput, Scaling, SearchState
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
 from swarmtui.model.record import Phase, Record, TokenSource
 from swarmtui.model.session_tags import ModelFacts, Series
+from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityFacts, QualityLine, Telemetry, TtftSplit
 
 # A stream may be faster than at C=1 by this much and still have a slowdown of 0 %.
@@ -522,7 +523,7 @@ class Summary(Stored, frozen=True, kw_only=True):
     scaling: Scaling | None = None
     goodput: tuple[Goodput, ...] = ()
     capacity: Capacity | None = None
-    bandwidth: tuple[BandwidthUse, ...] = ()
+    speed_of_light: SpeedOfLight | None = None
     servers: tuple[DiscoveredServer, ...] = ()
     gpus: tuple[str, ...] = ()
     quality: tuple[QualityLine, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
-from swarmtui.numbers import rate, seconds, short_percent
+from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
@@ -52,11 +52,11 @@ def quick_blocks(summary: Summary, seconds: float) -> list[Block]:
 
 
 def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
-    """`first token in 31 ms, then 168 tok/s (39 % of the memory bandwidth)`"""
-    used = next((use.share for use in summary.bandwidth if use.c == point.c), None)
+    """`first token in 31 ms, then 168 tok/s (39 % of the limit)`"""
+    limit = summary.speed_of_light.level(point.c) if summary.speed_of_light else None
     parts = [f"first token in {seconds(point.ttft_s, 2)}" if point.ttft_s is not None else ""]
     if point.per_stream_tps is not None:
-        share = "" if used is None else f" ({short_percent(used, 2)} of the memory bandwidth)"
+        share = "" if limit is None or limit.share is None else f" ({percent(limit.share)} of the limit)"
         parts.append(f"{'then ' if parts[0] else ''}{rate(point.per_stream_tps)} tok/s{share}")
     return ", ".join(filter(None, parts))
 

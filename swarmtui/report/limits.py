@@ -65,12 +65,13 @@ def fit_text(found: SpeedOfLight) -> str:
 
 
 def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", note: str = "") -> Table:
-    """Tabulate the limit of each level, and what was measured of it."""
+    """Tabulate the limit of each level, and what was measured of it; a MoE also has an expected one."""
+    experts = found.model is not None and found.model.experts
     columns: list[Column[LevelLimit]] = [
         Column("load", "agents", lambda level: level.c),
         Column("bytes", "GB per step", lambda level: _giga(level.bytes_per_step), short),
         Column("limit", "limit tok/s", lambda level: level.limit_tps, rate),
-        Column("expected", "expected", _expected, rate),
+        Column("expected", "expected", lambda level: level.expected_tps if experts else None, rate),
         Column("fitted", "fitted", lambda level: level.fitted_tps, rate),
         Column("each", "limit each", lambda level: _each(level, found), rate),
         Column("step", "step", lambda level: level.step_s, seconds),
@@ -84,11 +85,6 @@ def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", no
 
 def _giga(value: float | None) -> float | None:
     return None if value is None else value / 1e9
-
-
-def _expected(level: LevelLimit) -> float | None:
-    """The expected limit, where it differs from the hard one."""
-    return None if level.expected_tps == level.limit_tps else level.expected_tps
 
 
 def _each(level: LevelLimit, found: SpeedOfLight) -> float | None:

@@ -12,7 +12,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
-from swarmtui.model.findings import BandwidthUse, Check, Goodput
+from swarmtui.model.findings import Check, Goodput
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer
@@ -22,6 +22,7 @@ from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import comparison_tables
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables
+from swarmtui.report.limits import limit_facts, limit_table
 from swarmtui.report.remarks import remarks
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
 from swarmtui.report.tasks import task_tables
@@ -85,7 +86,7 @@ def _session_report(summary: Summary) -> Report:
     levels = summary.levels
     tables = (
         *throughput_tables(levels), *mode_tables(summary), clean_table(levels), machine_table(levels),
-        _bandwidth(summary.bandwidth), goodput_table(summary), _scaling(summary), check_table(summary.checks),
+        _limits(summary), goodput_table(summary), _scaling(summary), check_table(summary.checks),
     )  # fmt: skip
     return Report(
         title=session_title([SessionData("", summary)]),
@@ -163,16 +164,13 @@ def _server_description(server: DiscoveredServer) -> str:
 # single tables
 
 
-def _bandwidth(bandwidth: Sequence[BandwidthUse]) -> Table:
-    note = "from the model size in the tags and the mean time per token"
-    if any(used.share > 1.0 for used in bandwidth):
-        note += "; above 100 % is impossible: the size is wrong, or a step yields several tokens (speculative decoding)"
-    columns: list[Column[BandwidthUse]] = [
-        Column("load", "C", lambda used: used.c),
-        Column("step", "GiB per step", lambda used: significant(used.step_bytes / 2**30, 3)),
-        Column("share", "share of peak", lambda used: used.share, short_percent),
-    ]
-    return tabulate("Memory bandwidth", bandwidth, columns, note)
+def _limits(summary: Summary) -> Table:
+    """What the hardware allows by level; above 100 % of the limit, the facts about model or GPU are wrong."""
+    found = summary.speed_of_light
+    if found is None or all(level.limit_tps is None for level in found.levels):
+        return Table("", (), ())
+    facts = "; ".join(f"{name}: {text}" for name, text in limit_facts(found))
+    return limit_table(found, note=". ".join([facts, *(fact.text for fact in found.missing)]))
 
 
 _SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unsure")}

@@ -218,6 +218,7 @@ class Sampler:
 
     def _identify(self, client: HttpClient) -> None:
         from swarmtui.telemetry.discovery import identify, with_gpus
+        from swarmtui.telemetry.model_files.find import with_model
 
         for number, endpoint in enumerate(self._endpoints):
             root = parse_address(endpoint.url).root
@@ -228,6 +229,8 @@ class Sampler:
             )
             if found is not None:
                 (found,) = with_gpus([found], self._gpu_counters[1])
+                if not self._simulated:
+                    found = with_model(found, self._request.model_path)
                 self.servers.put((number, found))
 
     def _sample_servers(self) -> None:

@@ -87,7 +87,7 @@ def summary_toml(summary: Summary) -> bytes:
         "scaling": summary.scaling,
         "goodput": summary.goodput,
         "capacity": summary.capacity,
-        "bandwidth": summary.bandwidth,
+        "speed_of_light": summary.speed_of_light,
         "checks": summary.checks,
         "events": [
             {"at_s": (event.t_ns - session.t0_ns) / 1e9, "name": event.name, "detail": event.detail}

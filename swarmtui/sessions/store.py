@@ -22,11 +22,12 @@ from swarmtui.analysis.levels.figures import level_figures, level_readings, task
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
-from swarmtui.analysis.machine.by_level import add_machine_figures, bandwidth_use, counters_by_level
-from swarmtui.analysis.machine.energy import gpu_names
+from swarmtui.analysis.machine.by_level import add_machine_figures, counters_by_level
+from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, Slots
@@ -129,6 +130,8 @@ def summarise(loaded: LoadedSession) -> Summary:
     slots = journal_slots(journal)
     measured = requests_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
+    counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
+    gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     summary = Summary(
         schema=SCHEMA_VERSION,
@@ -149,13 +152,12 @@ def summarise(loaded: LoadedSession) -> Summary:
         scaling=scaling(levels, slots),
         goodput=goodput(levels, measured, slo) if slo is not None else (),
         capacity=_capacity(journal, levels, slo) if slo is not None else None,
-        bandwidth=bandwidth_use(levels, session.model_facts, slots),
+        speed_of_light=session_limits(levels, journal.servers, gpus, slots, counters, session.model_facts),
         servers=journal.servers,
-        gpus=gpu_names(journal.telemetry, journal.servers),
+        gpus=gpu_names(gpus),
         quality=quality,
         tasks=task_figures(measured),
     )
-    counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
     return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
 
 
@@ -190,7 +192,7 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     records = [record for record in journal.records if record.stage in numbers]
     runs = [run for found in runs_by_level(records, stages, journal.ends).values() for run in found]
     visits = [Visit(run.c, slo, (*run.finished, *run.unfinished)) for run in sorted(runs, key=lambda run: run.stage)]
-    gpus = len(gpu_names(journal.telemetry, journal.servers))
+    gpus = len(session_gpus(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
     return capacity(
         slo,

@@ -21,6 +21,8 @@ FEW = msgspec.structs.replace(SLOW_START, good=11, n=20, value=None)
 SLOW_STREAM = Missed(
     text="≥ 20 tok/s per user (p10)", required=0.9, good=11, n=20, figure="stream", limit=20.0, median=19.3
 )
+# A level whose answers are too slow, and what binds it.
+HARDWARE: dict[str, Any] = {"binds_c": 20, "because": "15.3 GB per step, 71 % of the memory bandwidth"}
 JOINT = Missed(text="TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests", required=0.95, good=12, n=20)
 
 MEASURED: dict[str, Any] = {"levels": 4, "lowest_c": 1, "highest_c": 32}
@@ -77,6 +79,23 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "client", SEARCHED | {"client": "client CPU 98 %"}, "the client may be too slow (client CPU 98 %)"),
     ("limit", "host", SEARCHED | {"host": "host CPU 90 %", "missed": SLOW_STREAM, "host_share": 0.1},
      "the host was busy (host CPU 90 %)"),
+    ("limit", "prefill_share", SEARCHED | HARDWARE | {"binds": "prefill", "missed": SLOW_STREAM, "because": "62 %"},
+     "reading prompts takes most of the time: 62 %"),
+    ("limit", "gateway", SEARCHED | HARDWARE | {"binds": "client", "missed": SLOW_START, "because": "1 of 2 s"},
+     "the time is spent between client and server: 1 of 2 s"),
+    ("limit", "power", SEARCHED | HARDWARE | {"binds": "power", "missed": SLOW_STREAM, "because": "34 % of the time"},
+     "the GPUs lower their clocks: 34 % of the time"),
+    ("limit", "launch_overhead",
+     SEARCHED | HARDWARE | {"binds": "launch_overhead", "missed": SLOW_STREAM, "because": "3 of 5 ms"},
+     "most of a step is neither reading nor computing: 3 of 5 ms"),
+    ("limit", "compute", SEARCHED | HARDWARE | {"binds": "compute", "missed": SLOW_STREAM, "because": "70 %"},
+     "the GPUs compute all the time: 70 %"),
+    ("limit", "bandwidth", SEARCHED | HARDWARE | {"binds": "bandwidth", "missed": SLOW_STREAM},
+     "reading memory limits it: 15.3 GB per step, 71 % of the memory bandwidth"),
+    ("limit", "bandwidth", SWEEP | HARDWARE | {"binds": "bandwidth", "binds_c": 4},
+     "reading memory limits it with 4 agents: 15.3 GB per step, 71 % of the memory bandwidth"),
+    ("limit", "not_known", SEARCHED | HARDWARE | {"binds": "bandwidth", "missed": SLOW_START},
+     "what limits it is not known"),
     ("limit", "not_known", AT_SLOTS | {"missed": SLOW_STREAM}, "what limits it is not known"),
     ("next", "quiet_host", SEARCHED | {"host": "host CPU 90 %"}, "run again when the host is quiet"),
     ("next", "one_agent_misses", SEARCHED | {"agents": 0, "low": 0, "high": 0, "one_tps": 22.04},
@@ -99,6 +118,13 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "--parallel 8: more requests run at once, if memory allows it"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
+    ("next", "narrow_kv",
+     {"narrow_kv": 0.31, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "KV cache of 65,536 tokens with 16 bits"},
+     "--kv-cache-dtype fp8: +31 % agents before the KV cache is full (prediction)"),
+    ("next", "cuda_graphs", {"eager": "--enforce-eager", "because": "3 of 5 ms"},
+     "without --enforce-eager: CUDA graphs launch a step at once"),
+    ("next", "smaller_weights", HARDWARE | {"smaller_weights": 0.48},
+     "weights of 8 bits: about 48 % more tok/s with 20 agents (prediction)"),
     ("next", "preemptions", {"preempted": (8, 12.0, 0.99)},
      "the KV cache is too small for this many requests: use fewer slots, a shorter context or an fp8 KV cache, or give "
      "it more memory"),
@@ -150,6 +176,8 @@ ALL = AnswerFacts(
     more_slots="--parallel 8", more_at_once=24, more_agents=30, more_tps=0.2, rate_limit=20.0, enough_slots=7,
     step_law="a step takes 2 + 5·b ms", queue_evidence="C=8 compared with C=4", full_kv=(8, 0.97),
     preempted=(8, 12.0, 0.9), power="C=8: 62 %", drafts=("2", "C=2: 30 %"), heads=(3, 40),
+    binds="bandwidth", smaller_weights=0.5, narrow_kv=1.0, narrow_kv_flag="--kv-cache-dtype fp8",
+    kv_size="KV cache of 65,536 tokens with 16 bits", eager="--enforce-eager", **HARDWARE,
 )  # fmt: skip
 OPTIONAL = [name for name in AnswerFacts.__struct_fields__ if getattr(AnswerFacts(), name) is None]
 

@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.differences import (
 from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row
-from swarmtui.analysis.machine.energy import gpu_names
+from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity, Finding
@@ -286,7 +286,7 @@ def test_different_gpus_or_power_limits_are_listed() -> None:
             Gpu(uuid=str(k), index=k, name="NVIDIA H200", memory_total=151 * 10**9, power_limit_w=watts)
             for k in range(count)
         )
-        found = gpu_names([Telemetry(t_ns=0, gpus=gpus)], ())
+        found = gpu_names(session_gpus([Telemetry(t_ns=0, gpus=gpus)], ()))
         return msgspec.structs.replace(summary([level(1, tps=50)]), gpus=found)
 
     (difference,) = compare_pair(with_gpus(700.0, 1), with_gpus(600.0, 2)).differences
@@ -300,8 +300,8 @@ def test_gpu_names_are_limited_to_those_of_the_server() -> None:
         Gpu(uuid="m", index=0, name="M", part_of="a"),
     )
     samples = [Telemetry(t_ns=0, gpus=gpus)]
-    assert gpu_names(samples, ()) == ("A", "B")
-    assert gpu_names(samples, [DiscoveredServer(url="x", gpus=("b",))]) == ("B",)
+    assert gpu_names(session_gpus(samples, ())) == ("A", "B")
+    assert gpu_names(session_gpus(samples, [DiscoveredServer(url="x", gpus=("b",))])) == ("B",)
 
 
 def test_any_session_can_be_baseline_and_rows_keep_their_order() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.machine.by_level import add_machine_figures
-from swarmtui.analysis.machine.energy import ServerGpus, energy_used, gpu_names, server_gpus, used_gpus
+from swarmtui.analysis.machine.energy import ServerGpus, energy_used, server_gpus, session_gpus, used_gpus
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, Telemetry
 from tests.analysis.record_builders import BOOT_NS, end, request, stage
 
@@ -99,7 +99,7 @@ def test_idle_gpus_of_the_host_do_not_count() -> None:
     servers = [DiscoveredServer(url="x")]
     assert server_gpus(readings, servers) == ServerGpus(frozenset("a"), False), "a server that was started, and ended"
     assert [gpu.uuid for gpu in used_gpus(readings[1], servers)] == ["a"]
-    assert len(gpu_names(readings, servers)) == 1
+    assert len(session_gpus(readings, servers)) == 1
     found = energy_used(readings, [(0, 2 * S)], 10, server_gpus(readings, servers))
     assert found is not None and found.joules == pytest.approx(200.0) and not found.all_gpus
     on_cpu = server_gpus(readings[:1], servers)

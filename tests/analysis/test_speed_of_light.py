@@ -151,9 +151,8 @@ def test_fp8_kv_halves_what_a_long_context_reads() -> None:
     serving = Serving(context=32_000)
     narrow = msgspec.structs.replace(serving, kv_bits=8.0)
     assert kv_bytes(DENSE_8B, narrow, 32_000) == kv_bytes(DENSE_8B, serving, 32_000) / 2
-    assert fp8_kv_gain(DENSE_8B, H200, serving, 1e6) == pytest.approx(2)
-    assert fp8_kv_gain(DENSE_8B, H200, narrow, 1e6) is None  # it has 8 bits already
-    assert fp8_kv_gain(DENSE_8B, H200, serving, None) is None  # the size of the cache is not known
+    assert fp8_kv_gain(DENSE_8B, serving) == pytest.approx(2)
+    assert fp8_kv_gain(DENSE_8B, narrow) is None  # it has 8 bits already
 
 
 def test_windows_and_states_bound_what_a_context_takes() -> None:

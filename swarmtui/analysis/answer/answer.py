@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.answer.facts import AnswerFacts, capacity_facts, find_facts
+from swarmtui.analysis.answer.light import add_hardware
 from swarmtui.analysis.answer.table import agents, rows_said
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
@@ -18,7 +19,7 @@ from swarmtui.model.telemetry import QualityLine, ServerState
 
 def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[int, ServerState]) -> Answer:
     """Return the answer of a session whose other figures are known; `counters` are those of the servers by level."""
-    facts = find_facts(summary, slo, counters)
+    facts = add_hardware(find_facts(summary, slo, counters), summary)
     at = facts.agents if slo is not None else facts.best_c
     return Answer(
         headline=_headline(facts),

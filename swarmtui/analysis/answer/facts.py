@@ -73,6 +73,9 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
     slots, which is `more_at_once`; `more_agents` (at most) and `more_tps` are predicted for them, and `rate_limit`, in
     tok/s, ends that.
+    `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
+    `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
+    cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
     """
 
     levels: int = 0
@@ -124,6 +127,14 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     power: str | None = None
     drafts: tuple[str, str] | None = None
     heads: tuple[int, int] | None = None
+    binds_c: int | None = None
+    binds: str | None = None
+    because: str | None = None
+    smaller_weights: float | None = None
+    narrow_kv: float | None = None
+    narrow_kv_flag: str | None = None
+    kv_size: str | None = None
+    eager: str | None = None
     command_endpoint: str = ""
 
 

@@ -179,6 +179,28 @@ def _explained_by_host(facts: AnswerFacts) -> bool:
     return excess is not None and excess <= (facts.host_share or 0.0)
 
 
+def _hardware(binds: str, code: str, words: str, *, waits: bool | None = None) -> AnswerRow:
+    """Return the row for what binds a level; `waits`: it explains only times that a queue makes longer, or no such."""
+
+    def holds(facts: AnswerFacts) -> bool:
+        return facts.binds == binds and (waits is None or facts.missed is None or _waits(facts) == waits)
+
+    def text(facts: AnswerFacts) -> str:
+        at = "" if facts.c is not None else f" with {agents(facts.binds_c or 0)}"
+        return f"{words}{at}: {facts.because}"
+
+    return AnswerRow("limit", code, ("binds", "because", "binds_c"), holds, text)
+
+
+_HARDWARE = (
+    _hardware("prefill", "prefill_share", "reading prompts takes most of the time"),
+    _hardware("client", "gateway", "the time is spent between client and server", waits=True),
+    _hardware("power", "power", "the GPUs lower their clocks", waits=False),
+    _hardware("launch_overhead", "launch_overhead", "most of a step is neither reading nor computing", waits=False),
+    _hardware("compute", "compute", "the GPUs compute all the time", waits=False),
+    _hardware("bandwidth", "bandwidth", "reading memory limits it", waits=False),
+)
+
 _LIMITS = (
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
@@ -199,6 +221,7 @@ _LIMITS = (
     AnswerRow("limit", "client", ("c", "client"), lambda f: True, lambda f: f"the client may be too slow ({f.client})"),
     AnswerRow("limit", "host", ("c", "host", "missed", "host_share"), _explained_by_host,
         lambda f: f"the host was busy ({f.host})"),
+    *_HARDWARE,
     AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),
 )  # fmt: skip
 
@@ -263,6 +286,9 @@ _STEPS = (
         lambda f: _more_slots_help(f) and (f.more_slots is None or (f.more_tps or MIN_GAIN) < MIN_GAIN),
         lambda f: f"beyond C={f.slots} requests only queue: send fewer at once, or give the server more slots",
         evidence=_evidence_of_slots),
+    AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: True,
+        lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full "
+        "(prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
     AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
         lambda f: "the KV cache is too small for this many requests: use fewer slots, a shorter context or an "
         "fp8 KV cache, or give it more memory", evidence=_preempted_text),
@@ -283,6 +309,11 @@ _STEPS = (
     AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: True,
         lambda f: f"more than {f.enough_slots} slots add almost no throughput: they only make streams slower",
         evidence=lambda f: f.step_law or ""),
+    AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,
+        lambda f: f"without {f.eager}: CUDA graphs launch a step at once", evidence=lambda f: f.because or ""),
+    AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: True,
+        lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)} "
+        "(prediction)", evidence=lambda f: f.because or ""),
     AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,
         lambda f: "TP={} does not divide {} heads: the server rejects it, or leaves GPUs idle".format(*f.heads or ()),
         evidence=lambda f: "--tensor-parallel-size {}, tag heads={}".format(*f.heads or ())),

@@ -1,4 +1,4 @@
-"""Machine figures of levels: energy, the split of TTFT, the use of memory bandwidth, and counters of servers."""
+"""Machine figures of levels: energy, the split of TTFT, and counters of servers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.quality.doubts import host_flags
-from swarmtui.model.findings import BandwidthUse, Slots
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures
-from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry, TtftSplit
 
 
@@ -111,38 +109,6 @@ def _trace_figures(
 def _estimate(level: Level, single: Level) -> TtftSplit | None:
     prompt_tokens, single_prompt_tokens = (ratio(found.tokens_in, found.ok) for found in (level, single))
     return estimate_split(level.ttft_s.mean, prompt_tokens, single.ttft_s.mean, single_prompt_tokens)
-
-
-def bandwidth_use(levels: Sequence[Level], facts: ModelFacts | None, slots: Slots | None) -> tuple[BandwidthUse, ...]:
-    """Return the bandwidth use of one replica; empty if the user did not give the active bytes and the bandwidth.
-
-    The step time is the mean time per token, which is too short with speculative decoding.
-    """
-    if facts is None or not facts.active_bytes or not facts.gpu_bandwidth:
-        return ()
-    found = []
-    for level in levels:
-        step = level.tpot_s.mean
-        if step:
-            streams = max(1.0, min(level.c, slots.total) / slots.replicas if slots else level.c)
-            read = step_bytes(facts.active_bytes, facts.model_bytes, facts.experts, streams)
-            found.append(BandwidthUse(c=level.c, step_bytes=read, share=read / step / facts.gpu_bandwidth))
-    return tuple(found)
-
-
-def step_bytes(
-    active_bytes: float, model_bytes: float | None, experts: tuple[int, int] | None, streams: float
-) -> float:
-    """Return the bytes read per step: the dense part once, and every expert that any of b streams is routed to.
-
-    With k of E experts per token, b streams use E·(1 − (1 − k/E)^b) of them; a dense model reads the same each step.
-    """
-    used, count = experts or (0, 0)
-    if model_bytes is None or not 0 < used < count or model_bytes <= active_bytes:
-        return active_bytes
-    share = used / count
-    in_experts = (model_bytes - active_bytes) / (1.0 - share)
-    return float(active_bytes - in_experts * share + in_experts * (1.0 - (1.0 - share) ** streams))
 
 
 # Counters of a level that an answer uses.

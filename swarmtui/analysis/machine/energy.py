@@ -144,12 +144,15 @@ def used_gpus(sample: Telemetry, servers: Sequence[DiscoveredServer]) -> tuple[G
     return tuple(gpu for gpu in _whole_gpus(sample) if gpu.uuid in used.uuids)
 
 
-def gpu_names(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[str, ...]:
-    """Return the names of the GPUs that the servers use."""
+def session_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> tuple[Gpu, ...]:
+    """Return the last readings of the GPUs that the servers use."""
     seen: dict[str, Gpu] = {gpu.uuid: gpu for sample in telemetry for gpu in _whole_gpus(sample)}
     used = server_gpus(telemetry, servers)
-    kept = [gpu for uuid, gpu in seen.items() if uuid in used.uuids]
-    return tuple(_gpu_name(gpu) for gpu in sorted(kept, key=lambda gpu: gpu.index))
+    return tuple(sorted((gpu for uuid, gpu in seen.items() if uuid in used.uuids), key=lambda gpu: gpu.index))
+
+
+def gpu_names(gpus: Sequence[Gpu]) -> tuple[str, ...]:
+    return tuple(map(_gpu_name, gpus))
 
 
 def _whole_gpus(sample: Telemetry) -> list[Gpu]:

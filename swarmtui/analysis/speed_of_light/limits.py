@@ -82,17 +82,17 @@ def level_limit(
 def _because(memory_s: float | None, compute_s: float | None) -> str:
     if memory_s is None:
         return ""
-    reading = f"reading takes {short(1e3 * memory_s)} ms"
-    return reading if compute_s is None else f"{reading}, computing {short(1e3 * compute_s)} ms"
+    reading = f"{short(1e3 * memory_s)} ms to read"
+    return reading if compute_s is None else f"{reading}, {short(1e3 * compute_s, 2)} to compute"
 
 
-def fp8_kv_gain(model: ModelShape, gpu: GpuFigures | None, serving: Serving, kv_tokens: float | None) -> float | None:
+def fp8_kv_gain(model: ModelShape, serving: Serving) -> float | None:
     """Return how many times as many contexts fit with an 8-bit KV cache; null if it has no more than 8 bits already.
 
     The same memory holds more tokens; what does not grow with the context stays.
     """
     bits = model.kv_bits if serving.kv_bits is None else serving.kv_bits
-    if bits <= FP8 or kv_tokens is None or not serving.context:
+    if bits <= FP8 or not serving.context:
         return None
     narrow = msgspec.structs.replace(serving, kv_bits=FP8)
     now, then = kv_bytes(model, serving, serving.context), kv_bytes(model, narrow, serving.context)
