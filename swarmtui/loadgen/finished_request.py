@@ -86,6 +86,7 @@ class FinishedRequest(NamedTuple):
             token_source=source,
             engine_decode_tps=response.engine_decode_tps,
             engine_prefill_s=response.engine_prefill_s,
+            engine=response.engine,
             finish_reason=redact_start(finish_reason, _MAX_NAME) if finish_reason else None,
             cap_hit=ok and finish_reason == "length" and not task.exact,
             degenerate=ok and response.degenerate(tokens, task.exact),

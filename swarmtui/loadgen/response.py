@@ -8,7 +8,7 @@ from bisect import bisect_right
 from itertools import chain
 from operator import eq, sub
 
-from swarmtui.model.record import SAME_STAMP_NS, TokenSource
+from swarmtui.model.record import SAME_STAMP_NS, EngineTimings, TokenSource
 
 # A response above these limits ends with the error `too_long`, so that it cannot exhaust memory.
 MAX_CHARS = 32 << 20
@@ -35,8 +35,8 @@ class Response:
 
     __slots__ = (
         "cache_write_tokens", "cached_tokens", "chars", "coalesced_chunks", "content", "empty_chunks",
-        "engine_decode_tps", "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason", "finished",
-        "first_chars", "id", "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content",
+        "engine", "engine_decode_tps", "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason",
+        "finished", "first_chars", "id", "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content",
         "t_first_event", "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
     )  # fmt: skip
 
@@ -63,6 +63,7 @@ class Response:
         self.reasoning_tokens: int | None = None
         self.engine_decode_tps: float | None = None
         self.engine_prefill_s: float | None = None
+        self.engine: EngineTimings | None = None
         self.finish_reason: str | None = None
         self.finished = False
         self.error: str | None = None

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters, split_by_timings
+from swarmtui.model.record import EngineTimings
 from swarmtui.model.telemetry import ServerHistogram, ServerState
 from tests.analysis.record_builders import BOOT_NS, MS, request
 
@@ -82,3 +83,19 @@ def test_split_by_timings_only_where_its_parts_add_up(headers_ms: int, queue_s: 
     found = split_by_timings([record])
     assert (found.queue_s if found else None) == queue_s
     assert (found is None) == (queue_s is None)
+
+
+def test_queue_and_prefill_of_single_requests_replace_estimates() -> None:
+    """vLLM sends headers at once: without its own queue time, they would say that nothing waits."""
+    told = EngineTimings(queue_s=0.02, ttft_s=0.09)
+    records = [request(0, [100, 200], t_headers_ns=BOOT_NS + MS, engine_prefill_s=0.07, engine=told) for _ in range(4)]
+    found = split_by_timings(records)
+    assert found is not None and not found.estimated
+    assert (found.queue_s, found.prefill_s) == (pytest.approx(0.02), pytest.approx(0.07))
+    assert found.rest_s == pytest.approx(found.ttft_s - 0.09)
+
+
+def test_parts_longer_than_the_ttft_are_not_of_this_request() -> None:
+    told = EngineTimings(queue_s=0.5, ttft_s=0.6)
+    record = request(0, [100, 200], t_headers_ns=BOOT_NS + MS, engine_prefill_s=0.1, engine=told)
+    assert split_by_timings([record]) is None

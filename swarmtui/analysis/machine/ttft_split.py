@@ -36,6 +36,11 @@ def split_by_counters(
     queue_s, prefill_s = histogram_mean(server.queue), _prefill_s(server, prompt_tokens, n)
     if queue_s is None and prefill_s is None:
         return None
+    return _reported_split(ttft_s, queue_s, prefill_s)
+
+
+def _reported_split(ttft_s: float, queue_s: float | None, prefill_s: float | None) -> TtftSplit | None:
+    """Return the parts that a server reports, and the rest; None if they are longer than what the client measured."""
     rest_s = ttft_s - (queue_s or 0.0) - (prefill_s or 0.0)
     if rest_s < -_CLOCK_TOLERANCE * ttft_s:
         return None
@@ -58,21 +63,24 @@ def estimate_split(
 
 
 def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
-    """Split by the engine's prefill time in the timings at the end of each stream.
+    """Split by what the engine says of each request at the end of its stream; None if it does so for less than half.
 
-    Such an engine sends the headers when a slot takes the request: the time until then is queueing. If the rest is
-    longer than that time, it sends them earlier, and the queueing is not known. None if headers and prefill together
-    exceed the TTFT: the headers came with the first token.
+    Some engines report queueing and prefill; others only the prefill, and send the headers when a slot takes the
+    request: the time until then is queueing. If the rest is longer than that time, they send them earlier, and the
+    queueing is not known. None if headers and prefill together exceed the TTFT: the headers came with the first token.
     """
     reported = [
-        (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s)
+        (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s, _queue_s(record))
         for record in records
         if record.ok and (ttft_s := record.ttft_s) is not None and record.engine_prefill_s is not None
         if record.t_headers_ns is not None and record.t_sent_ns is not None
     ]
     if not reported or 2 * len(reported) < len(records):
         return None
-    ttft_s, headers_s, prefill_s = (sum(column) / len(reported) for column in zip(*reported, strict=True))
+    queues = [queue_s for *_, queue_s in reported if queue_s is not None]
+    ttft_s, headers_s, prefill_s = (sum(row[at] for row in reported) / len(reported) for at in range(3))
+    if len(queues) == len(reported):
+        return _reported_split(ttft_s, sum(queues) / len(queues), prefill_s)
     if headers_s + prefill_s > (1.0 + _CLOCK_TOLERANCE) * ttft_s:
         return None
     rest_s = max(0.0, ttft_s - prefill_s)
@@ -80,6 +88,10 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     return TtftSplit(
         ttft_s=ttft_s, queue_s=queue_s, prefill_s=min(ttft_s, prefill_s), rest_s=max(0.0, rest_s - (queue_s or 0.0))
     )
+
+
+def _queue_s(record: Record) -> float | None:
+    return record.engine.queue_s if record.engine is not None else None
 
 
 def level_split(

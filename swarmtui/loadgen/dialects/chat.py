@@ -19,8 +19,12 @@ from swarmtui.loadgen.dialects.base import (
     error_text,
     to_int,
 )
+from swarmtui.loadgen.dialects.engine_timings import read_sglang_meta, read_vllm_metrics
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import ErrorPayload
+from swarmtui.model.record import EngineTimings
+
+_NOTHING = msgspec.Raw()
 
 
 class _Function(Chunk):
@@ -62,10 +66,14 @@ class Usage(Chunk):
 class Timings(Chunk):
     """llama.cpp's own measurement of a request."""
 
+    prompt_n: Count | None = None
     prompt_ms: float | None = None
+    predicted_ms: float | None = None
     predicted_n: Count | None = None
     predicted_per_second: float | None = None
     cache_n: Count | None = None
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
 
 
 class _OpenAiChunk(Chunk):
@@ -73,6 +81,8 @@ class _OpenAiChunk(Chunk):
     choices: list[_Choice] | None = None
     usage: Usage | None = None
     timings: Timings | None = None
+    metrics: msgspec.Raw = _NOTHING
+    meta_info: msgspec.Raw = _NOTHING
     error: Any = None
 
 
@@ -146,6 +156,8 @@ def _contents(chunks: list[_OpenAiChunk]) -> list[str]:
     for chunk in chunks:
         if chunk.choices is None or len(chunk.choices) != 1 or chunk.usage or chunk.timings or chunk.error is not None:
             break
+        if chunk.metrics is not _NOTHING or chunk.meta_info is not _NOTHING:
+            break
         choice = chunk.choices[0]
         delta = choice.delta
         if delta is None or not delta.content or choice.finish_reason is not None:
@@ -190,6 +202,10 @@ def _add_chunk(response: Response, chunk: _OpenAiChunk, payload: bytes, t: int) 
         read_usage(response, chunk.usage, had_output)
     if chunk.timings is not None:
         read_timings(response, chunk.timings)
+    if chunk.metrics is not _NOTHING:
+        read_vllm_metrics(response, chunk.metrics)
+    if chunk.meta_info is not _NOTHING:
+        read_sglang_meta(response, chunk.meta_info)
     if chunk.error is not None:
         response.fail("error_event", error_message(chunk.error))
     elif not chunk.choices and bytes(_decode_error_object(payload).object) == b'"error"':
@@ -224,6 +240,13 @@ def read_timings(response: Response, timings: Timings) -> None:
         response.engine_prefill_s = timings.prompt_ms / 1e3
     if response.cached_tokens is None:
         response.cached_tokens = to_int(timings.cache_n)
+    response.engine = EngineTimings(
+        generation_s=None if timings.predicted_ms is None else timings.predicted_ms / 1e3,
+        computed_tokens=to_int(timings.prompt_n),
+        local_cached_tokens=to_int(timings.cache_n),
+        draft_tokens=to_int(timings.draft_n),
+        accepted_tokens=to_int(timings.draft_n_accepted),
+    )
 
 
 DIALECT = ApiDialect(
