@@ -158,7 +158,7 @@ def build_request(
 
 def _check_model_path(text: str) -> None:
     if text and not Path(text).expanduser().exists():
-        raise BadInput("no such file or directory", source=text)
+        raise BadInput(f"{text}: no such file or directory")
 
 
 def check_hosts(text: str) -> None:

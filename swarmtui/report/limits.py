@@ -69,11 +69,11 @@ def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", no
     experts = found.model is not None and found.model.experts
     columns: list[Column[LevelLimit]] = [
         Column("load", "agents", lambda level: level.c),
-        Column("bytes", "GB per step", lambda level: _giga(level.bytes_per_step), short),
+        Column("bytes", "GB/step", lambda level: _giga(level.bytes_per_step), short),
         Column("limit", "limit tok/s", lambda level: level.limit_tps, rate),
         Column("expected", "expected", lambda level: level.expected_tps if experts else None, rate),
         Column("fitted", "fitted", lambda level: level.fitted_tps, rate),
-        Column("each", "limit each", lambda level: _each(level, found), rate),
+        Column("each", "each", lambda level: _each(level, found), rate),
         Column("step", "step", lambda level: level.step_s, seconds),
         Column("share", "of limit", lambda level: level.share, short_percent),
         Column("binds", "binds", lambda level: _BINDINGS[level.binds], right=False),

@@ -82,8 +82,8 @@ def level_limit(
 def _because(memory_s: float | None, compute_s: float | None) -> str:
     if memory_s is None:
         return ""
-    reading = f"{short(1e3 * memory_s)} ms to read"
-    return reading if compute_s is None else f"{reading}, {short(1e3 * compute_s, 2)} to compute"
+    computing = "" if compute_s is None else f", computes {short(1e3 * compute_s, 2)}"
+    return f"reads {short(1e3 * memory_s, 2)} ms{computing}"
 
 
 def fp8_kv_gain(model: ModelShape, serving: Serving) -> float | None:
