@@ -36,8 +36,8 @@ class Response:
     __slots__ = (
         "cache_write_tokens", "cached_tokens", "chars", "coalesced_chunks", "content", "empty_chunks",
         "engine", "engine_decode_tps", "engine_prefill_s", "engine_tokens", "error", "error_detail", "finish_reason",
-        "finished", "first_chars", "id", "leading_empty", "reasoning", "reasoning_tokens", "t_finish", "t_first_content",
-        "t_first_event", "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
+        "finished", "first_chars", "id", "leading_empty", "reasoning", "reasoning_tokens", "t_finish",
+        "t_first_content", "t_first_event", "t_first_reasoning", "times", "tokens_in", "usage_after", "usage_tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:

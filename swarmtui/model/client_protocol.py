@@ -213,7 +213,8 @@ class Frame(ProtocolMessage, frozen=True):
     them. `search_result` is a sentence, `search` what a search has found so far. Rows count chunks, and `rates` are
     those of their agents; `tokens_per_chunk` is the mean so far. `load` is how load is applied in this stage. `rate`
     (requests per second) and `send_delay_s` (largest of the last seconds) are set in an open loop, `tasks` in mixed
-    loads. `provisional` are levels that are not in `levels` yet. `outage_s` is how long the server has been away.
+    loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the tok/s that
+    the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been away.
     `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
     the server or the user names. `answer` is set once the session has ended. `slo` is the one that
@@ -244,6 +245,7 @@ class Frame(ProtocolMessage, frozen=True):
     clock_steps: int | None
     levels: tuple[Level, ...]
     warnings: tuple[SessionWarning, ...]
+    limit: tuple[tuple[int, float], ...] = ()
     provisional: tuple[ProvisionalLevel, ...] = ()
     rows: tuple[StreamRow, ...] = ()
     rates: tuple[StreamRate, ...] = ()

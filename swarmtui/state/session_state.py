@@ -38,6 +38,7 @@ from swarmtui.model.session import (
 )
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
+from swarmtui.state.limit_line import LimitLine
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
 from swarmtui.state.streams import StreamTally, Throughput
@@ -83,6 +84,7 @@ class SessionState:
         self.readings: list[LevelReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
+        self._limit = LimitLine()
         self.finished = 0
         self.history: list[HistoryPoint] = []
         self.watched = WatchedStreams()
@@ -387,6 +389,7 @@ class SessionState:
             coalesced_chunks=self._coalesced_chunks,
             clock_steps=max((f.clock_steps for f in workers if f.clock_steps is not None), default=None),
             levels=self.levels,
+            limit=self._limit.points(self._session, self.levels, self.servers, self.slots, self.telemetry),
             warnings=self.warnings,
             provisional=tuple(sorted(provisional, key=lambda level: level.offered_load)),
             rows=tuple(sorted(self._throughput.rows.values(), key=lambda row: row.agent)) if rows else (),
