@@ -139,7 +139,7 @@ def _tensor(name: str, shape: tuple[int, ...], kind: int, place: int, room: int)
     size *= block_bytes
     if rest or place + size > room:
         raise _Refused(f"tensor {name[:80]!r} does not fit into the file")
-    return Tensor(name, named, shape, elements, size)
+    return name, named, elements, size
 
 
 def _string(data: bytes, offset: int) -> tuple[str, int]:

@@ -7,10 +7,9 @@ name, before anything of that size is allocated.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,21 +30,19 @@ _BITS = {
 }  # fmt: skip
 
 
-class Tensor(NamedTuple):
-    """One tensor of a file: `elements` as stored, which may each hold several packed weights."""
-
-    name: str
-    type: str
-    shape: tuple[int, ...]
-    elements: int
-    bytes: int
+# One tensor of a file: its name, type, elements as stored, which may each hold several packed weights, and bytes. A
+# large model has tens of thousands.
+Tensor = tuple[str, str, int, int]
 
 
-class _Entry(msgspec.Struct):
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Entry(msgspec.Struct, gc=False):
     """One entry of a header; `__metadata__` has none of these fields."""
 
     dtype: str = ""
-    shape: tuple[int, ...] = ()
+    shape: tuple[_Count, ...] = ()
     data_offsets: tuple[int, int] | None = None
 
 
@@ -84,22 +81,23 @@ def model_files(directory: Path) -> list[Path]:
     return parts[:_MAX_SHARDS]
 
 
-def file_tensors(path: Path) -> Iterator[Tensor]:
-    """Yield the tensors of one file, after checks of all their sizes."""
+def file_tensors(path: Path) -> list[Tensor]:
+    """Return the tensors of one file, after checks of all their sizes."""
     header, data_bytes = _read_header(path)
+    header.pop("__metadata__", None)
+    found = []
     for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        bits, offsets = _BITS.get(entry.dtype), entry.data_offsets
+        kind, shape, offsets = entry.dtype, entry.shape, entry.data_offsets
+        bits = _BITS.get(kind)
         if bits is None:
-            raise BadInput(f"tensor {name[:80]!r} has an unknown type, {entry.dtype[:20]!r}", source=str(path))
-        shape = entry.shape
-        if offsets is None or len(shape) > _MAX_DIMENSIONS or (shape and min(shape) < 0):
+            raise BadInput(f"tensor {name[:80]!r} has an unknown type, {kind[:20]!r}", source=str(path))
+        if offsets is None or len(shape) > _MAX_DIMENSIONS:
             raise BadInput(f"tensor {name[:80]!r} has no valid shape and place", source=str(path))
-        elements, size = prod(shape), offsets[1] - offsets[0]
-        if not 0 <= offsets[0] <= offsets[1] <= data_bytes or (elements * bits + 7) // 8 != size:
+        elements, (start, end) = prod(shape), offsets
+        if not 0 <= start <= end <= data_bytes or (elements * bits + 7) // 8 != end - start:
             raise BadInput(f"tensor {name[:80]!r} does not fit into the file", source=str(path))
-        yield Tensor(name, entry.dtype, shape, elements, size)
+        found.append((name, kind, elements, end - start))
+    return found
 
 
 def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:

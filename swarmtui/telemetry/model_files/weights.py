@@ -12,7 +12,7 @@ from swarmtui.telemetry.model_files.settings import Settings
 Part = Literal["dense", "expert", "embedding", "head", "draft", "other"]
 
 # Names are compared without digits, so that one look-up serves all layers and experts.
-_NO_DIGITS = {ord(digit): None for digit in "0123456789"}
+_DIGITS = b"0123456789"
 _OTHER = re.compile(
     r"(^|\.)(visual|vision\w*|audio\w*|image\w*|multi_modal\w*|mm_\w+|patch_\w+|embed_vision|embed_audio|connector"
     r"|projector|aligner|embed_tokens_per_layer|per_layer_token_embd|wpe|position_embd|embed_positions)\.|^(v|a|mm)\."
@@ -34,6 +34,9 @@ class Sums(NamedTuple):
     bytes: float = 0.0
     parameters: float = 0.0
 
+    def plus(self, size: float, parameters: float) -> Sums:
+        return Sums(self.bytes + size, self.parameters + parameters)
+
 
 class Weights(NamedTuple):
     """Bytes and parameters by part, and the bytes of each type of numbers."""
@@ -48,29 +51,31 @@ class Weights(NamedTuple):
 
 def sort_tensors(tensors: Iterable[Tensor], settings: Settings) -> Weights:
     """Sum up all tensors; layers after the last one of the model are drafts (MTP), with the experts of one token."""
-    used = settings.experts_used / settings.experts if settings.experts else 1.0
-    known: dict[tuple[str, str], tuple[Part, float]] = {}
-    totals: dict[Part, list[float]] = {}
-    by_type: dict[str, float] = {}
-    for name, kind, _, elements, size in tensors:
-        key = (name.translate(_NO_DIGITS), kind)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = (part_of(key[0]), _weights_per_element(key[0], kind, settings.quantisation.bits))
-        part, packed = found
-        if settings.draft_layers and part in ("dense", "expert") and _layer(name) >= settings.layers:
-            part = "draft"
-        sums = totals.get(part)
+    # Sums of bytes and elements of tensors whose names differ only in numbers, and of those of draft layers.
+    groups: dict[tuple[bytes, str, bool], list[int]] = {}
+    for name, kind, elements, size in tensors:
+        is_draft = bool(settings.draft_layers) and _layer(name) >= settings.layers
+        key = (name.encode().translate(None, _DIGITS), kind, is_draft)
+        sums = groups.get(key)
         if sums is None:
-            sums = totals[part] = [0.0, 0.0]
+            groups[key] = [size, elements]
+        else:
+            sums[0] += size
+            sums[1] += elements
+    used = settings.experts_used / settings.experts if settings.experts else 1.0
+    parts: dict[Part, Sums] = {}
+    by_type: dict[str, float] = {}
+    for (encoded, kind, is_draft), (size, elements) in groups.items():
+        name = encoded.decode()
+        part = part_of(name)
+        part = "draft" if is_draft and part in ("dense", "expert") else part
+        share = used if part == "draft" and _EXPERT.search(name) else 1.0
+        weights = elements * _weights_per_element(name, kind, settings.quantisation.bits)
+        parts[part] = parts.get(part, Sums()).plus(share * size, share * weights)
+        if share < 1.0:
+            parts["other"] = parts.get("other", Sums()).plus((1.0 - share) * size, 0.0)
         by_type[kind] = by_type.get(kind, 0.0) + size
-        if part == "draft" and _EXPERT.search(key[0]):
-            sums[0] += used * size
-            totals.setdefault("other", [0.0, 0.0])[0] += (1.0 - used) * size
-            continue
-        sums[0] += size
-        sums[1] += packed * elements
-    return Weights({part: Sums(*sums) for part, sums in totals.items()}, by_type)
+    return Weights(parts, by_type)
 
 
 def _layer(name: str) -> int:
