@@ -20,9 +20,6 @@ Marks = tuple[tuple[float, str], ...]
 ParetoUnit = Literal["tok/s", "jobs/h"]
 _PARETO_UNITS: tuple[ParetoUnit, ...] = ("tok/s", "jobs/h")
 
-# The series of what the hardware allows, which was not measured.
-LIMIT = "limit"
-
 _LONG_S = 10.0
 _MAX_POINTS = 600
 _LARGEST = 1e15
@@ -139,23 +136,7 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
             worse,
         ),
     )  # fmt: skip
-    return [
-        _with_limit(chart, sessions) if chart.name == "throughput" else chart
-        for chart in charts
-        if any(series.points for series in chart.series)
-    ]
-
-
-def _with_limit(chart: Chart, sessions: Sequence[SessionData]) -> Chart:
-    """Add what the hardware allows to the throughput of one session; of a MoE, what can be expected of it."""
-    found = sessions[0].summary.speed_of_light
-    if len(sessions) > 1 or found is None or found.model is None:
-        return chart
-    drawn = {x for series in chart.series for x, _ in series.points}
-    values = ((float(level.c), _drawable(level.expected_tps)) for level in found.levels)
-    points = tuple((c, value) for c, value in values if value is not None and c in drawn)
-    name = "expected limit" if found.model.experts else LIMIT
-    return chart._replace(series=(*chart.series, ChartSeries(name, points))) if points else chart
+    return [chart for chart in charts if any(series.points for series in chart.series)]
 
 
 def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:
