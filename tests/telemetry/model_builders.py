@@ -350,7 +350,9 @@ def gguf_model(path: Path, size: str, kind: str, *, tied: bool, experts: int = 0
         for name, rows in (("q", heads), ("k", kv_heads), ("v", kv_heads)):
             add("dense", f"blk.{i}.attn_{name}.weight", kind, hidden, rows * head_dim)
         add("dense", f"blk.{i}.attn_output.weight", kind, heads * head_dim, hidden)
-        suffixes = [("exps", "expert", (experts,))] if experts else [("", "dense", ())]
+        suffixes: list[tuple[str, str, tuple[int, ...]]] = [("", "dense", ())]
+        if experts:
+            suffixes = [("exps", "expert", (experts,))]
         suffixes += [("shexp", "dense", ())] if shared else []
         for suffix, part, more in suffixes:
             end = f"_{suffix}" if suffix else ""

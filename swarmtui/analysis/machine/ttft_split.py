@@ -78,7 +78,10 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     if not reported or 2 * len(reported) < len(records):
         return None
     queues = [queue_s for *_, queue_s in reported if queue_s is not None]
-    ttft_s, headers_s, prefill_s = (sum(row[at] for row in reported) / len(reported) for at in range(3))
+    ttft_s, headers_s, prefill_s = (
+        sum(column) / len(reported)
+        for column in zip(*((ttft, at, read) for ttft, at, read, _ in reported), strict=True)
+    )
     if len(queues) == len(reported):
         return _reported_split(ttft_s, sum(queues) / len(queues), prefill_s)
     if headers_s + prefill_s > (1.0 + _CLOCK_TOLERANCE) * ttft_s:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.speed_of_light import GpuFigures
@@ -122,12 +122,12 @@ def _find(name: str) -> _Known | None:
     return next((known for known in _TABLE if re.search(known.pattern, plain)), None)
 
 
-def _peaks(known: _Known) -> dict[str, float | str | None]:
+def _peaks(known: _Known) -> dict[str, Any]:
     at_16, at_8, at_4 = (peak * TERA if peak else None for peak in known.peaks)
     return {"peak_16": at_16, "peak_8": at_8, "peak_4": at_4, "peak_from": known.source if at_16 else ""}
 
 
-def _peaks_by_capability(gpu: Gpu) -> dict[str, float | str | None]:
+def _peaks_by_capability(gpu: Gpu) -> dict[str, Any]:
     rates = _RATES.get(gpu.compute_capability)
     if rates is None or gpu.cores is None or gpu.sm_max_mhz is None or gpu.part_of:
         return {}
