@@ -33,7 +33,7 @@ from swarmtui.tui.frame_source import LiveSource, ReplaySource, SavedSource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.textual_patches import PatchedApp
-from swarmtui.tui.themes import SWARM, kept_theme, line_styles
+from swarmtui.tui.themes import SWARM, SWARM_LIGHT, kept_theme, line_styles
 
 ScreenName = Literal[
     "run", "replay", "result", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
@@ -113,8 +113,8 @@ class SwarmApp(PatchedApp[AppResult]):
         hz: float = 4.0,
     ) -> None:
         self.config = config or Config()
-        super().__init__(SWARM, kept_theme(self.config.theme))
-        self.line_styles = line_styles(self.current_theme)
+        super().__init__((SWARM, SWARM_LIGHT), kept_theme(self.config.theme))
+        self.line_styles = line_styles(self.current_theme, self.console.color_system)
         self.keys = Keymap(self.config.keymap)
         self.hz = hz
         self.stream_text = self.config.stream_text
@@ -374,7 +374,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self._open_once("theme")
 
     def _theme_changed(self, theme: Theme) -> None:
-        self.line_styles = line_styles(theme)
+        self.line_styles = line_styles(theme, self.console.color_system)
         for screen in self.screen_stack:
             for widget in screen.query("LineWidget"):
                 widget.refresh()

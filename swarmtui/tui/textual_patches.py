@@ -167,12 +167,13 @@ class PatchedApp(App[Result]):
     # Selecting with the mouse needs reports of movements; the terminal selects with Shift held.
     ALLOW_SELECT = False
 
-    def __init__(self, default_theme: Theme, theme: str) -> None:
+    def __init__(self, themes: Sequence[Theme], theme: str) -> None:
         super().__init__(driver_class=Terminal)
         self.crash: Exception | None = None
         self._terminal_cells = TerminalCells()
-        self.register_theme(default_theme)
-        self.theme = theme if theme in self.available_themes else default_theme.name
+        for own in themes:
+            self.register_theme(own)
+        self.theme = theme if theme in self.available_themes else themes[0].name
         self._styled_screen: Screen[Any] | None = None
         self._styled_with = self.get_css_variables()
         self.stylesheet.set_variables(self._styled_with)

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
+from swarmtui.report.colours import HUES
 from swarmtui.tui.lines import Line, LineWidget
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.themes import SWARM, THEMES, keep_theme
@@ -18,14 +19,17 @@ from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
-_SAMPLES = ("title", "first", "second", "good", "warn", "bad", "dim", "bold", "selected")
+_SAMPLES = ("title", *HUES, "dim", "bold", "selected")
 
 
 class ThemeSample(LineWidget):
     """Words in the styles of the theme."""
 
     def draw(self, width: int, height: int) -> list[Line]:
-        return [[(f" {name}", name) for name in _SAMPLES]]
+        return [
+            [(f" {name}", name) for name in _SAMPLES[: len(HUES) + 1]],
+            [(f" {name}", name) for name in _SAMPLES[len(HUES) + 1 :]],
+        ]
 
 
 class ThemeDialog(ModalScreen[None]):

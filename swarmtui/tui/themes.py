@@ -1,66 +1,109 @@
-"""Define the app's colours: blue and orange rather than green and red, always with a word or a sign."""
+"""The themes of the app and the styles of its lines, from the colours of `report.colours`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from rich.color import Color as TerminalColour
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
 from swarmtui.files import make_private_directory, read_file
+from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, Hue, Palette
 
-SWARM = Theme(
-    name="swarm",
-    primary="#5fafff",
-    secondary="#ffaf5f",
-    success="#5fd7d7",
-    warning="#ffd75f",
-    error="#ff8787",
-    foreground="#d0d0d0",
-    background="#121212",
-    surface="#1c1c1c",
-    panel="#262626",
-    dark=True,
-)
+# The hues in the 16 colours of a dark and of a light terminal, which have no orange.
+_SIXTEEN: dict[bool, dict[Hue, str]] = {
+    True: {
+        "throughput": "bright_blue", "latency": "yellow", "queue": "bright_yellow", "energy": "magenta",
+        "good": "cyan", "bad": "bright_red",
+    },
+    False: {
+        "throughput": "blue", "latency": "bright_red", "queue": "yellow", "energy": "magenta", "good": "cyan",
+        "bad": "red",
+    },
+}  # fmt: skip
+
+
+def _theme(name: str, palette: Palette, panel: str, dark: bool) -> Theme:
+    hues = palette.hues
+    return Theme(
+        name=name,
+        primary=hues["throughput"],
+        secondary=hues["latency"],
+        accent=hues["energy"],
+        success=hues["good"],
+        warning=hues["queue"],
+        error=hues["bad"],
+        foreground=palette.text,
+        background=palette.background,
+        surface=palette.surface,
+        panel=panel,
+        dark=dark,
+    )
+
+
+SWARM = _theme("swarm", DARK, "#252a33", dark=True)
+SWARM_LIGHT = _theme("swarm-light", LIGHT, "#e2e4e6", dark=False)
 
 # Themes that are listed first; the others are those of Textual.
 THEMES = {
-    "swarm": "dark, blue and orange",
-    "textual-light": "light",
+    SWARM.name: "dark",
+    SWARM_LIGHT.name: "light",
     "ansi-dark": "the colours of a dark terminal",
     "ansi-light": "the colours of a light terminal",
 }
 
 
-def line_styles(theme: Theme) -> dict[str, Style]:
-    """Map the style names used in lines to the colours of this theme."""
+def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, Style]:
+    """Map the style names used in lines to colours; `colours` are those of the terminal, as Rich names them.
+
+    A quantity has the same hue in every theme. Its ramp is named by hue and step, as `shade` returns it.
+    """
+    palette = DARK if theme.dark else LIGHT
+    few = theme.ansi or colours in ("standard", "windows", None)
+    own = theme.name in (SWARM.name, SWARM_LIGHT.name)
     variables = theme.to_color_system().generate()
 
-    def coloured(name: str, *, bold: bool | None = None) -> Style:
-        return Style(color=Color.parse(variables[name]).rich_color, bold=bold)
-
     def faint(share: float) -> Style:
-        """Blend the foreground into the background; ANSI colours cannot be blended and are dimmed."""
-        back, front = Color.parse(variables["background"]), Color.parse(variables["foreground"])
-        if back.ansi is not None or front.ansi is not None:
+        """Blend the foreground into the background; the colours of a terminal cannot be blended and are dimmed."""
+        if few:
             return Style(dim=True)
+        front, back = Color.parse(variables["foreground"]), Color.parse(variables["background"])
         return Style(color=front.blend(back, share).rich_color)
 
+    hues = {hue: Style(color=_SIXTEEN[theme.dark][hue] if few else palette.hues[hue]) for hue in HUES}
+    title = hues["throughput"] if few else Style(color=Color.parse(variables["primary"]).rich_color)
     return {
         "": Style(),
-        "dim": faint(0.4),
-        "empty": faint(0.75),
+        **hues,
+        **{
+            f"{hue}{step}": _ramp_style(hues[hue], palette, hue, step, colours, few)
+            for hue in HUES
+            for step in range(STEPS)
+        },
+        "dim": Style(color=palette.dim) if own and not few else faint(0.3),
+        "frame": Style(color=palette.frame) if own and not few else faint(0.75),
         "bold": Style(bold=True),
-        "title": coloured("primary", bold=True),
-        "good": coloured("success"),
-        "warn": coloured("warning"),
-        "bad": coloured("error", bold=True),
-        "first": coloured("primary"),
-        "second": coloured("secondary"),
-        "cursor": coloured("warning", bold=True),
+        "title": title + Style(bold=True),
+        "warn": hues["queue"],
+        "bad": hues["bad"] + Style(bold=True),
+        "cursor": hues["queue"] + Style(bold=True),
         "selected": Style(reverse=True),
+        # Older names.
+        "first": hues["throughput"],
+        "second": hues["latency"],
+        "empty": Style(color=palette.frame) if own and not few else faint(0.75),
     }
+
+
+def _ramp_style(plain: Style, palette: Palette, hue: Hue, step: int, colours: str | None, few: bool) -> Style:
+    """Return a step of a ramp; with 16 colours its lower part is dim and its end bold."""
+    if few:
+        return plain + Style(dim=step < STEPS // 2 or None, bold=step == STEPS - 1 or None)
+    if colours == "256":
+        return Style(color=TerminalColour.from_ansi(palette.ramps_256[hue][step]))
+    return Style(color=palette.ramps[hue][step])
 
 
 def kept_theme(configured: str) -> str:

@@ -199,7 +199,7 @@ async def test_themes_are_previewed_and_esc_restores_the_old_one() -> None:
         styles = app.line_styles
         await pilot.press("t", "j")
         await pilot.pause()
-        assert app.theme == "textual-light" and app.line_styles != styles
+        assert app.theme == "swarm-light" and app.line_styles != styles
         assert "enter: use it from now on" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()

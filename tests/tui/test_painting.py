@@ -83,7 +83,7 @@ class PanelsApp(PatchedApp[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short")]
 
     def __init__(self) -> None:
-        super().__init__(SWARM, SWARM.name)
+        super().__init__((SWARM,), SWARM.name)
         self.line_styles = line_styles(SWARM)
 
     def first_screen(self) -> Screen[Any]:
