@@ -13,7 +13,7 @@ import grimp
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = ("textual", "scipy", "plotext", "numpy", "httpx2", "click", "pynvml", "asyncio")
+HEAVY = ("textual", "scipy", "numpy", "httpx2", "click", "pynvml", "asyncio")
 
 
 def test_import_contracts_hold() -> None:
@@ -49,4 +49,4 @@ def test_worker_imports_no_heavy_package() -> None:
 def test_app_imports_its_screens_when_they_are_opened() -> None:
     loaded = loaded_by("swarmtui.tui.app")
     assert not {module for module in loaded if module.startswith("swarmtui.tui.") and module.endswith("screen")}
-    assert not {"plotext", "numpy", "scipy", "swarmtui.tui.dialogs", "swarmtui.tui.lines"} & loaded
+    assert not {"numpy", "scipy", "swarmtui.tui.dialogs", "swarmtui.tui.lines"} & loaded

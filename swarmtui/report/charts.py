@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, fsum, isfinite
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
-from swarmtui.analysis.capacity.marks import summary_marks
+from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
-
-Points = tuple[tuple[float, float], ...]
-Marks = tuple[tuple[float, str], ...]
+from swarmtui.report.chart import Chart, ChartHue, ChartSeries, Marks, Points, Stroke
+from swarmtui.report.colours import Hue
+from swarmtui.report.levels import mark_code
 
 ParetoUnit = Literal["tok/s", "jobs/h"]
 _PARETO_UNITS: tuple[ParetoUnit, ...] = ("tok/s", "jobs/h")
 
-_LONG_S = 10.0
 _MAX_POINTS = 600
+# The charts that are drawn one above the other as the picture of a session.
+PICTURE = ("throughput", "ttft")
 _LARGEST = 1e15
 
-# A name, and how it is read from a level and all levels of its session.
-Figure = tuple[str, Callable[[Level, Sequence[Level]], float | None]]
+Item = TypeVar("Item", Level, ProvisionalLevel)
+# A name, a hue, and how it is read from a level and all levels of its session.
+Figure = tuple[str, Hue, Callable[[Level, Sequence[Level]], float | None]]
+# The hues of more sessions than two, and of more GPUs than one.
+_MORE: tuple[Hue, ...] = ("energy", "good", "queue", "bad")
 
 
 class SessionData(NamedTuple):
@@ -37,37 +42,6 @@ class SessionData(NamedTuple):
     telemetry: Sequence[Telemetry] = ()
     stages: Sequence[StageStart] = ()
     history: Sequence[Summary] = ()
-
-
-class ChartSeries(NamedTuple):
-    """A curve; `marks` are the x of points with what is special about them: the best level, the SLO.
-
-    `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
-    """
-
-    name: str
-    points: Points
-    marks: Marks = ()
-    half_widths: tuple[float, ...] = ()
-
-
-class Chart(NamedTuple):
-    """A chart. `levels`: x is C, in equal steps; `bars`: one bar per label.
-
-    `xy`: x and y are measured, and the marks of a series name its points in order. `marks` are positions on a time axis
-    with the name of what starts there. Unless `linear`, as percentages are, a wide range of y is drawn logarithmically.
-    """
-
-    name: str
-    title: str
-    kind: Literal["levels", "time", "xy", "bars"]
-    x: str
-    y: str
-    series: tuple[ChartSeries, ...]
-    labels: tuple[str, ...] = ()
-    note: str = ""
-    marks: Marks = ()
-    linear: bool = False
 
 
 def session_title(sessions: Sequence[SessionData]) -> str:
@@ -95,37 +69,110 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
     return tuple(chart for chart in charts if any(series.points for series in chart.series))
 
 
+def curve_charts(
+    levels: Sequence[Level],
+    marks: LevelMarks,
+    *,
+    baseline: Sequence[Level] = (),
+    baseline_name: str = "",
+    provisional: Sequence[ProvisionalLevel] = (),
+    planned: Sequence[float] = (),
+    limit: ChartSeries | None = None,
+) -> tuple[Chart, Chart]:
+    """Return the picture of a session: output tok/s, and below it the first token, over the same levels.
+
+    `provisional` are levels that are being measured, `planned` those that will be. `limit` is what the hardware allows.
+    """
+    tail = _curve("p90", "latency", levels, lambda level: level.ttft_s.p90, "dotted")
+    upper, lower = _picture(
+        (
+            _throughput("now", "throughput", levels, marks),
+            _so_far("throughput", provisional, lambda level: level.out_tps),
+            _throughput(baseline_name, "dim", baseline)._replace(stroke="dotted", half_widths=()),
+            *([limit] if limit is not None else []),
+        ),
+        (
+            _first_token("median", "latency", levels),
+            _so_far("latency", provisional, lambda level: level.ttft_s),
+            tail,
+            _first_token("", "dim", baseline)._replace(stroke="dotted"),
+        ),
+        _load_unit((*levels, *provisional)),
+    )
+    measured = {level.offered_load for level in (*levels, *provisional)}
+    missing = tuple(sorted(float(load) for load in planned if load not in measured))
+    kept, missed = marks.best, marks.past
+    boundary = (kept, missed) if marks.by_slo and kept is not None and missed is not None else None
+    return upper._replace(planned=missing, boundary=boundary), lower._replace(planned=missing, boundary=boundary)
+
+
+def _picture(upper: Iterable[ChartSeries], lower: Iterable[ChartSeries], x: str) -> tuple[Chart, Chart]:
+    throughput, times = (tuple(series for series in part if series.points) for part in (upper, lower))
+    largest = max((y for series in times for _, y in series.points), default=0.0)
+    unit, factor = ("s", 1.0) if largest >= 1.0 else ("ms", 1e3)
+    scaled = tuple(series._replace(points=tuple((x, y * factor) for x, y in series.points)) for series in times)
+    return (
+        Chart("throughput", "Output throughput", "levels", x, "output tok/s", throughput, linear=True),
+        Chart("ttft", "Time to first token", "levels", x, f"first token, {unit}", scaled, linear=True),
+    )
+
+
+def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelMarks | None = None) -> ChartSeries:
+    series = _curve(name, hue, levels, lambda level: level.headline_tps)
+    steady = {level.offered_load: level.out_tps_steady_hw for level in levels if level.headline_is_steady}
+    widths = tuple(_drawable(steady.get(at)) or 0.0 for at, _ in series.points)
+    codes = ((at, mark_code(marks, at)) for at, _ in series.points) if marks is not None else ()
+    return series._replace(
+        half_widths=widths if any(widths) else (),
+        marks=tuple((at, code) for at, code in codes if code),
+        hollow=_incomplete(levels),
+    )
+
+
+def _first_token(name: str, hue: ChartHue, levels: Sequence[Level]) -> ChartSeries:
+    series = _curve(name, hue, levels, lambda level: level.ttft_s.median)
+    return series._replace(hollow=_incomplete(levels))
+
+
+def _curve(
+    name: str, hue: ChartHue, levels: Sequence[Item], value_of: Callable[[Item], float | None], stroke: Stroke = "line"
+) -> ChartSeries:
+    values = ((float(level.offered_load), _drawable(value_of(level))) for level in levels)
+    return ChartSeries(name, tuple(sorted((x, y) for x, y in values if y is not None)), hue=hue, stroke=stroke)
+
+
+def _so_far(
+    hue: ChartHue, levels: Sequence[ProvisionalLevel], value_of: Callable[[ProvisionalLevel], float | None]
+) -> ChartSeries:
+    series = _curve("so far", hue, levels, value_of, "points")
+    return series._replace(hollow=frozenset(at for at, _ in series.points))
+
+
+def _incomplete(levels: Sequence[Level]) -> frozenset[float]:
+    return frozenset(level.offered_load for level in levels if not level.has_complete_run)
+
+
+def _load_unit(levels: Sequence[Level | ProvisionalLevel]) -> str:
+    return "requests/s" if is_open_loop(levels) else "C"
+
+
 def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
-    """Return the charts that show every session, if they have data."""
+    """Return the charts that show every session, if they have data; the first is what the others are compared with."""
     many = len(sessions) > 1
-    largest = max((level.ttft_s.max or 0.0 for session in sessions for level in session.summary.levels), default=0.0)
-    unit, times = ("ms", 1e3) if largest < _LONG_S else ("s", 1.0)
-    rates: list[Figure] = [
-        ("steady", lambda level, _: level.out_tps_steady),
-        ("wall", lambda level, _: level.out_tps_wall),
-        ("stream", lambda level, _: level.per_stream_tps.mean),
+    stream: list[Figure] = [("", "throughput", lambda level, _: level.per_stream_tps.mean)]
+    slowdown: list[Figure] = [
+        ("", "throughput", lambda level, levels: _scaled(level.slowdown, 100.0) if len(levels) > 1 else None)
     ]
-    ttft: list[Figure] = [
-        ("median", lambda level, _: _scaled(level.ttft_s.median, times)),
-        ("maximum", lambda level, _: _scaled(level.ttft_s.max, times)),
-    ]
-    slowdown: list[Figure] = [("", lambda level, levels: _scaled(level.slowdown, 100.0) if len(levels) > 1 else None)]
     worse: list[Figure] = [
-        ("TTFT", lambda level, levels: _relative(level, levels, lambda one: one.ttft_s.mean)),
-        ("TPOT", lambda level, levels: _relative(level, levels, lambda one: one.tpot_s.mean)),
-        ("e2e", lambda level, levels: _relative(level, levels, lambda one: one.e2e_s.median)),
+        ("TTFT", "latency", lambda level, levels: _relative(level, levels, lambda one: one.ttft_s.mean)),
+        ("TPOT", "throughput", lambda level, levels: _relative(level, levels, lambda one: one.tpot_s.mean)),
+        ("e2e", "energy", lambda level, levels: _relative(level, levels, lambda one: one.e2e_s.median)),
     ]
-    if many:
-        rates = [("", lambda level, _: level.headline_tps), rates[-1]]
     # Requests that were cut off at the end of a level have no mean e2e.
     latency, how = ("TTFT", "means") if many else ("latency", "means; e2e: median")
     charts = (
-        _level_chart(
-            sessions, "throughput", "Output throughput", "output tok/s", rates, marked=True,
-            half_width=lambda level: level.out_tps_steady_hw if level.headline_is_steady else None,
-        ),
-        _level_chart(sessions, "ttft", "Time to first token", f"TTFT, {unit}", ttft, marked=True),
-        *([_level_chart(sessions, "stream", "Rate of one stream", "stream tok/s", rates[1:])] if many else []),
+        *_curves(sessions),
+        _level_chart(sessions, "stream", "Rate of one agent", "tok/s per agent", stream),
         *(_pareto(sessions, unit) for unit in _PARETO_UNITS),
         _level_chart(
             sessions, "contention", "Contention: slowdown of a stream compared with C=1", "slowdown, %", slowdown,
@@ -139,49 +186,51 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     return [chart for chart in charts if any(series.points for series in chart.series)]
 
 
+def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
+    """Return the picture of one session, or that of several in the same charts."""
+    if len(sessions) == 1:
+        summary = sessions[0].summary
+        return curve_charts(summary.levels, summary_marks(summary))
+    upper, lower = [], []
+    for number, (name, summary, *_) in enumerate(sessions):
+        upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))
+        lower.append(_first_token(name, _hue(number, "latency"), summary.levels))
+    return _picture(upper, lower, _session_unit(sessions))
+
+
+def _session_unit(sessions: Sequence[SessionData]) -> str:
+    return "requests/s" if any(is_open_loop(session.summary.levels) for session in sessions) else "C"
+
+
+def _hue(number: int, hue: Hue) -> ChartHue:
+    """Return the hue of one of several sessions: that of the quantity for the second, compared with the first."""
+    return ("dim", hue, *_MORE)[number % (2 + len(_MORE))]
+
+
+def main_first(count: int, hue: Hue) -> list[ChartHue]:
+    """Return the hues of several curves of which the first is the one that counts."""
+    return [(hue, "dim", *_MORE)[number % (2 + len(_MORE))] for number in range(count)]
+
+
 def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:
     base = next((one for one in levels if one.c == 1), None)
     return None if base is None or len(levels) < 2 else ratio(value(level), value(base))
 
 
 def _level_chart(
-    sessions: Sequence[SessionData],
-    name: str,
-    title: str,
-    y: str,
-    figures: Sequence[Figure],
-    *,
-    marked: bool = False,
-    linear: bool = False,
-    half_width: Callable[[Level], float | None] | None = None,
+    sessions: Sequence[SessionData], name: str, title: str, y: str, figures: Sequence[Figure], *, linear: bool = False
 ) -> Chart:
-    """Chart figures by level; of several sessions only the first figure, to keep the curves readable.
-
-    `half_width` is that of the first figure.
-    """
+    """Chart figures by level; of several sessions only the first figure, to keep the curves readable."""
+    many = len(sessions) > 1
     series = []
-    for session in sessions:
+    for number, session in enumerate(sessions):
         levels = session.summary.levels
-        for figure, value_of in figures if len(sessions) == 1 else figures[:1]:
-            values = ((level, _drawable(value_of(level, levels))) for level in levels)
-            drawn = [(level, value) for level, value in values if value is not None]
-            points = tuple((float(level.offered_load), value) for level, value in drawn)
-            curve = ChartSeries(figure if len(sessions) == 1 else session.name, points)
-            if half_width is not None and value_of is figures[0][1]:
-                widths = tuple(_drawable(half_width(level)) or 0.0 for level, _ in drawn)
-                curve = curve._replace(half_widths=widths if any(widths) else ())
-            series.append(_with_findings(curve, session) if marked and value_of is figures[0][1] else curve)
-    x = "requests/s" if any(is_open_loop(session.summary.levels) for session in sessions) else "C"
-    return Chart(name, title, "levels", x, y, tuple(curve for curve in series if curve.points), linear=linear)
-
-
-def _with_findings(series: ChartSeries, session: SessionData) -> ChartSeries:
-    """Mark the level to choose and the first one past it."""
-    marks = summary_marks(session.summary)
-    names = ("SLO kept", "SLO missed") if marks.by_slo else ("best", "cliff")
-    places = zip((marks.best, marks.past), names, strict=True)
-    drawn = {x for x, _ in series.points}
-    return series._replace(marks=tuple((float(x), name) for x, name in places if x is not None and x in drawn))
+        for figure, hue, value_of in figures[:1] if many else figures:
+            values = {id(level): value_of(level, levels) for level in levels}
+            curve = _curve(session.name if many else figure, hue, levels, lambda level, known=values: known[id(level)])
+            series.append(curve._replace(hue=_hue(number, hue)) if many else curve)
+    drawn = tuple(curve for curve in series if curve.points)
+    return Chart(name, title, "levels", _session_unit(sessions), y, drawn, linear=linear)
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
@@ -191,16 +240,17 @@ def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
     those of the whole server.
     """
     per_gpu = all(session.summary.gpus for session in sessions)
-    series = []
-    for session in sessions:
+    series: list[ChartSeries] = []
+    for number, session in enumerate(sessions):
         points, gpus = [], len(session.summary.gpus) if per_gpu else 1
         for level in sorted(session.summary.levels, key=lambda level: level.c):
             user, server = map(_drawable, _pareto_rates(level, unit))
             if level.rate is None and user and server:
                 points.append((user, server / gpus, f"C={level.c}"))
         if len(points) > 1:
-            marks = tuple((x, name) for x, _, name in points)
-            series.append(ChartSeries(session.name, tuple((x, y) for x, y, _ in points), marks))
+            hue = _hue(number, "throughput") if len(sessions) > 1 else "throughput"
+            names = tuple(name for *_, name in points)
+            series.append(ChartSeries(session.name, tuple((x, y) for x, y, _ in points), hue=hue, names=names))
     whole = "GPU" if per_gpu else "server"
     name, output = ("pareto", "output ") if unit == "tok/s" else ("pareto_jobs", "")
     title = f"Pareto: {unit} per user against {unit} per {whole}"
@@ -233,15 +283,20 @@ def _side_tasks(session: SessionData) -> Chart:
         if value is not None:
             points.append((float(index), value))
     title = f"Tasks at C={highest}: median e2e"
-    return Chart("side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points)),), tuple(labels))
+    return Chart(
+        "side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points), hue="latency"),), tuple(labels)
+    )
 
 
-_READINGS: tuple[tuple[str, str, str, Callable[[Gpu], float | None], str], ...] = (
-    ("gpu_power", "GPU power", "W", lambda gpu: gpu.power_w, "sampled, lags about a second"),
-    ("gpu_memory", "GPU memory in use", "GiB", lambda gpu: _scaled(gpu.memory_used, 2.0**-30), ""),
-    ("gpu_utilisation", "GPU utilisation", "%", lambda gpu: _scaled(gpu.utilisation, 100.0), "share of time busy"),
-    ("gpu_temperature", "GPU temperature", "°C", lambda gpu: gpu.temperature_c, ""),
-)
+_READINGS: tuple[tuple[str, str, str, Hue, Callable[[Gpu], float | None], str], ...] = (
+    ("gpu_power", "GPU power", "W", "energy", lambda gpu: gpu.power_w, "sampled, lags about a second"),
+    ("gpu_memory", "GPU memory in use", "GiB", "throughput", lambda gpu: _scaled(gpu.memory_used, 2.0**-30), ""),
+    (
+        "gpu_utilisation", "GPU utilisation", "%", "good", lambda gpu: _scaled(gpu.utilisation, 100.0),
+        "share of time busy",
+    ),
+    ("gpu_temperature", "GPU temperature", "°C", "bad", lambda gpu: gpu.temperature_c, ""),
+)  # fmt: skip
 
 
 def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[StageStart]) -> tuple[Chart, ...]:
@@ -249,14 +304,17 @@ def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[Sta
     simulated = any(gpu.simulated for moment in telemetry for gpu in moment.gpus)
     marks = _marks(t0_ns, stages)
     charts = []
-    for name, title, unit, read, note in _READINGS:
+    for name, title, unit, hue, read, note in _READINGS:
         by_gpu: dict[tuple[int, str], list[tuple[float, float]]] = {}
         for moment in telemetry:
             for gpu in moment.serving_gpus:
                 value = None if gpu.part_of else _drawable(read(gpu))
                 if value is not None:
                     by_gpu.setdefault((gpu.index, gpu.uuid), []).append(((moment.t_ns - t0_ns) / 1e9, value))
-        series = tuple(ChartSeries(f"GPU {index}", _thinned(points)) for (index, _), points in sorted(by_gpu.items()))
+        series = tuple(
+            ChartSeries(f"GPU {index}", _thinned(points), hue=shown)
+            for ((index, _), points), shown in zip(sorted(by_gpu.items()), main_first(len(by_gpu), hue), strict=True)
+        )
         named = f"{title} (SIMULATED)" if simulated else title
         linear = unit == "%"
         charts.append(

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swarmtui.report.charts import Chart, SessionData, build_charts
+from swarmtui.report.chart import Chart
+from swarmtui.report.charts import PICTURE, SessionData, build_charts
 from swarmtui.report.session import Report, build_report
-from swarmtui.report.svg import DARK, HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.svg import (
+    DARK_PAGE,
+    HEIGHT,
+    LIGHT_PAGE,
+    WIDTH,
+    draw_chart,
+    draw_key,
+    draw_stacked,
+    escape,
+    style_sheet,
+)
 from swarmtui.report.table import Cell, Code, Column, Table
 
 _CLASSES: dict[Code | None, str] = {
@@ -19,14 +30,15 @@ _LAYOUT = """\
 body{margin:0 auto;padding:1.2rem;max-width:72rem;background:var(--bg);color:var(--fg);
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
 h1{font-size:1.5rem;line-height:1.25;margin:.2rem 0 .6rem}h2{font-size:1.1rem;margin:1.8rem 0 .5rem}
-.lead{font-weight:600;margin:.3rem 0}
+.answer{font-size:1.45rem;line-height:1.3;font-weight:600;margin:.2rem 0 1rem;max-width:48rem}
+.lead{font-weight:600;margin:.3rem 0}#curve{max-width:60rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:1rem 0}dt{color:var(--dim)}dd{margin:0}
 .scroll{overflow-x:auto;border:1px solid var(--rule);border-radius:6px;background:var(--card)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:.92rem}
 th,td{padding:.35rem .7rem;text-align:left;border-bottom:1px solid var(--rule);overflow-wrap:normal}
 tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-align:bottom}
 .n{text-align:right}td.n{white-space:nowrap}
-td.ok{color:var(--ok);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
+td.ok{color:var(--good);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
 td.unknown{color:var(--dim);white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;grid-auto-rows:1fr}
@@ -47,16 +59,30 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 _STYLE = (
-    f":root{{color-scheme:light dark;{_variables(LIGHT)}}}\n"
-    f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}\n"
-    + style_sheet({name: f"var(--{name})" for name in LIGHT})
+    f":root{{color-scheme:light dark;{_variables(LIGHT_PAGE)}}}\n"
+    f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK_PAGE)}}}}}\n"
+    + style_sheet({name: f"var(--{name})" for name in LIGHT_PAGE})
     + _LAYOUT
 )
 
 
 def render_html(sessions: Sequence[SessionData]) -> bytes:
     report = build_report(sessions)
-    body = "\n".join([*_head(report), *_charts(build_charts(sessions)), *map(_table, report.tables), _notes(report)])
+    charts = build_charts(sessions)
+    picture = [chart for chart in charts if chart.name in PICTURE]
+    others = [chart for chart in charts if chart.name not in PICTURE]
+    parts = (
+        f"<h1>{escape(report.title)}</h1>",
+        f'<p class="answer">{escape(report.headline)}</p>' if report.headline else "",
+        _picture(picture) if picture else "",
+        _facts(report.answer),
+        *(f'<p class="lead">{escape(line)}</p>' for line in report.lead),
+        _facts(report.facts),
+        _charts(others) if others else "",
+        *map(_table, report.tables),
+        _notes(report),
+    )
+    body = "\n".join(part for part in parts if part)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -66,32 +92,34 @@ def render_html(sessions: Sequence[SessionData]) -> bytes:
     return page.encode()
 
 
-def _head(report: Report) -> list[str]:
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in report.facts)
-    return [
-        f"<h1>{escape(report.title)}</h1>",
-        *(f'<p class="lead">{escape(line)}</p>' for line in report.lead),
-        f"<dl>{facts}</dl>",
-    ]
+def _facts(rows: Sequence[tuple[str, str]]) -> str:
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
+    return f"<dl>{facts}</dl>" if facts else ""
 
 
-def _charts(charts: Sequence[Chart]) -> list[str]:
-    if not charts:
-        return []
+def _picture(charts: Sequence[Chart]) -> str:
+    """Draw the charts that belong together in one figure, over the same x axis."""
+    drawn, height = draw_stacked(charts)
+    title = escape(" and ".join(chart.title for chart in charts))
+    legends = "".join(_legend(chart) for chart in charts)
+    return f'<figure id="curve">{_svg(title, drawn, height)}{legends}</figure>'
+
+
+def _charts(charts: Sequence[Chart]) -> str:
     figures = "\n".join(
-        f'<figure id="{chart.name}"><figcaption>{escape(chart.title)}</figcaption>{_svg(chart)}{_legend(chart)}'
+        f'<figure id="{chart.name}"><figcaption>{escape(chart.title)}</figcaption>'
+        f"{_svg(escape(chart.title), draw_chart(chart), HEIGHT)}{_legend(chart)}"
         + (f'<p class="note">{escape(chart.note)}</p>' if chart.note else "")
         + "</figure>"
         for chart in charts
     )
-    return [f'<div class="charts">\n{figures}\n</div>']
+    return f'<div class="charts">\n{figures}\n</div>'
 
 
-def _svg(chart: Chart) -> str:
-    title = escape(chart.title)
+def _svg(title: str, drawn: str, height: int) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}" class="chart">'
-        f"<title>{title}</title>{draw_chart(chart)}</svg>"
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}" class="chart">'
+        f"<title>{title}</title>{drawn}</svg>"
     )
 
 
@@ -100,7 +128,7 @@ def _legend(chart: Chart) -> str:
     if len(chart.series) < 2:
         return ""
     items = "".join(
-        f'<li><svg viewBox="0 0 34 12" class="key">{draw_key(k)}</svg>{escape(series.name)}</li>'
+        f'<li><svg viewBox="0 0 34 12" class="key">{draw_key(series, k)}</svg>{escape(series.name)}</li>'
         for k, series in enumerate(chart.series)
     )
     return f'<ul class="legend">{items}</ul>'

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.model.base import BadInput
-from swarmtui.report.charts import Chart, SessionData, build_charts, session_title
-from swarmtui.report.svg import HEIGHT, LIGHT, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.chart import Chart
+from swarmtui.report.charts import SessionData, build_charts, session_title
+from swarmtui.report.svg import HEIGHT, LIGHT_PAGE, WIDTH, draw_chart, draw_key, escape, style_sheet
 from swarmtui.text import display_width, truncate
 
 _MARGIN, _TITLE, _LINE = 24, 26, 20
 _CHARACTER = 7.2  # mean width of a character of the legend, in pixels
 _ZOOM = 2
-_STYLE = style_sheet(LIGHT) + f"svg .title{{fill:{LIGHT['fg']};font-size:15px;font-weight:bold}}"
+_STYLE = style_sheet(LIGHT_PAGE) + f"svg .title{{fill:{LIGHT_PAGE['fg']};font-size:15px;font-weight:bold}}"
 
 
 def render_svg(sessions: Sequence[SessionData], chart: str | None) -> bytes:
@@ -73,7 +74,7 @@ def _sheet(charts: Sequence[Chart], headline: tuple[str, str]) -> str:
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}">\n'
-        f'<style>{_STYLE}</style>\n<rect width="{width}" height="{y}" fill="{LIGHT["card"]}"/>\n'
+        f'<style>{_STYLE}</style>\n<rect width="{width}" height="{y}" fill="{LIGHT_PAGE["card"]}"/>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
@@ -90,9 +91,8 @@ def _panel(chart: Chart) -> tuple[str, int]:
             room = 40 + _CHARACTER * display_width(name) + 20
             if x and x + room > WIDTH:
                 x, y = 0.0, y + _LINE
-            parts.append(
-                f'<g transform="translate({x:.1f} {y})">{draw_key(k)}<text x="40" y="10">{escape(name)}</text></g>'
-            )
+            key = f'{draw_key(series, k)}<text x="40" y="10">{escape(name)}</text>'
+            parts.append(f'<g transform="translate({x:.1f} {y})">{key}</g>')
             x += room
         y += _LINE
     if chart.note:

@@ -13,10 +13,7 @@ from swarmtui.model.session import Level, Summary, TaskFigures
 from swarmtui.numbers import MISSING, signed_percent
 from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.level_columns import COLUMNS
-from swarmtui.report.table import Cell, Code, Column, Table, Value, tabulate
-
-# The signs of marked rows; the level to choose has the same one with and without an SLO.
-MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "✖", "partial": "○"}
+from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 
 
 def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:

@@ -17,13 +17,17 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
 def render_markdown(sessions: Sequence[SessionData]) -> bytes:
     report = build_report(sessions)
     parts = [f"# {_escape(report.title)}"]
-    parts += [f"**{_escape(line)}**" for line in report.lead]
-    parts.append("\n".join(f"- {_escape(name)}: {_escape(value)}" for name, value in report.facts))
+    parts += [f"**{_escape(line)}**" for line in (report.headline,) if line]
+    parts += [_list(report.answer), *(f"**{_escape(line)}**" for line in report.lead), _list(report.facts)]
     for table in report.tables:
         parts += [f"## {_escape(table.title)}", "\n".join(markdown_rows(fit(_escaped(table), None, gaps=(3,))))]
         parts += [_escape(table.note)] if table.note else []
     parts += ["## Notes", "\n".join(f"- {_escape(note)}" for note in report.notes)]
-    return ("\n\n".join(parts) + "\n").encode()
+    return ("\n\n".join(part for part in parts if part) + "\n").encode()
+
+
+def _list(rows: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {_escape(name)}: {_escape(value)}" for name, value in rows)
 
 
 def _escaped(table: Table) -> Table:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory, ProbeResult, probe_history
 from swarmtui.numbers import local_time, percent, seconds, significant
+from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, tabulate
 from swarmtui.sessions.probes import probes_by_target
 
 _BAR = 24
 _SHOWN = 40
+_TICKS = 5
 _STEPS = "▏▎▍▌▋▊▉█"
 
 
@@ -51,6 +53,34 @@ def _bar(share: float) -> str:
     eighths = round(max(0.0, min(1.0, share)) * _BAR * 8)
     rest = _STEPS[eighths % 8 - 1] if eighths % 8 else ""
     return "█" * (eighths // 8) + rest or _STEPS[0]
+
+
+def probe_chart(history: ProbeHistory) -> Chart:
+    """Chart the probes with the smoothed rate and its limits; at the drifted ones it was outside of them."""
+    points = [(probe.at.timestamp(), probe.tps or 0.0) for probe in history.probes]
+    states = history.drift or (None,) * len(points)
+    known = [(x, state) for (x, _), state in zip(points, states, strict=True) if state is not None]
+    drifted = [state is not None and state.drifted for state in states]
+    series = (
+        ChartSeries(
+            "probe", tuple(points), hue="throughput", stroke="points",
+            marks=tuple((x, "missed") for (x, _), found in zip(points, drifted, strict=True) if found),
+        ),
+        ChartSeries("smoothed", tuple((x, state.smoothed) for x, state in known), hue="latency", stroke="dotted"),
+        ChartSeries("drift limits", tuple((x, state.low) for x, state in known), hue="dim", stroke="dotted"),
+        ChartSeries("", tuple((x, state.high) for x, state in known), hue="dim", stroke="dotted"),
+    )  # fmt: skip
+    shown = tuple(found for found in series if found.points)
+    ticks = _times([x for x, _ in points])
+    return Chart("probes", "Probes", "time", "", "tok/s", shown, linear=True, from_zero=False, ticks=ticks)
+
+
+def _times(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    """Label the time axis with days, or with hours for a short history."""
+    first, last = xs[0], xs[-1]
+    form = "%d %b" if last - first > 3 * 86_400 else "%d %b %H:%M" if last - first > 86_400 else "%H:%M"
+    times = [first + (last - first) * part / (_TICKS - 1) for part in range(_TICKS)] if last > first else [first]
+    return tuple((time, local_time(time, form)) for time in times)
 
 
 def probe_sentences(history: ProbeHistory) -> list[Sentence]:

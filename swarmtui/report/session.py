@@ -41,9 +41,11 @@ FORMULAS = (
 
 
 class Report(NamedTuple):
-    """What Markdown and HTML show, in this order."""
+    """What Markdown and HTML show, in this order: the answer in one sentence and as named lines, then all else."""
 
     title: str
+    headline: str
+    answer: tuple[tuple[str, str], ...]
     lead: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     tables: tuple[Table, ...]
@@ -68,11 +70,16 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
         for table in (_fact_table(report.facts), *report.tables)
     ]
     notes = [
-        f"{name}: {note}" for name, report in reports for note in (*report.lead, *report.notes) if note != FORMULAS
+        f"{name}: {note}"
+        for name, report in reports
+        for note in (report.headline, *map(": ".join, report.answer), *report.lead, *report.notes)
+        if note and note != FORMULAS
     ]
     return Report(
         title=session_title(sessions),
-        lead=tuple(f"{name} compared with {first.name}: {pair.sentence}" for name, pair in pairs),
+        headline=f"{pairs[0][0]} compared with {first.name}: {pairs[0][1].sentence}",
+        answer=(),
+        lead=tuple(f"{name} compared with {first.name}: {pair.sentence}" for name, pair in pairs[1:]),
         facts=tuple(
             (name, "; ".join(map(str, (*pair.flags, *pair.differences))) or "no known difference")
             for name, pair in pairs
@@ -88,8 +95,11 @@ def _session_report(summary: Summary) -> Report:
         *throughput_tables(levels), *mode_tables(summary), clean_table(levels), machine_table(levels),
         _limits(summary), goodput_table(summary), _scaling(summary), check_table(summary.checks),
     )  # fmt: skip
+    headline = summary.answer.headline.sentence if summary.answer else ""
     return Report(
         title=session_title([SessionData("", summary)]),
+        headline=_capital(headline),
+        answer=tuple((name, text) for name, text in answer_rows(summary) if text != headline),
         lead=_lead(summary),
         facts=session_facts(summary),
         tables=tuple(table for table in tables if table.rows),
@@ -106,10 +116,13 @@ def _lead(summary: Summary) -> tuple[str, ...]:
     ended = f"This session is {summary.state}" + (f": {summary.message}" if summary.message else ".")
     lines = [
         *([] if summary.state == "done" else [ended]),
-        *(f"{name}: {text}" for name, text in answer_rows(summary)),
         *(found.text for found in finding_sentences(summary)),
     ]
-    return tuple(line[:1].upper() + line[1:] for line in lines)
+    return tuple(map(_capital, lines))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _fact_table(facts: Sequence[tuple[str, str]]) -> Table:

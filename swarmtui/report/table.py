@@ -25,6 +25,9 @@ Code = Literal[
     "title", "lead", "alarm", "note", "difference", "detail", "command",  # of a sentence
 ]  # fmt: skip
 
+# The signs of marked rows and points; the level to choose has the same one with and without an SLO.
+MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "✖", "partial": "○"}
+
 
 class Cell(NamedTuple):
     """The text of a cell, and what it means if it means more than its text; painters choose a style by the code."""

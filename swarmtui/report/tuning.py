@@ -15,8 +15,7 @@ from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
 from swarmtui.report.comparison import verdict_cell
-from swarmtui.report.levels import MARKS
-from swarmtui.report.table import Block, Cell, Column, Fields, Sentence, Table, Value, keyed, tabulate
+from swarmtui.report.table import MARKS, Block, Cell, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.text import count_noun, escape
 
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}

@@ -29,7 +29,8 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 from swarmtui.report import FORMATS, export, format_of, offered_formats, session_data
-from swarmtui.report.charts import Chart, ChartSeries, SessionData, build_charts
+from swarmtui.report.chart import Chart, ChartSeries
+from swarmtui.report.charts import SessionData, build_charts
 from swarmtui.report.levels import machine_table
 from swarmtui.report.session import goodput_table
 from swarmtui.report.svg import draw_chart
@@ -358,7 +359,7 @@ def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:
     users = [level.per_stream_tps.mean for level in first.levels]
     per_gpu = [(level.headline_tps or 0.0) / len(first.gpus) for level in first.levels]
     assert chart.series[0].points == tuple(zip(users, per_gpu, strict=True))
-    assert [name for _, name in chart.series[0].marks] == [f"C={level.c}" for level in first.levels]
+    assert list(chart.series[0].names) == [f"C={level.c}" for level in first.levels]
     without = [one._replace(summary=msgspec.structs.replace(one.summary, gpus=())) for one in sessions]
     (whole,) = (chart for chart in build_charts(without) if chart.name.startswith("pareto"))
     assert whole.y == "output tok/s per server" and whole.series[0].points[0][1] == first.levels[0].headline_tps

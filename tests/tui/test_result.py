@@ -100,12 +100,12 @@ def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
     """Without an answer, as in the journal of a session that was not saved completely."""
     seen = msgspec.structs.replace(ended_frame(None), slots=Slots(per_replica=3))
     assert "sweet spot C=2; queue forms at C=4;" in result_text(seen, None)
-    assert curve_view(LEVELS, (), "", slots=seen.slots).summary[0] == "▸ best 2 · ▼ cliff 4"
+    assert curve_view(LEVELS, (), "", slots=seen.slots).notes[0] == "▸ best 2 · ▼ cliff 4"
 
 
 def test_the_curve_has_the_interval_of_each_level() -> None:
     sure = (level(1, tps=80.0, out_tps_steady_hw=2.0), level(2, tps=150.0), level(4, tps=152.0, out_tps_steady_hw=9.0))
-    assert curve_view(sure, (), "").intervals == ((1, 78.0, 82.0), (4, 143.0, 161.0))
+    assert curve_view(sure, (), "").charts[0].series[0].half_widths == (2.0, 0.0, 9.0)
 
 
 def test_result_of_a_failed_run_says_why_it_ended() -> None:

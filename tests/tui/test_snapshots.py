@@ -19,7 +19,6 @@ from textual.pilot import Pilot
 from swarmtui.sessions.replay import open_replay
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.live.curve import CurvePanel
 from swarmtui.tui.live.history import HistoryPanel
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
@@ -69,7 +68,7 @@ def replay_at(app: SwarmApp, at_s: float) -> ReplaySource:
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_state_matches_snapshots_at_each_size(state: str, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_state_matches_snapshots_at_each_size(state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with 16 colours and with NO_COLOR: the text is the same, and no other colours are written."""
     at_s, keys = STATES[state]
     app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
@@ -78,11 +77,11 @@ async def test_state_matches_snapshots_at_each_size(state: str, until: Until, mo
         await pilot.press(*keys)
         for size in SIZES:
             await pilot.resize_terminal(*size)
-            await settle(app, pilot, until)
+            await settle(app, pilot)
             check(f"{state}-{size[0]}x{size[1]}", screen_text(app))
         text = screen_text(app)
         app.theme = "ansi-dark"
-        await settle(app, pilot, until)
+        await settle(app, pilot)
         assert painted_codes(app, "standard") <= SIXTEEN and screen_text(app) == text
         monkeypatch.setattr(app, "no_color", True)
         assert painted_codes(app, "standard") <= UNCOLOURED
@@ -97,15 +96,12 @@ def painted_codes(app: SwarmApp, colours: Literal["standard"]) -> set[str]:
     return {code for sequence in re.findall("\x1b\\[([0-9;]*)m", written) for code in sequence.split(";") if code}
 
 
-async def settle(app: SwarmApp, pilot: Pilot[AppResult], until: Until) -> None:
-    """Wait for the layout and the library that draws curves."""
+async def settle(app: SwarmApp, pilot: Pilot[AppResult]) -> None:
+    """Wait for the layout."""
     for _ in range(3):
         if isinstance(app.screen, LiveScreen):
             app.screen.update_panels()
         await pilot.pause()
-    curves = [curve for curve in app.screen.query(CurvePanel) if curve.is_on_screen and curve.view]
-    await until(lambda: all(curve.plotext is not None for curve in curves if curve.view and not curve.view.empty))
-    await pilot.pause()
 
 
 def check(name: str, shown: str) -> None:
@@ -116,14 +112,12 @@ def check(name: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "size", "at_s", "keys"), SCREENS, ids=[screen[0] for screen in SCREENS])
-async def test_screen_matches_snapshot(
-    name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...], until: Until
-) -> None:
+async def test_screen_matches_snapshot(name: str, size: tuple[int, int], at_s: float, keys: tuple[str, ...]) -> None:
     app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=size) as pilot:
         replay_at(app, at_s)
         await pilot.press(*keys)
-        await settle(app, pilot, until)
+        await settle(app, pilot)
         check(name, screen_text(app))
 
 

@@ -217,7 +217,7 @@ class LiveScreen(CursorScreen):
 
     @property
     def no_curve(self) -> str:
-        return "a curve needs two levels"
+        return "no level was measured" if self.has_ended else "the curve starts with the first level"
 
     def _replay_clock(self) -> ReplayClock | None:
         return None

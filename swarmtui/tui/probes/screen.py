@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,32 +11,27 @@ from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
 from swarmtui.model.base import BadInput
-from swarmtui.numbers import local_time, short
-from swarmtui.report.probes import probe_sentences, probe_table
+from swarmtui.report.chart import Chart
+from swarmtui.report.dot_chart import SMALLEST, paint_charts
+from swarmtui.report.probes import probe_chart, probe_sentences, probe_table
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.lines import Line, heading, wrapped_note
-from swarmtui.tui.plot import Axis, PlotPanel, PlotTrace
+from swarmtui.tui.lines import Line, Panel, heading, wrapped_note
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
-_TICKS = 5
-_MARGIN = 0.1
 _RELOAD_S = 30.0
 
 
 class ProbesView(NamedTuple):
-    """One target: at the drifted probes the smoothed rate was outside its limits."""
+    """One target, or why there is none."""
 
     note: str
     target: str = ""
-    traces: tuple[PlotTrace, ...] = ()
-    bottom: float = 0.0
-    top: float = 1.0
-    ticks: tuple[tuple[float, str], ...] = ()
+    chart: Chart | None = None
     facts: tuple[Sentence, ...] = ()
     table: Table | None = None
     empty: str = ""
@@ -65,66 +60,29 @@ def probes_view(histories: Mapping[str, ProbeHistory], filter_text: str, selecte
 
 
 def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
-    xs = [probe.at.timestamp() for probe in history.probes]
-    ys = [probe.tps or 0.0 for probe in history.probes]
-    states = [(x, state) for x, state in zip(xs, history.drift, strict=True) if state is not None]
-    drifted = [state is not None and state.drifted for state in history.drift]
-    values = [*ys, *(value for _, state in states for value in (state.smoothed, state.low, state.high))]
-    margin = _MARGIN * (max(values) - min(values)) or 1.0
-    points = list(zip(xs, ys, drifted, strict=True))
-    traces = (
-        PlotTrace(tuple((x, state.low) for x, state in states), "dim", "·"),
-        PlotTrace(tuple((x, state.high) for x, state in states), "dim", "·"),
-        PlotTrace(tuple((x, state.smoothed) for x, state in states), "second"),
-        PlotTrace(tuple((x, y) for x, y, is_drifted in points if not is_drifted), "first", "●", joined=False),
-        PlotTrace(tuple((x, y) for x, y, is_drifted in points if is_drifted), "bad", "✖", joined=False),
-    )
     table = probe_table(history).without(("bar",))
     return ProbesView(
         note,
         target=sanitize(target),
-        traces=tuple(trace for trace in traces if trace.points),
-        bottom=max(0.0, min(values) - margin),
-        top=max(values) + margin,
-        ticks=_ticks(xs),
+        chart=probe_chart(history),
         facts=tuple(probe_sentences(history)),
         table=table._replace(rows=table.rows[::-1]),
     )
 
 
-def _ticks(xs: Sequence[float]) -> tuple[tuple[float, str], ...]:
-    """Label the time axis with days, or with hours for a short history."""
-    first, last = xs[0], xs[-1]
-    form = "%d %b" if last - first > 3 * 86_400 else "%d %b %H:%M" if last - first > 86_400 else "%H:%M"
-    times = [first + (last - first) * part / (_TICKS - 1) for part in range(_TICKS)] if last > first else [first]
-    return tuple((time, local_time(time, form)) for time in times)
-
-
 # widgets
 
 
-class ProbePanel(PlotPanel[ProbesView]):
+class ProbePanel(Panel[ProbesView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         lines = [heading("", "probes", view.note if view else "", width)]
-        if view is None or view.empty or self.plotext is None:
-            return [*lines, *wrapped_note(view.empty or "drawing …" if view else "loading …", width)]
+        if view is None or view.chart is None:
+            return [*lines, *wrapped_note(view.empty if view else "loading …", width)]
         facts = block_lines(view.facts, max(20, width))
-        legend: Line = [
-            (" ● probe, tok/s", "first"), ("  ✖ drifted", "bad"), ("  ── smoothed", "second"),
-            ("  ·· drift limits", "dim"),
-        ]  # fmt: skip
-        room = height - 3 - len(facts)
-        chart = self._chart(view, width, room) if room >= 6 and width >= 24 else []
-        return [*lines, [(f" {view.target}", "bold")], *facts, legend, *chart]
-
-    def _chart(self, view: ProbesView, width: int, height: int) -> list[Line]:
-        values = [view.bottom + (view.top - view.bottom) * part / 3 for part in range(4)]
-        labels = [short(value, 4) for value in values]
-        if len(set(labels)) < len(labels):
-            labels = [f"{value:.1f}" for value in values]
-        axis = Axis("left", view.bottom, view.top, list(zip(values, labels, strict=True)))
-        return self.plot(width, height, view.traces, [axis], view.ticks)
+        room = height - 2 - len(facts)
+        shown = paint_charts([view.chart], width, room) if room >= SMALLEST[1] and width >= SMALLEST[0] else []
+        return [*lines, [(f" {view.target}", "bold")], *facts, *shown]
 
 
 class ProbesScreen(Pager):

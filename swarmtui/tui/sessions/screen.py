@@ -24,7 +24,8 @@ from swarmtui.experiments.groups import (
 )
 from swarmtui.model.base import BadInput
 from swarmtui.numbers import local_time
-from swarmtui.report.charts import Chart, ChartSeries
+from swarmtui.report.chart import Chart, ChartSeries
+from swarmtui.report.charts import main_first
 from swarmtui.report.session_list import (
     IN_APP,
     best_text,
@@ -39,9 +40,9 @@ from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
+from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.sessions.compare_screen import OverlayPanel, OverlayView
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
@@ -107,7 +108,7 @@ def preview_blocks(entry: Entry, changes: str) -> list[Block]:
 # widgets
 
 
-class SessionCurvePanel(OverlayPanel):
+class SessionCurvePanel(ChartPanel):
     """The curve of the session under the cursor, with those of the marked ones."""
 
     title = "curve"
@@ -198,15 +199,19 @@ class SessionsScreen(CursorScreen):
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
-            ChartSeries(sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve)
-            for row in rows
+            ChartSeries(
+                sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve, hue=hue
+            )
+            for row, hue in zip(rows, main_first(len(rows), "throughput"), strict=True)
         )
-        empty = "" if any(len(curve.points) > 1 for curve in curves) else "a curve needs two levels"
+        empty = "" if curves else "no level was measured"
         if empty and selected and session_state(selected) == "running":
             empty = "running: the curve follows at the end"
         unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"
         self.query_one(SessionCurvePanel).show(
-            OverlayView(None if empty else Chart("curve", "", "levels", unit, "output tok/s", curves), empty)
+            ChartView(
+                () if empty else (Chart("curve", "", "levels", unit, "output tok/s", curves, linear=True),), (), empty
+            )
         )
 
     def on_resize(self) -> None:

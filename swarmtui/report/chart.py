@@ -1,0 +1,86 @@
+"""A chart before it is painted: series of points, built once; `dot_chart` and `svg` paint it."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from swarmtui.report.colours import Hue
+from swarmtui.report.table import Code
+
+Points = tuple[tuple[float, float], ...]
+Marks = tuple[tuple[float, str], ...]
+ChartHue = Hue | Literal["dim"]
+Stroke = Literal["line", "dotted", "sparse", "points"]
+
+# A limit that is higher than this many times the measured values leaves the chart, so that they can still be read.
+_MOST_ABOVE = 2.5
+
+
+class ChartSeries(NamedTuple):
+    """A curve. `marks` are the x of points with what is special about them: the best level, the first past the SLO.
+
+    `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
+    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `dotted` series is
+    a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is that of what the others
+    are compared with.
+    """
+
+    name: str
+    points: Points
+    marks: tuple[tuple[float, Code], ...] = ()
+    half_widths: tuple[float, ...] = ()
+    hue: ChartHue = "throughput"
+    stroke: Stroke = "line"
+    hollow: frozenset[float] = frozenset()
+    names: tuple[str, ...] = ()
+
+
+class Chart(NamedTuple):
+    """A chart. `levels`: x is C or a rate; `time`: x is a time; `xy`: both are measured; `bars`: one bar per label.
+
+    `marks` are positions on a time axis with the name of what starts there, `ticks` the labels of x if they are not the
+    numbers themselves. `planned` are levels that are not measured yet. `boundary` are the last level that keeps the SLO
+    and the first that misses it. Unless `linear`, as percentages are, a wide range of y is drawn logarithmically. y
+    begins at 0 if `from_zero`.
+    """
+
+    name: str
+    title: str
+    kind: Literal["levels", "time", "xy", "bars"]
+    x: str
+    y: str
+    series: tuple[ChartSeries, ...]
+    labels: tuple[str, ...] = ()
+    note: str = ""
+    marks: Marks = ()
+    linear: bool = False
+    from_zero: bool = True
+    ticks: Marks = ()
+    planned: tuple[float, ...] = ()
+    boundary: tuple[float, float] | None = None
+
+    @property
+    def xs(self) -> tuple[float, ...]:
+        """All x that have a point or are planned."""
+        return tuple(sorted({*self.planned, *(x for series in self.series for x, _ in series.points)}))
+
+    @property
+    def ys(self) -> tuple[float, ...]:
+        """The y that the axis has to show: all with the ends of their intervals; of a limit, what is not far above."""
+        measured = [series for series in self.series if series.stroke != "sparse"]
+        points = [y for series in measured for _, y in series.points]
+        points += [y for series in measured for _, *ends in series_band(series) for y in ends]
+        most = _MOST_ABOVE * max(points, default=0.0)
+        return (
+            *points,
+            *(min(y, most) for series in self.series if series.stroke == "sparse" for _, y in series.points),
+        )
+
+
+def series_band(series: ChartSeries) -> list[tuple[float, float, float]]:
+    """Return x and the ends of the interval of each point; nothing if no point has one."""
+    if not series.half_widths:
+        return []
+    known = zip(series.points, series.half_widths, strict=True)
+    # A logarithmic axis has no place for 0.
+    return [(x, max(y - half, y / 100), y + half) for (x, y), half in known]

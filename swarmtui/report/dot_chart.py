@@ -1,0 +1,258 @@
+"""Paint charts for a terminal: lines, points and bands on a grid of braille dots, charts one above the other.
+
+The charts share their x axis. Every chart has a y axis of its own, and no chart has two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from swarmtui.numbers import short
+from swarmtui.report.chart import Chart, ChartSeries, series_band
+from swarmtui.report.dot_grid import ACROSS, UP, Dot, DotGrid, Line
+from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
+from swarmtui.report.table import MARKS, Code
+from swarmtui.text import display_width, sanitize, truncate
+
+# The least that shows something; a lower chart is given up first.
+SMALLEST = (24, 4)
+_LOWER_SHARE = 0.34
+_LEAST_ROWS, _LEAST_BELOW = 4, 2
+# With fewer rows than this, a lower chart has its heading inside.
+_OWN_HEADINGS = 11
+# Cells beside the outer points, for half of a label.
+_MARGIN = 2
+# Cells that a point needs, so that points can be told apart.
+_PER_POINT = 3
+
+_POINTS = "●◆▲■▼✚"
+_HOLLOW = "○"
+_EVERY = {"line": 1, "dotted": 2, "sparse": 4}
+_SAMPLES = {"dotted": "⠒⠒", "sparse": "⠂⠐"}
+_MARK_STYLES: dict[Code, str] = {"best": "good", "kept": "good", "cliff": "warn", "missed": "bad"}
+# Where the SLO is missed has its name beside the boundary.
+_MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
+
+
+class _Frame(NamedTuple):
+    """Where a chart is drawn: its grid, its axes, and the cells between the left edge and the first point."""
+
+    grid: DotGrid
+    along: Axis
+    up: Axis
+
+    def column(self, x: float) -> int:
+        room = self.grid.width - 1 - 2 * _MARGIN
+        return _MARGIN + round(self.along.share(x) * room)
+
+    def dot(self, x: float, y: float) -> Dot:
+        return self.column(x) * ACROSS, _level(self.up.share(y), self.grid.height)
+
+
+def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]:
+    """Return `height` lines of `width` cells: the charts, and below them the ticks of their x axis."""
+    rows = _rows(len(charts), height)
+    charts = charts[: len(rows)]
+    axes = [
+        value_axis(chart.ys, 1 + max(1, (count - 1) // 2), may_log=_may_log(chart), from_zero=chart.from_zero)
+        for chart, count in zip(charts, rows, strict=True)
+    ]
+    labels = [
+        [short(tick, 4) for tick in axis.ticks] if chart.ys else [] for chart, axis in zip(charts, axes, strict=True)
+    ]
+    left = max((len(label) for found in labels for label in found), default=1)
+    along = _x_axis(charts)
+    lines: list[Line] = []
+    for number, (chart, count, up) in enumerate(zip(charts, rows, axes, strict=True)):
+        frame = _Frame(DotGrid(width - left - 1, count), along, up)
+        _draw(frame, chart, first=number == 0)
+        if number and height < _OWN_HEADINGS:
+            _put_inside(frame.grid, chart)
+        else:
+            lines.append(_heading(chart, width))
+        ticks = {
+            round(up.share(tick) * (count - 1)): label for tick, label in zip(up.ticks, labels[number], strict=False)
+        }
+        for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
+            sign = "┤" if row in ticks else "│"
+            lines.append([(f"{ticks.get(row, ''):>{left}}{sign}", "dim"), *line])
+    lines.append(_x_labels(charts, along, left, width))
+    return lines
+
+
+def _rows(count: int, height: int) -> list[int]:
+    """Return the rows of each chart without its heading; charts without room are left out."""
+    room = height - 1 - (count if height >= _OWN_HEADINGS else 1)
+    if count < 2 or room < _LEAST_ROWS + (count - 1) * _LEAST_BELOW:
+        return [max(1, height - 2)]
+    lower = max(_LEAST_BELOW, int(room * _LOWER_SHARE / (count - 1)))
+    return [room - lower * (count - 1), *[lower] * (count - 1)]
+
+
+def _may_log(chart: Chart) -> bool:
+    return not chart.linear and chart.kind == "levels"
+
+
+def _x_axis(charts: Sequence[Chart]) -> Axis:
+    xs = [x for chart in charts for x in chart.xs]
+    if charts[0].kind == "levels":
+        return level_axis(xs)
+    if charts[0].kind == "xy":
+        return value_axis(xs, 6)
+    ticks = tuple(at for at, _ in charts[0].ticks)
+    return Axis(min(xs, default=0.0), max(xs, default=1.0), ticks)
+
+
+def _level(share: float, rows: int) -> int:
+    """Return the row of dots; the ends of an axis are in the middle of the outer cells."""
+    return int(share * UP * (rows - 1) + 2)
+
+
+# the drawing
+
+
+def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
+    grid = frame.grid
+    for series in chart.series:
+        _draw_band(frame, series)
+    numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
+    # The first series is the one that counts, and covers the others; what it is compared with is behind all.
+    for series, number in sorted(numbered, key=lambda pair: pair[0].hue != "dim"):
+        _draw_series(frame, series, number)
+    for column in map(frame.column, chart.planned):
+        if grid.is_free(column, 0):
+            grid.put(column, 0, "╵", "frame")
+    if chart.boundary is not None:
+        _draw_boundary(frame, chart.boundary, named=first)
+
+
+def _numbers(chart: Chart) -> list[int]:
+    """Number the series that have points, so that each has its own sign."""
+    before = accumulate((series.stroke == "line" for series in chart.series), initial=0)
+    return list(before)[: len(chart.series)]
+
+
+def _draw_band(frame: _Frame, series: ChartSeries) -> None:
+    edges = [(frame.dot(x, low), frame.dot(x, high)) for x, low, high in series_band(series)]
+    style = "frame" if series.hue == "dim" else f"{series.hue}1"
+    for (low, high), (last_low, last_high) in zip(edges, edges[1:] or edges, strict=False):
+        frame.grid.band((*low, high[1]), (*last_low, last_high[1]), style)
+
+
+def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
+    pointed = series.stroke in ("line", "points")
+    marked = dict(series.marks)
+    sparse = len(series.points) * _PER_POINT <= frame.grid.width
+    dots = [frame.dot(x, y) for x, y in series.points]
+    if pointed and sparse:
+        dots = [_centred(dot) for dot in dots]
+    if series.stroke != "points":
+        for start, end in pairwise(dots):
+            frame.grid.line(start, end, series.hue, every=_EVERY[series.stroke])
+    if not pointed:
+        return
+    for (x, _), dot in zip(series.points, dots, strict=True):
+        cell = dot[0] // ACROSS, dot[1] // UP
+        code = marked.get(x)
+        if code in _MARK_STYLES:
+            frame.grid.put(*cell, MARKS[code], _MARK_STYLES[code])
+            _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), _MARK_STYLES[code])
+        elif x in series.hollow:
+            frame.grid.put(*cell, _HOLLOW, series.hue)
+        elif sparse:
+            frame.grid.put(*cell, _POINTS[number % len(_POINTS)], series.hue)
+    for (column, row), name in zip(((x // ACROSS, y // UP) for x, y in dots), series.names, strict=False):
+        if frame.grid.is_free(column + 1, row, len(name) + 1):
+            frame.grid.put(column + 2, row, name, "dim")
+
+
+def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> None:
+    """Write text above a point, or below it, if there is room."""
+    column, row = cell[0] - len(text) // 2, cell[1]
+    for at in (row + 1, row - 1):
+        if text and grid.is_free(column, at, len(text)):
+            grid.put(column, at, text, style)
+            return
+
+
+def _centred(dot: Dot) -> Dot:
+    """Move a dot to the nearest of the two rows that pass through a sign in its cell: by one row at most."""
+    x, y = dot
+    return x, y + {0: 1, UP - 1: -1}.get(y % UP, 0)
+
+
+def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:
+    grid = frame.grid
+    kept, missed = (frame.column(x) for x in boundary)
+    column = (kept + missed + 1) // 2
+    for row in range(grid.height):
+        if grid.is_free(column, row):
+            grid.put(column, row, "┊", "good")
+    free = (
+        row
+        for row in reversed(range(grid.height))
+        if grid.is_free(column - 5, row, 5) and grid.is_free(column + 1, row, 7)
+    )
+    if named and (row := next(free, None)) is not None:
+        grid.put(column - 5, row, "kept", "good")
+        grid.put(column + 2, row, "missed", "bad")
+
+
+# words
+
+
+def _heading(chart: Chart, width: int) -> Line:
+    """Name the y axis, and the series at the right; what does not fit is left out."""
+    first = chart.series[0].hue if chart.series else "dim"
+    line: Line = [(f" {chart.y}", first)]
+    left = width - display_width(chart.y) - 2
+    items: Line = []
+    for text, style in _legend(chart):
+        shown = truncate(text, max(12, left // 2)) if display_width(text) > left else text
+        if display_width(shown) + 2 > left:
+            break
+        items.append((f"  {shown}", style))
+        left -= display_width(shown) + 2
+    return [*line, (" " * max(0, left + 1), ""), *items]
+
+
+def _legend(chart: Chart) -> Line:
+    several = sum(series.stroke == "line" for series in chart.series) > 1
+    found: Line = []
+    for series, number in zip(chart.series, _numbers(chart), strict=True):
+        sign = _SAMPLES.get(series.stroke) or _POINTS[number % len(_POINTS)]
+        if series.stroke == "points":
+            sign = _HOLLOW if series.hollow else _POINTS[0]
+        if series.name and (several or series.stroke != "line"):
+            found.append((f"{sign} {sanitize(series.name)}", series.hue))
+    return found
+
+
+def _put_inside(grid: DotGrid, chart: Chart) -> None:
+    """Write the name of the y axis into the first free place of the highest rows."""
+    for row in reversed(range(grid.height)):
+        for column in range(1, grid.width - len(chart.y)):
+            if grid.is_free(column - 1, row, len(chart.y) + 2):
+                grid.put(column, row, chart.y, chart.series[0].hue if chart.series else "dim")
+                return
+
+
+def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Line:
+    """Write the ticks of the x axis below it; those of levels that are only planned are dim."""
+    first = charts[0]
+    frame = _Frame(DotGrid(width - left - 1, 1), along, along)
+    texts = dict(first.ticks) or {tick: f"{tick:g}" for tick in along.ticks}
+    labels = []
+    for at, text in texts.items():
+        room = frame.grid.width - len(text) / 2
+        labels.append(TickLabel(at, min(frame.column(at) + 0.5, room), len(text)))
+    important = {x for series in first.series for x, _ in series.marks}
+    measured = {x for chart in charts for series in chart.series for x, _ in series.points}
+    is_level = first.kind == "levels"
+    for label in visible_ticks(labels, important):
+        text = texts[label.value]
+        style = "" if not is_level or label.value in measured else "dim"
+        frame.grid.put(int(label.centre - (len(text) - 1) / 2), 0, text, style)
+    return [(f"{truncate(first.x, left) if is_level else '':>{left}} ", "dim"), *frame.grid.lines()[0]]

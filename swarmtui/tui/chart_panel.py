@@ -1,0 +1,36 @@
+"""A panel that shows charts one above the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from swarmtui.report.chart import Chart
+from swarmtui.report.dot_chart import SMALLEST, paint_charts
+from swarmtui.tui.lines import Line, Panel, heading, longest_fit, wrapped_note
+
+
+class ChartView(NamedTuple):
+    """Charts over the same x axis, or why there are none; `notes` are versions of a remark from long to short."""
+
+    charts: tuple[Chart, ...] = ()
+    notes: tuple[str, ...] = ()
+    empty: str = ""
+
+
+class ChartPanel(Panel[ChartView]):
+    title: str = ""
+
+    @property
+    def empty(self) -> str:
+        return self.view.empty if self.view else ""
+
+    def heading(self, note: str, width: int) -> Line:
+        return heading("", self.title, note, width)
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view or ChartView()
+        note = longest_fit(view.notes, width - len(self.title) - 9)
+        lines = [self.heading(note, width)]
+        if not view.charts or width < SMALLEST[0] or height - 1 < SMALLEST[1]:
+            return [*lines, *wrapped_note(view.empty or "no room for the curve", width)]
+        return [*lines, *paint_charts(view.charts, width, height - 1)]

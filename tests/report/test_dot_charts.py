@@ -1,0 +1,212 @@
+"""Charts on a grid of dots: what is drawn where, at every size.
+
+UPDATE_SCREENS=1 rewrites the expected pictures; look at them before committing them.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from math import isclose, log10
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.analysis.capacity.marks import LevelMarks
+from swarmtui.report.chart import Chart, ChartSeries
+from swarmtui.report.charts import curve_charts
+from swarmtui.report.dot_chart import paint_charts
+from swarmtui.report.dot_grid import ACROSS, UP, DotGrid
+from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
+from tests.analysis.level_builders import level
+
+EXPECTED = Path(__file__).parent / "expected"
+BRAILLE = {chr(0x2800 + mask) for mask in range(1, 256)}
+DOUBLING = (1, 2, 4, 8, 16, 32)
+
+numbers = st.floats(min_value=1e-6, max_value=1e12)
+
+
+def text_of(lines: list[list[tuple[str, str]]]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def capacity_charts() -> tuple[Chart, ...]:
+    """A search for the capacity of a server with 16 slots: measured, so far, planned, baseline and limit."""
+
+    def rate(c: int, slots: int) -> float:
+        return min(c, slots) / (4.49 + 1.46 * min(c, slots)) * 1000
+
+    first = dict(zip(DOUBLING, (0.03, 0.04, 0.05, 0.06, 0.11, 3.8), strict=True))
+    levels = [level(c, tps=rate(c, 16), ttft=first[c], out_tps_steady_hw=0.06 * rate(c, 16)) for c in DOUBLING]
+    limit = tuple((float(c), 300.0 + 55 * min(c, 16)) for c in DOUBLING)
+    return curve_charts(
+        levels,
+        LevelMarks(True, 16, 32),
+        baseline=[level(c, tps=rate(c, 8), ttft=2 * first[c]) for c in DOUBLING],
+        baseline_name="--max-num-seqs 8",
+        planned=(18.0,),
+        limit=ChartSeries("limit: bandwidth", limit, hue="dim", stroke="sparse"),
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(30, 8), (60, 10), (72, 16), (120, 24), (200, 40)])
+def test_curve_matches_the_expected_picture(width: int, height: int) -> None:
+    shown = "\n".join(text_of(paint_charts(capacity_charts(), width, height))) + "\n"
+    path = EXPECTED / f"curve-{width}.txt"
+    if os.environ.get("UPDATE_SCREENS"):
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [30, 72, 200])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
+def test_every_number_of_levels_fits_every_width(count: int, width: int) -> None:
+    levels = [level(c, tps=20.0 * c, ttft=0.01 * c) for c in range(1, count + 1)]
+    for height in (4, 8, 11, 30):
+        lines = text_of(paint_charts(curve_charts(levels, LevelMarks(False, None, None)), width, height))
+        assert len(lines) == height and {len(line) for line in lines} == {width}
+        ticks = lines[-1].split()[1:]
+        assert ticks[0] == "1" and ticks[-1] == str(count)
+
+
+def test_points_are_on_their_line() -> None:
+    """The line enters and leaves the cell of a point in one of the two rows of dots that its sign covers."""
+    series = ChartSeries("", tuple((float(x), 7.0 * x % 11) for x in range(1, 13)))
+    chart = Chart("", "", "levels", "C", "y", (series,), linear=True)
+    rows = text_of(paint_charts([chart], 120, 24))[1:-1]
+    points = [(row, column) for row, line in enumerate(rows) for column, char in enumerate(line) if char == "●"]
+    assert len(points) == 12
+    for row, column in points:
+        beside = [rows[y][x] for y in (row - 1, row, row + 1) for x in (column - 1, column + 1) if 0 <= y < len(rows)]
+        assert any(char in BRAILLE for char in beside)
+
+
+def test_marks_replace_the_signs_of_points() -> None:
+    levels = [level(c, tps=tps) for c, tps in ((1, 80.0), (2, 150.0), (4, 120.0))]
+    shown = "\n".join(text_of(paint_charts(curve_charts(levels, LevelMarks(False, 2, 4))[:1], 60, 12)))
+    assert shown.count("●") == 1 and shown.count("▸") == 1 and shown.count("▼") == 1
+    assert "best" in shown and "cliff" in shown and "┊" not in shown
+
+
+def test_the_boundary_of_the_slo_is_between_the_levels_around_it() -> None:
+    upper = paint_charts(capacity_charts()[:1], 72, 16)
+    lines = text_of(upper)
+    (column,) = {line.index("┊") for line in lines if "┊" in line}
+    kept, missed = lines[-1].index("16"), lines[-1].index("32")
+    assert kept < column < missed
+    assert any("kept ┊ missed" in line for line in lines)
+
+
+def test_a_single_level_is_a_point_beside_what_is_planned() -> None:
+    charts = curve_charts([level(1, tps=80.0)], LevelMarks(False, None, None), planned=(1, 2, 4, 8))
+    lines = text_of(paint_charts(charts[:1], 60, 10))
+    assert sum(line.count("●") for line in lines) == 1 and lines[-2].count("╵") == 3
+    assert lines[-1].split() == ["C", "1", "2", "4", "8"]
+
+
+def test_a_limit_far_above_does_not_flatten_the_curve() -> None:
+    levels = [level(c, tps=10.0 * c) for c in (1, 2, 4)]
+    far = ChartSeries("limit", ((1.0, 9_000.0), (4.0, 9_900.0)), hue="dim", stroke="sparse")
+    upper, _ = curve_charts(levels, LevelMarks(False, None, None), limit=far)
+    assert max(upper.ys) == 100.0 and value_axis(upper.ys, 5).high == 100.0
+
+
+def test_what_is_not_measured_is_not_drawn() -> None:
+    upper, lower = curve_charts([level(1, tps=None, ttft=0.2)], LevelMarks(False, None, None))
+    assert upper.series == () and [series.points for series in lower.series] == [((1.0, 200.0),)]
+    assert "●" not in "".join(text_of(paint_charts([upper], 40, 8)))
+
+
+# the grid
+
+
+@given(st.integers(1, 30), st.integers(1, 8), st.data())
+def test_lines_stay_in_the_grid_and_connect_their_ends(width: int, height: int, data: st.DataObject) -> None:
+    dots = st.tuples(st.integers(0, width * ACROSS - 1), st.integers(0, height * UP - 1))
+    start, end = data.draw(dots), data.draw(dots)
+    grid = DotGrid(width, height)
+    grid.line(start, end, "x")
+    lines = grid.lines()
+    assert len(lines) == height and all(len(text) == width for text in text_of(lines))
+    rows = enumerate(reversed(text_of(lines)))
+    filled = {(x, y) for y, text in rows for x, char in enumerate(text) if char != " "}
+    assert {(x // ACROSS, y // UP) for x, y in (start, end)} <= filled
+    # Every cell but the first touches another one.
+    assert len(filled) == 1 or all(
+        any((x + dx, y + dy) in filled for dx in (-1, 0, 1) for dy in (-1, 0, 1) if dx or dy) for x, y in filled
+    )
+
+
+@given(st.integers(-5, 40), st.integers(-5, 12), st.text("abc", min_size=1, max_size=50))
+def test_what_is_outside_of_the_grid_is_left_out(column: int, row: int, text: str) -> None:
+    grid = DotGrid(20, 4)
+    grid.put(column, row, text, "x")
+    grid.dot(column * 3, row * 9, "y")
+    grid.band((column, row, row + 9), (column + 30, row - 3, row + 20), "z")
+    assert [len(line) for line in text_of(grid.lines())] == [20] * 4
+
+
+def test_a_cell_shows_the_line_that_was_drawn_last() -> None:
+    grid = DotGrid(2, 1)
+    grid.line((0, 0), (3, 0), "below")
+    grid.line((0, 3), (1, 3), "above")
+    assert grid.lines() == [[("⠉", "above"), ("⣀", "below")]]
+    assert not grid.is_free(0, 0) and not grid.is_free(1, 0, 2)
+
+
+# the axes
+
+
+@given(st.lists(numbers, min_size=1, max_size=40), st.integers(2, 12), st.booleans(), st.booleans())
+def test_ticks_are_round_and_enclose_the_values(values: list[float], most: int, log: bool, from_zero: bool) -> None:
+    axis = value_axis(values, most, may_log=log, from_zero=from_zero)
+    assert 2 <= len(axis.ticks) <= most
+    assert all(-1e-6 <= axis.share(value) <= 1 + 1e-6 for value in values)
+    assert axis.share(axis.ticks[0]) == 0 and isclose(axis.share(axis.ticks[-1]), 1)
+    for tick in axis.ticks:
+        if tick:
+            digits = tick / 10 ** (int(log10(abs(tick))) - 2)
+            assert isclose(digits, round(digits), rel_tol=1e-6) or not from_zero
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
+def test_negative_values_are_shown(values: list[float]) -> None:
+    axis = value_axis(values, 6)
+    assert all(-1e-6 <= axis.share(value) <= 1 + 1e-6 for value in values)
+
+
+@pytest.mark.parametrize(
+    ("levels", "log"),
+    [
+        ((1, 2, 4, 8, 16, 32), True),
+        ((1, 2, 4, 8, 12, 13, 14, 16), True),  # a search
+        ((0.5, 1, 2, 4), True),
+        (range(1, 41), False),
+        ((1, 8, 16, 24, 32, 40), False),
+        ((10, 20, 30), False),
+        ((4,), False),
+    ],
+)
+def test_the_levels_choose_their_axis(levels: tuple[float, ...], log: bool) -> None:
+    axis = level_axis(levels)
+    assert axis.log == log and axis.ticks == tuple(levels)
+
+
+@given(st.sets(st.integers(1, 5_000), min_size=1, max_size=40))
+def test_levels_keep_their_order_on_the_axis(levels: set[int]) -> None:
+    axis = level_axis(levels)
+    places = [axis.share(at) for at in sorted(levels)]
+    assert places == sorted(set(places)) and (len(places) == 1 or (places[0] == 0 and isclose(places[-1], 1)))
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(1, 6)), max_size=40), st.sets(st.integers(0, 40)))
+def test_labels_never_collide(places: list[tuple[float, int]], important: set[int]) -> None:
+    labels = [TickLabel(number, centre, width) for number, (centre, width) in enumerate(sorted(places))]
+    shown = visible_ticks(labels, important)
+    assert bool(shown) == bool(labels)
+    for left, right in pairwise(shown):
+        assert right.centre - left.centre >= (left.width + right.width) / 2 + 1
+    assert not labels or labels[0] in shown
