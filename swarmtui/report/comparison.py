@@ -19,13 +19,18 @@ from swarmtui.analysis.compare.sessions import (
 )
 from swarmtui.analysis.compare.verdicts import VerdictWord, interval_text, verdict_text
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, seconds, signed_percent
+from swarmtui.numbers import milliseconds, seconds, short_percent, signed_percent
+from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
 
 _CODES: dict[str, Code] = {
     "faster": "faster", "slower": "slower", "same": "same", "refused": "refused",
     "more agents": "faster", "fewer agents": "slower",
 }  # fmt: skip
+# What is better, worse, as good or not decided, wherever something is compared.
+SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
+# The cells of a bar on each side of zero.
+_BAR = 16
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = (
     "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
@@ -37,7 +42,8 @@ _NOTE = (
 def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "") -> Cell:
     """Show a verdict, or how many runs there must be for one."""
     text = "not comparable" if word == "refused" else word or verdict_text(None)
-    return Cell(before + text, _CODES.get(word or "", "unsure"))
+    code = _CODES.get(word or "", "unsure")
+    return Cell(f"{SIGNS[code]} {before}{text}", code)
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
@@ -60,7 +66,7 @@ def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
     blocks += [Sentence(f"flags: {flag}", "difference") for flag in flags]
     others = [difference for difference in pair.differences if not _follows(difference, pair.flags)]
     blocks += [Sentence(f"other: {difference}", "difference") for difference in others]
-    blocks += comparison_tables(pair)
+    blocks += [*change_tables(pair), *comparison_tables(pair)]
     headline = headline_row(pair)
     blocks += [
         Sentence(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}", "detail")
@@ -118,6 +124,54 @@ def comparison_tables(pair: Pair) -> list[Table]:
         tabulate("Machines", pair.machine, machine),
     )
     return [table for table in tables if table.rows]
+
+
+def change_tables(pair: Pair) -> list[Table]:
+    """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
+    rows = [row for row in pair.rows if row.leads and row.change is not None]
+    known = [
+        abs(value)
+        for row in rows
+        for value in (row.change, *((row.interval.low, row.interval.high) if _is_known(row) and row.interval else ()))
+        if value is not None
+    ]
+    top = value_axis(known, 2).high if any(known) else 0.01
+    code = {row.key: verdict_cell(row.verdict.word if row.verdict else None) for row in rows}
+    ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
+    columns: list[Column[ComparisonRow]] = [
+        Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
+        Column("verdict", "verdict", lambda row: code[row.key], right=False),
+        Column("change", "change", lambda row: Cell(signed_percent(row.change), code[row.key].code)),
+        Column(
+            "bar", f"{ends[0]:·<{_BAR}}0{ends[1]:·>{_BAR}}",
+            lambda row: Cell(change_bar(row, top), code[row.key].code), right=False,
+        ),
+        Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
+    ]  # fmt: skip
+    figure = next((FIGURES[row.figure] for row in rows), "")
+    return [tabulate(f"Change of {figure}", rows, columns, drop=("interval",))] if rows else []
+
+
+def _is_known(row: ComparisonRow) -> bool:
+    return row.interval is not None and interval_text(row.interval, "").startswith(("+", "−"))
+
+
+def change_bar(row: ComparisonRow, top: float) -> str:
+    """Draw a change around zero: `·····│━━━├●┤·`; the brackets are the ends of its interval."""
+
+    def place(value: float) -> int:
+        return _BAR + round(min(1.0, max(-1.0, value / top)) * _BAR)
+
+    cells = ["·"] * (2 * _BAR + 1)
+    at = place(row.change or 0.0)
+    cells[min(_BAR, at) : max(_BAR, at) + 1] = "━" * (abs(at - _BAR) + 1)
+    if _is_known(row) and row.interval is not None:
+        low, high = place(row.interval.low), place(row.interval.high)
+        cells[low : high + 1] = "─" * (high - low + 1)
+        cells[low], cells[high] = "├", "┤"
+    cells[_BAR] = "│"
+    cells[at] = "●"
+    return "".join(cells)
 
 
 def leaderboard_blocks(rows: Sequence[LeaderboardRow]) -> list[Block]:

@@ -5,7 +5,7 @@ The charts share their x axis. Every chart has a y axis of its own, and no chart
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ _LEAST_ROWS, _LEAST_BELOW = 4, 2
 _OWN_HEADINGS = 11
 # Cells beside the outer points, for half of a label.
 _MARGIN = 2
+_MOST_TICKS = 7
 # Cells that a point needs, so that points can be told apart.
 _PER_POINT = 3
 
@@ -56,7 +57,9 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
     rows = _rows(len(charts), height)
     charts = charts[: len(rows)]
     axes = [
-        value_axis(chart.ys, 1 + max(1, (count - 1) // 2), may_log=_may_log(chart), from_zero=chart.from_zero)
+        value_axis(
+            chart.ys, min(_MOST_TICKS, 1 + max(1, (count - 1) // 2)), may_log=_may_log(chart), from_zero=chart.from_zero
+        )
         for chart, count in zip(charts, rows, strict=True)
     ]
     labels = [
@@ -71,7 +74,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
         if number and height < _OWN_HEADINGS:
             _put_inside(frame.grid, chart)
         else:
-            lines.append(_heading(chart, width))
+            lines.append(_heading(chart, width, known=charts[0].series if number else ()))
         ticks = {
             round(up.share(tick) * (count - 1)): label for tick, label in zip(up.ticks, labels[number], strict=False)
         }
@@ -158,7 +161,8 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
         code = marked.get(x)
         if code in _MARK_STYLES:
             frame.grid.put(*cell, MARKS[code], _MARK_STYLES[code])
-            _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), _MARK_STYLES[code])
+            if series.hue != "dim":
+                _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), _MARK_STYLES[code])
         elif x in series.hollow:
             frame.grid.put(*cell, _HOLLOW, series.hue)
         elif sparse:
@@ -203,13 +207,12 @@ def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool)
 # words
 
 
-def _heading(chart: Chart, width: int) -> Line:
-    """Name the y axis, and the series at the right; what does not fit is left out."""
-    first = chart.series[0].hue if chart.series else "dim"
-    line: Line = [(f" {chart.y}", first)]
+def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
+    """Name the y axis, and the series at the right unless they are known; what does not fit is left out."""
+    line: Line = [(f" {chart.y}", _main_hue(chart))]
     left = width - display_width(chart.y) - 2
     items: Line = []
-    for text, style in _legend(chart):
+    for text, style in _legend(chart, {(series.name, series.stroke) for series in known}):
         shown = truncate(text, max(12, left // 2)) if display_width(text) > left else text
         if display_width(shown) + 2 > left:
             break
@@ -218,14 +221,19 @@ def _heading(chart: Chart, width: int) -> Line:
     return [*line, (" " * max(0, left + 1), ""), *items]
 
 
-def _legend(chart: Chart) -> Line:
+def _main_hue(chart: Chart) -> str:
+    """The hue of what is measured, rather than of what it is compared with."""
+    return next((series.hue for series in chart.series if series.hue != "dim"), "dim")
+
+
+def _legend(chart: Chart, known: Set[tuple[str, str]]) -> Line:
     several = sum(series.stroke == "line" for series in chart.series) > 1
     found: Line = []
     for series, number in zip(chart.series, _numbers(chart), strict=True):
         sign = _SAMPLES.get(series.stroke) or _POINTS[number % len(_POINTS)]
         if series.stroke == "points":
             sign = _HOLLOW if series.hollow else _POINTS[0]
-        if series.name and (several or series.stroke != "line"):
+        if series.name and (several or series.stroke != "line") and (series.name, series.stroke) not in known:
             found.append((f"{sign} {sanitize(series.name)}", series.hue))
     return found
 
@@ -235,7 +243,7 @@ def _put_inside(grid: DotGrid, chart: Chart) -> None:
     for row in reversed(range(grid.height)):
         for column in range(1, grid.width - len(chart.y)):
             if grid.is_free(column - 1, row, len(chart.y) + 2):
-                grid.put(column, row, chart.y, chart.series[0].hue if chart.series else "dim")
+                grid.put(column, row, chart.y, _main_hue(chart))
                 return
 
 

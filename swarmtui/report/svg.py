@@ -143,7 +143,7 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     parts.append(f'<path d="M{_LEFT} {area.top}V{area.bottom}H{right}" class="axis"/>')
     unit = f"{chart.y}, logarithmic" if area.up.log else chart.y
     middle = (area.top + area.bottom) / 2
-    hue = chart.series[0].hue if len(chart.series) == 1 or chart.kind == "levels" else "dim"
+    hue = next((series.hue for series in chart.series if series.hue != "dim"), "dim")
     turned = f'transform="translate(14 {middle:.1f}) rotate(-90)"'
     parts.append(f'<text {turned} text-anchor="middle" class="{hue}">{escape(unit)}</text>')
     if ticks:

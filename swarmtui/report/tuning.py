@@ -9,16 +9,18 @@ from itertools import zip_longest
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
-from swarmtui.experiments.effects import Effect, TuneSummary, change_from, ranking_sentence, standing_text
+from swarmtui.experiments.effects import Effect, Standing, TuneSummary, change_from, ranking_sentence, standing_text
 from swarmtui.experiments.grid import all_configurations, launch_command, tune_rounds
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
-from swarmtui.report.comparison import verdict_cell
-from swarmtui.report.table import MARKS, Block, Cell, Column, Fields, Sentence, Table, Value, keyed, tabulate
+from swarmtui.report.comparison import SIGNS, verdict_cell
+from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.text import count_noun, escape
 
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
+# What the standing of a configuration means beside the best one.
+_STANDINGS: dict[Standing, Code] = {"behind": "slower", "tied": "unsure"}
 _GPU = ("j_token", "gpu_w", "gpu_gib")
 _CONFIGURATION = (
     keyed("state", "state", right=False),
@@ -64,14 +66,19 @@ def leaderboard(found: TuneSummary) -> Table:
     for rank, (row, standing) in enumerate(zip(found.leaderboard, found.standings, strict=True), start=1):
         best = rank == 1 and found.ranked
         apart = None if rank == 1 else change_from(found.leaderboard[0], row, found.objective)
-        words = (signed_percent(apart) if apart is not None else "", standing_text(standing, found.objective))
+        code = _STANDINGS.get(standing)
+        words = (
+            SIGNS[code] if code else "",
+            signed_percent(apart) if apart is not None else "",
+            standing_text(standing, found.objective),
+        )
         rows.append(
             result_figures(row)
             | {
                 "rank": Cell(MARKS["best"], "best") if best else str(rank),
                 "flags": Cell(format_flags(row.flags), "best" if best else None),
                 "starts": row.starts,
-                "change": " ".join(filter(None, words)) or None,
+                "change": Cell(" ".join(filter(None, words)), code) if any(words) else None,
             }
         )
     table = configuration_table(rows, ("state", "problem"))
