@@ -68,23 +68,27 @@ class DotGrid:
 
     def lines(self) -> list[Line]:
         """Return the lines from the top, with cells of one style as one span."""
-        return [self._line(row) for row in reversed(range(self.height))]
+        rows = [[(" ", "")] * self.width for _ in range(self.height)]
+        for (column, row), (mask, style) in self._dots.items():
+            rows[row][column] = (chr(_BLANK + mask), style)
+        for (column, row), span in self._texts.items():
+            rows[row][column] = span
+        return [_joined(row) for row in reversed(rows)]
 
-    def _line(self, row: int) -> Line:
-        line: Line = []
-        for column in range(self.width):
-            text, style = self._cell((column, row))
-            if line and (line[-1][1] == style or text == " "):
-                line[-1] = (line[-1][0] + text, line[-1][1])
-            else:
-                line.append((text, style))
-        return line
 
-    def _cell(self, cell: Dot) -> Span:
-        if cell in self._texts:
-            return self._texts[cell]
-        found = self._dots.get(cell)
-        return (chr(_BLANK + found[0]), found[1]) if found else (" ", "")
+def _joined(cells: list[Span]) -> Line:
+    """Join cells of one style; blanks have any."""
+    line: Line = []
+    texts: list[str] = []
+    style = ""
+    for text, wanted in cells:
+        if wanted != style and text != " ":
+            if texts:
+                line.append(("".join(texts), style))
+                texts = []
+            style = wanted
+        texts.append(text)
+    return [*line, ("".join(texts), style)]
 
 
 def _between(start: Dot, end: Dot) -> Iterator[Dot]:

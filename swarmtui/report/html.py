@@ -23,6 +23,7 @@ from swarmtui.report.table import Cell, Code, Column, Table
 
 _CLASSES: dict[Code | None, str] = {
     "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "unknown", "not applicable": "unknown",
+    "same": "unknown", "unsure": "unknown", "refused": "bad",
 }  # fmt: skip
 
 _LAYOUT = """\
@@ -40,6 +41,7 @@ tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-al
 .n{text-align:right}td.n{white-space:nowrap}
 td.ok{color:var(--good);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
 td.unknown{color:var(--dim);white-space:nowrap}
+td.bar{font-family:monospace;white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;grid-auto-rows:1fr}
 figure{margin:0;padding:.8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card);min-width:0}
@@ -152,7 +154,11 @@ def _table(table: Table) -> str:
 
 
 def _cell(cell: Cell, column: Column[Any], words: bool) -> str:
-    kind = [*(["n"] if column.right else []), *([_CLASSES[cell.code]] if cell.code in _CLASSES else [])]
+    kind = [
+        *(["n"] if column.right else []),
+        *(["bar"] if column.id == "bar" else []),
+        *([_CLASSES[cell.code]] if cell.code in _CLASSES else []),
+    ]
     name = f' data-name="{escape(column.title)}"' if words and column.title and cell.code not in _CLASSES else ""
     return f"<td{_class(kind)}{name}>{escape(cell.text)}</td>"
 

@@ -19,7 +19,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
-from swarmtui.report.comparison import comparison_tables
+from swarmtui.report.comparison import change_tables, comparison_tables
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables
 from swarmtui.report.limits import limit_facts, limit_table
@@ -62,7 +62,7 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
     comparisons = [
         table._replace(title=f"{table.title}: A is {first.name}, B is {name}")
         for name, pair in pairs
-        for table in comparison_tables(pair)
+        for table in (*change_tables(pair), *comparison_tables(pair))
     ]
     tables = [
         table._replace(title=f"{name}: {table.title}")

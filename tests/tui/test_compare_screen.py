@@ -6,10 +6,13 @@ import shutil
 from pathlib import Path
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.sessions import compare
+from swarmtui.analysis.compare.sessions import ComparisonRow, compare
+from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.report.charts import SessionData, comparison_charts
-from swarmtui.report.comparison import comparison_blocks
+from swarmtui.report.comparison import change_bar, comparison_blocks
 from swarmtui.report.text import paint
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
@@ -38,18 +41,20 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await pilot.press("m", "m", "c")
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
-        assert "● two slots" in before and "◆ four slots" in before and "output tok/s by C" in before
+        assert "● two slots" in before and "◆ four slots" in before
+        assert "output tok/s" in before and "first token, ms" in before
+        assert "▲ faster" in before and "= same" in before and "? not sure yet" in before
         assert "--max-num-seqs 2 → 4" in before and "faster in these two sessions" in before
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
         assert "● four slots" in screen_text(app) and "slower in these two sessions: −" in screen_text(app)
         await pilot.press("v")
-        await until(lambda: "TTFT, ms by C" in screen_text(app))
-        await pilot.press("v", "v")
-        await until(lambda: "tok/s per GPU by tok/s per user" in screen_text(app))
+        await until(lambda: "Rate of one agent" in screen_text(app))
+        await pilot.press("v")
+        await until(lambda: "Pareto: tok/s per user against tok/s per GPU" in screen_text(app))
         assert "◆" in screen_text(app).split("differences")[0]
         await pilot.press("v", "v", "v")
-        await until(lambda: "output tok/s by C" in screen_text(app))
+        await until(lambda: "first token, ms" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
 
@@ -60,6 +65,26 @@ def test_table_has_intervals_and_verdicts() -> None:
     assert " A: before (a)\n B: after (b)\n" in shown
     row = next(line for line in shown.splitlines() if "steady tok/s" in line)
     assert "+25.0 %" in row and "…" in row and row.rstrip().endswith("faster")
+
+
+def test_changes_are_bars_around_zero_with_their_intervals() -> None:
+    a = summary((level(4, tps=100, runs=SLOW), level(8, tps=125, runs=FAST)), "a")
+    b = summary((level(4, tps=125, runs=FAST), level(8, tps=100, runs=SLOW)), "b")
+    lines = text_of(block_lines(comparison_blocks(compare([a, b]), {}), 100)).splitlines()
+    head = next(number for number, line in enumerate(lines) if "Change of output tok/s" in line)
+    titles, better, worse = lines[head + 1 : head + 4]
+    zero = titles.index("0·")
+    assert "▲ faster" in better and better.index("●") > zero and better[zero] == "│" and "├" in better[zero:]
+    assert "▼ slower" in worse and worse.index("●") < zero and worse[zero] == "│" and "┤" in worse[:zero]
+
+
+@given(st.floats(-5, 5), st.floats(0, 1), st.floats(0, 1), st.floats(0.001, 2))
+def test_a_bar_keeps_its_width_and_shows_the_change(change: float, below: float, above: float, top: float) -> None:
+    found = Interval(middle=change, low=max(-0.99, change - below), high=max(-0.98, change + above))
+    row = ComparisonRow(c=4, figure="out_tps_steady", before=1.0, after=1.0, change=change, interval=found)
+    bar = change_bar(row, top)
+    assert len(bar) == 33 and bar.count("●") == 1
+    assert bar[16] in "│●" and (bar.index("●") >= 16 if change >= 0 else bar.index("●") <= 16)
 
 
 def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:
