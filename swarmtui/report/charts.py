@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, fsum, isfinite
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
@@ -14,7 +14,7 @@ from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, StageStart, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.report.chart import Chart, ChartHue, ChartSeries, Marks, Points, Stroke
+from swarmtui.report.chart import Chart, ChartHue, ChartSeries, Marks, Points
 from swarmtui.report.colours import Hue
 from swarmtui.report.levels import mark_code
 
@@ -26,7 +26,6 @@ _MAX_POINTS = 600
 PICTURE = ("throughput", "ttft")
 _LARGEST = 1e15
 
-Item = TypeVar("Item", Level, ProvisionalLevel)
 # A name, a hue, and how it is read from a level and all levels of its session.
 Figure = tuple[str, Hue, Callable[[Level, Sequence[Level]], float | None]]
 # The hues of more sessions than two, and of more GPUs than one.
@@ -83,18 +82,18 @@ def curve_charts(
 
     `provisional` are levels that are being measured, `planned` those that will be. `limit` is what the hardware allows.
     """
-    tail = _curve("p90", "latency", levels, lambda level: level.ttft_s.p90, "dotted")
+    tail = _curve("p90", "latency", ((level.offered_load, level.ttft_s.p90) for level in levels))
     upper, lower = _picture(
         (
             _throughput("now", "throughput", levels, marks),
-            _so_far("throughput", provisional, lambda level: level.out_tps),
+            _so_far("throughput", ((level.offered_load, level.out_tps) for level in provisional)),
             _throughput(baseline_name, "dim", baseline)._replace(stroke="dotted", half_widths=()),
             *([limit] if limit is not None else []),
         ),
         (
             _first_token("median", "latency", levels),
-            _so_far("latency", provisional, lambda level: level.ttft_s),
-            tail,
+            _so_far("latency", ((level.offered_load, level.ttft_s) for level in provisional)),
+            tail._replace(stroke="dotted"),
             _first_token("", "dim", baseline)._replace(stroke="dotted"),
         ),
         _load_unit((*levels, *provisional)),
@@ -118,7 +117,7 @@ def _picture(upper: Iterable[ChartSeries], lower: Iterable[ChartSeries], x: str)
 
 
 def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelMarks | None = None) -> ChartSeries:
-    series = _curve(name, hue, levels, lambda level: level.headline_tps)
+    series = _curve(name, hue, ((level.offered_load, level.headline_tps) for level in levels))
     steady = {level.offered_load: level.out_tps_steady_hw for level in levels if level.headline_is_steady}
     widths = tuple(_drawable(steady.get(at)) or 0.0 for at, _ in series.points)
     codes = ((at, mark_code(marks, at)) for at, _ in series.points) if marks is not None else ()
@@ -130,22 +129,18 @@ def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelM
 
 
 def _first_token(name: str, hue: ChartHue, levels: Sequence[Level]) -> ChartSeries:
-    series = _curve(name, hue, levels, lambda level: level.ttft_s.median)
+    series = _curve(name, hue, ((level.offered_load, level.ttft_s.median) for level in levels))
     return series._replace(hollow=_incomplete(levels))
 
 
-def _curve(
-    name: str, hue: ChartHue, levels: Sequence[Item], value_of: Callable[[Item], float | None], stroke: Stroke = "line"
-) -> ChartSeries:
-    values = ((float(level.offered_load), _drawable(value_of(level))) for level in levels)
-    return ChartSeries(name, tuple(sorted((x, y) for x, y in values if y is not None)), hue=hue, stroke=stroke)
+def _curve(name: str, hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:
+    drawn = ((float(x), _drawable(y)) for x, y in values)
+    return ChartSeries(name, tuple(sorted((x, y) for x, y in drawn if y is not None)), hue=hue)
 
 
-def _so_far(
-    hue: ChartHue, levels: Sequence[ProvisionalLevel], value_of: Callable[[ProvisionalLevel], float | None]
-) -> ChartSeries:
-    series = _curve("so far", hue, levels, value_of, "points")
-    return series._replace(hollow=frozenset(at for at, _ in series.points))
+def _so_far(hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:
+    series = _curve("so far", hue, values)
+    return series._replace(stroke="points", hollow=frozenset(at for at, _ in series.points))
 
 
 def _incomplete(levels: Sequence[Level]) -> frozenset[float]:
@@ -226,9 +221,9 @@ def _level_chart(
     for number, session in enumerate(sessions):
         levels = session.summary.levels
         for figure, hue, value_of in figures[:1] if many else figures:
-            values = {id(level): value_of(level, levels) for level in levels}
-            curve = _curve(session.name if many else figure, hue, levels, lambda level, known=values: known[id(level)])
-            series.append(curve._replace(hue=_hue(number, hue)) if many else curve)
+            values = [(level.offered_load, value_of(level, levels)) for level in levels]
+            shown = (session.name, _hue(number, hue)) if many else (figure, hue)
+            series.append(_curve(*shown, values))
     drawn = tuple(curve for curve in series if curve.points)
     return Chart(name, title, "levels", _session_unit(sessions), y, drawn, linear=linear)
 
