@@ -375,6 +375,19 @@ def test_best_level_and_cliff_are_marked(tmp_path: Path) -> None:
     assert ">best</text>" in page and ">cliff</text>" in page
 
 
+def test_report_begins_with_the_answer_and_its_picture(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED.parents[1] / "tui" / "recorded", tmp_path / "s")
+    first = min(path.name for path in (tmp_path / "s").iterdir())
+    page = export([load_session(tmp_path / "s", first)], "html").decode()
+    body = page[page.index("<body>") :]
+    order = ['class="answer"', 'id="curve"', "<dt>Why no more</dt>", "<dt>Try next</dt>", "<dt>Session</dt>", "<table"]
+    places = [body.index(part) for part in order]
+    assert places == sorted(places)
+    picture = body[body.index('id="curve"') : body.index("</figure>")]
+    assert "output tok/s" in picture and "first token, ms" in picture and picture.count('class="axis"') == 2
+    assert "<script" not in page and "prefers-color-scheme:dark" in page
+
+
 def test_sessions_with_the_same_label_get_their_ids(tmp_path: Path) -> None:
     names = ("20261115-014455-3f9a", "20261115-014455-3f9b")
     page = export([loaded(tmp_path, full_session(name, label="same"), name) for name in names], "html").decode()
@@ -590,6 +603,7 @@ def test_openmetrics_of_an_open_loop_has_rates(tmp_path: Path) -> None:
 def test_curve_has_a_band_of_half_widths() -> None:
     series = (ChartSeries("steady", ((1.0, 100.0), (2.0, 190.0)), half_widths=(5.0, 60.0)),)
     drawn = draw_chart(Chart("throughput", "", "levels", "C", "output tok/s", series))
-    assert drawn.count('class="band s0"') == 1
+    assert drawn.count('class="band throughput"') == 1
+    assert "<title>steady: C=2: 190.0 ± 60 output tok/s</title>" in drawn, "shown on hover"
     assert ">250<" in drawn, "the axis includes the edge of the band"
     assert "band" not in draw_chart(Chart("ttft", "", "levels", "C", "ms", (series[0]._replace(half_widths=()),)))
