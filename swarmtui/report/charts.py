@@ -199,12 +199,14 @@ def _session_unit(sessions: Sequence[SessionData]) -> str:
 
 def _hue(number: int, hue: Hue) -> ChartHue:
     """Return the hue of one of several sessions: that of the quantity for the second, compared with the first."""
-    return ("dim", hue, *_MORE)[number % (2 + len(_MORE))]
+    hues: tuple[ChartHue, ...] = ("dim", hue, *_MORE)
+    return hues[number % len(hues)]
 
 
 def main_first(count: int, hue: Hue) -> list[ChartHue]:
     """Return the hues of several curves of which the first is the one that counts."""
-    return [(hue, "dim", *_MORE)[number % (2 + len(_MORE))] for number in range(count)]
+    hues: tuple[ChartHue, ...] = (hue, "dim", *_MORE)
+    return [hues[number % len(hues)] for number in range(count)]
 
 
 def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:

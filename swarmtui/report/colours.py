@@ -12,7 +12,7 @@ HUES: tuple[Hue, ...] = get_args(Hue)
 STEPS = 8
 
 
-class Palette(NamedTuple):
+class ColourTable(NamedTuple):
     """The colours of a dark or a light page; `ramps` and `ramps_256` have STEPS colours for each hue.
 
     The numbers of `ramps_256` are those of terminals with 256 colours.
@@ -32,7 +32,7 @@ def _ramp(colours: str) -> tuple[str, ...]:
     return tuple(f"#{colour}" for colour in colours.split())
 
 
-DARK = Palette(
+DARK = ColourTable(
     "#12151a", "#1b1f26", "#d8dde4", "#939ca8", "#3c434d",
     {
         "throughput": "#58a6ff", "latency": "#ff9f43", "queue": "#e6c84a", "energy": "#bd93f9", "good": "#3ec9b0",
@@ -55,7 +55,7 @@ DARK = Palette(
         "bad": (88, 124, 131, 167, 203, 210, 217, 224),
     },
 )  # fmt: skip
-LIGHT = Palette(
+LIGHT = ColourTable(
     "#fafaf8", "#eeeff0", "#1f242a", "#57606a", "#c4c9cf",
     {
         "throughput": "#0a5cb8", "latency": "#a84a00", "queue": "#766000", "energy": "#7440bf", "good": "#0b7063",

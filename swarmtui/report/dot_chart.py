@@ -194,14 +194,11 @@ def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool)
     for row in range(grid.height):
         if grid.is_free(column, row):
             grid.put(column, row, "┊", "good")
-    free = (
-        row
-        for row in reversed(range(grid.height))
-        if grid.is_free(column - 5, row, 5) and grid.is_free(column + 1, row, 7)
-    )
-    if named and (row := next(free, None)) is not None:
-        grid.put(column - 5, row, "kept", "good")
-        grid.put(column + 2, row, "missed", "bad")
+    for row in reversed(range(grid.height)):
+        if named and grid.is_free(column - 5, row, 5) and grid.is_free(column + 1, row, 7):
+            grid.put(column - 5, row, "kept", "good")
+            grid.put(column + 2, row, "missed", "bad")
+            return
 
 
 # words

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from swarmtui.numbers import short, significant
 from swarmtui.report.chart import Chart, ChartSeries, series_band
-from swarmtui.report.colours import DARK, HUES, LIGHT, Palette
+from swarmtui.report.colours import DARK, HUES, LIGHT, ColourTable
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import Code
 from swarmtui.text import sanitize, truncate
@@ -30,12 +30,12 @@ _SHAPES = (
 )  # fmt: skip
 
 
-def page_colours(palette: Palette, card: str) -> dict[str, str]:
+def page_colours(palette: ColourTable, card: str) -> dict[str, str]:
     """Return the colours of a page by their names in the style sheet."""
-    return {
+    page = {
         "bg": palette.background, "fg": palette.text, "dim": palette.dim, "rule": palette.frame, "card": card,
-        **palette.hues,
     }  # fmt: skip
+    return page | {hue: palette.hues[hue] for hue in HUES}
 
 
 LIGHT_PAGE = page_colours(LIGHT, "#ffffff")

@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from swarmtui.files import make_private_directory, read_file
-from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, Hue, Palette
+from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, ColourTable, Hue
 
 # The hues in the 16 colours of a dark and of a light terminal, which have no orange.
 _SIXTEEN: dict[bool, dict[Hue, str]] = {
@@ -25,7 +25,7 @@ _SIXTEEN: dict[bool, dict[Hue, str]] = {
 }  # fmt: skip
 
 
-def _theme(name: str, palette: Palette, panel: str, dark: bool) -> Theme:
+def _theme(name: str, palette: ColourTable, panel: str, dark: bool) -> Theme:
     hues = palette.hues
     return Theme(
         name=name,
@@ -97,7 +97,7 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
     }
 
 
-def _ramp_style(plain: Style, palette: Palette, hue: Hue, step: int, colours: str | None, few: bool) -> Style:
+def _ramp_style(plain: Style, palette: ColourTable, hue: Hue, step: int, colours: str | None, few: bool) -> Style:
     """Return a step of a ramp; with 16 colours its lower part is dim and its end bold."""
     if few:
         return plain + Style(dim=step < STEPS // 2 or None, bold=step == STEPS - 1 or None)

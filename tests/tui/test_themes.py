@@ -9,7 +9,7 @@ from rich.color import Color, ColorType
 from rich.color_triplet import ColorTriplet
 from textual.theme import BUILTIN_THEMES, Theme
 
-from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, Palette, shade
+from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, ColourTable, shade
 from swarmtui.tui.themes import SWARM, SWARM_LIGHT, line_styles
 
 OURS = [(SWARM, DARK), (SWARM_LIGHT, LIGHT)]
@@ -38,7 +38,7 @@ def painted(theme: Theme, name: str, colours: str = "truecolor") -> ColorTriplet
 
 
 @pytest.mark.parametrize(("theme", "palette"), OURS)
-def test_text_is_legible_on_every_background(theme: Theme, palette: Palette) -> None:
+def test_text_is_legible_on_every_background(theme: Theme, palette: ColourTable) -> None:
     assert theme.foreground == palette.text
     for back in (palette.background, palette.surface):
         assert contrast(triplet(palette.text), triplet(back)) >= 4.5
@@ -48,7 +48,9 @@ def test_text_is_legible_on_every_background(theme: Theme, palette: Palette) -> 
 
 @pytest.mark.parametrize("colours", ["256", "truecolor"])
 @pytest.mark.parametrize(("theme", "palette"), OURS)
-def test_each_step_of_a_ramp_stands_out_more_than_the_one_before(theme: Theme, palette: Palette, colours: str) -> None:
+def test_each_step_of_a_ramp_stands_out_more_than_the_one_before(
+    theme: Theme, palette: ColourTable, colours: str
+) -> None:
     back = triplet(palette.background)
     for hue in HUES:
         steps = [contrast(painted(theme, f"{hue}{step}", colours), back) for step in range(STEPS)]
@@ -60,7 +62,7 @@ def test_a_quantity_has_the_same_hue_in_every_theme_of_textual(name: str) -> Non
     theme = BUILTIN_THEMES[name]
     shown = line_styles(theme)
     if theme.ansi:
-        assert all(shown[hue].color.type == ColorType.STANDARD for hue in HUES if shown[hue].color)
+        assert {colour.type for hue in HUES if (colour := shown[hue].color)} == {ColorType.STANDARD}
         assert len({shown[hue].color for hue in HUES}) == len(HUES)
     else:
         assert shown["throughput"] == line_styles(SWARM if theme.dark else SWARM_LIGHT)["throughput"]
