@@ -10,7 +10,7 @@ from swarmtui.report.table import Code
 Points = tuple[tuple[float, float], ...]
 Marks = tuple[tuple[float, str], ...]
 ChartHue = Hue | Literal["dim"]
-Stroke = Literal["line", "dotted", "sparse", "points"]
+Stroke = Literal["line", "solid", "dotted", "sparse", "points"]
 
 # A limit that is higher than this many times the measured values leaves the chart, so that they can still be read.
 _MOST_ABOVE = 2.5
@@ -20,9 +20,9 @@ class ChartSeries(NamedTuple):
     """A curve. `marks` are the x of points with what is special about them: the best level, the first past the SLO.
 
     `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
-    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `dotted` series is
-    a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is that of what the others
-    are compared with.
+    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `solid` or
+    `dotted` series is a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is that
+    of what the others are compared with.
     """
 
     name: str

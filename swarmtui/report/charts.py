@@ -76,19 +76,21 @@ def curve_charts(
     baseline_name: str = "",
     provisional: Sequence[ProvisionalLevel] = (),
     planned: Sequence[float] = (),
-    limit: ChartSeries | None = None,
+    limit: Iterable[tuple[float, float | None]] = (),
 ) -> tuple[Chart, Chart]:
     """Return the picture of a session: output tok/s, and below it the first token, over the same levels.
 
-    `provisional` are levels that are being measured, `planned` those that will be. `limit` is what the hardware allows.
+    `provisional` are levels that are being measured, `planned` those that will be. `limit` has C and the
+    tok/s that the hardware allows; an open loop, whose levels are rates, has none.
     """
+    allowed = _curve("limit of the hardware", "dim", limit)._replace(stroke="sparse")
     tail = _curve("p90", "latency", ((level.offered_load, level.ttft_s.p90) for level in levels))
     upper, lower = _picture(
         (
             _throughput("now", "throughput", levels, marks),
             _so_far("throughput", ((level.offered_load, level.out_tps) for level in provisional)),
             _throughput(baseline_name, "dim", baseline)._replace(stroke="dotted", half_widths=()),
-            *([limit] if limit is not None else []),
+            *([] if is_open_loop((*levels, *provisional)) else [allowed]),
         ),
         (
             _first_token("median", "latency", levels),
@@ -185,7 +187,9 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     """Return the picture of one session, or that of several in the same charts."""
     if len(sessions) == 1:
         summary = sessions[0].summary
-        return curve_charts(summary.levels, summary_marks(summary))
+        limits = summary.speed_of_light.levels if summary.speed_of_light else ()
+        limit = ((level.c, level.expected_tps) for level in limits)
+        return curve_charts(summary.levels, summary_marks(summary), limit=limit)
     upper, lower = [], []
     for number, (name, summary, *_) in enumerate(sessions):
         upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))

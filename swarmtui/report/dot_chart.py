@@ -30,8 +30,8 @@ _PER_POINT = 3
 
 _POINTS = "●◆▲■▼✚"
 _HOLLOW = "○"
-_EVERY = {"line": 1, "dotted": 2, "sparse": 4}
-_SAMPLES = {"dotted": "⠒⠒", "sparse": "⠂⠐"}
+_EVERY = {"line": 1, "solid": 1, "dotted": 2, "sparse": 4}
+_SAMPLES = {"solid": "──", "dotted": "⠒⠒", "sparse": "⠂⠐"}
 _MARK_STYLES: dict[Code, str] = {"best": "good", "kept": "good", "cliff": "warn", "missed": "bad"}
 # Where the SLO is missed has its name beside the boundary.
 _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
@@ -147,7 +147,7 @@ def _draw_band(frame: _Frame, series: ChartSeries) -> None:
 def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     pointed = series.stroke in ("line", "points")
     marked = dict(series.marks)
-    sparse = len(series.points) * _PER_POINT <= frame.grid.width
+    sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
     dots = [frame.dot(x, y) for x, y in series.points]
     if pointed and sparse:
         dots = [_centred(dot) for dot in dots]

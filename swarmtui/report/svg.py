@@ -22,7 +22,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 18, 44
 _INSET = 30
 _CHARACTER = 7.0
 _MAX_VALUES = 16
-_DASHES = {"line": "", "dotted": "5 4", "sparse": "1 6", "points": ""}
+_DASHES = {"line": "", "solid": "", "dotted": "5 4", "sparse": "1 6", "points": ""}
 _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "kept": "SLO kept", "missed": "SLO missed"}
 _SHAPES = (
     "M{x0} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M{x} {y0}l5 4l-5 4l-5 -4Z", "M{x} {y0}l5 8h-10Z", "M{x0} {y0}h8v8h-8Z",

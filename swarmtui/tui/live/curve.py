@@ -9,7 +9,6 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Level, Session
-from swarmtui.report.chart import ChartSeries
 from swarmtui.report.charts import curve_charts
 from swarmtui.text import sanitize
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
@@ -26,7 +25,7 @@ def curve_view(
     answer: Answer | None = None,
     search: SearchState | None = None,
     planned: Sequence[float] = (),
-    limit: ChartSeries | None = None,
+    limit: Sequence[tuple[float, float]] = (),
 ) -> ChartView:
     """`empty` says how to get a level, which a curve needs."""
     marks = level_marks(levels, slots, answer, search)
@@ -68,5 +67,6 @@ class CurvePanel(LivePanel, ChartPanel):
     def update_from(self, data: LiveData) -> None:
         live, baseline = data.shown, data.baseline
         levels = live.frame.levels if live.frame else ()
-        about = (data.no_curve, live.provisional, *live.marked_by, planned_levels(live.session, live.frame))
+        limit = live.frame.limit if live.frame else ()
+        about = (data.no_curve, live.provisional, *live.marked_by, planned_levels(live.session, live.frame), limit)
         self.show_made(curve_view, levels, baseline.levels, baseline.name, *about)
