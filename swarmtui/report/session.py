@@ -183,7 +183,7 @@ def _limits(summary: Summary) -> Table:
     if found is None or all(level.limit_tps is None for level in found.levels):
         return Table("", (), ())
     facts = "; ".join(f"{name}: {text}" for name, text in limit_facts(found))
-    return limit_table(found, note=". ".join([facts, *(fact.text for fact in found.missing)]))
+    return limit_table(found, note="; ".join([facts, *(fact.text for fact in found.missing)]))
 
 
 _SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unsure")}

@@ -229,7 +229,7 @@ class Sampler:
             )
             if found is not None:
                 (found,) = with_gpus([found], self._gpu_counters[1])
-                if not self._simulated:
+                if self._request.model_path or not self._simulated:
                     found = with_model(found, self._request.model_path)
                 self.servers.put((number, found))
 

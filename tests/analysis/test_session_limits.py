@@ -137,6 +137,13 @@ def test_slow_steps_without_a_reason_are_not_known() -> None:
     assert no_model.missing[0].code == "no_model" and "--model-path" in no_model.missing[0].text
 
 
+def test_steps_faster_than_the_limit_say_that_the_facts_are_wrong() -> None:
+    found = session_limits([decoding(1, 2e-3), decoding(8, 2.2e-3)], [served()], [GPU], None, {}, None)
+    assert [fact.code for fact in found.missing] == ["above_limit"] and "162 %" in found.missing[0].text
+    assert found.fit is None and {level.binds for level in found.levels} == {"not_known"}
+    assert found.levels[0].share == pytest.approx(1.59, abs=0.01)
+
+
 # settings of servers, and tags
 
 

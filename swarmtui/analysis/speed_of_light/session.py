@@ -16,7 +16,7 @@ from swarmtui.analysis.speed_of_light.step import Step, decode_step
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import BadInput
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.speed_of_light import (
@@ -39,6 +39,10 @@ QUEUED = 0.2
 MOST = 0.5
 # A level in which prompts take more of the time says little about its decode steps.
 _MAX_PREFILL = 0.3
+# A fit that is further off says nothing.
+_MAX_FIT_ERROR = 0.3
+# Clocks and bandwidths are not exact; a step that is faster than this contradicts the limit.
+_MOST_SHARE = 1.02
 # The TTFT of shorter prompts says nothing about the speed at which prompts are read.
 _MIN_PROMPT = 256
 # Bits of a number in the KV cache by the start of the name that flags give them.
@@ -86,13 +90,17 @@ def session_limits(
         return msgspec.structs.replace(found, levels=tuple(_unlimited(one, slots) for one in measured))
     steps = [_step(one, model, gpu, serving) for one in measured]
     fit = fit_steps([point for one, step in zip(measured, steps, strict=True) if (point := _point(one, step))])
-    return msgspec.structs.replace(
-        found,
-        fit=fit,
-        levels=tuple(
-            _limit(one, step, fit, model, gpu, serving, slots) for one, step in zip(measured, steps, strict=True)
-        ),
+    if fit is not None and fit.error > _MAX_FIT_ERROR:
+        fit = None
+    limited = [_limit(one, step, fit, model, gpu, serving, slots) for one, step in zip(measured, steps, strict=True)]
+    above = max((level.share or 0.0 for level in limited), default=0.0)
+    wrong = Finding(
+        code="above_limit",
+        text=f"steps reach {percent(above)} of the limit: the model or the GPU is another than these facts say, or a "
+        "step yields several tokens (speculative decoding)",
     )
+    missing = (*found.missing, wrong) if above > _MOST_SHARE else found.missing
+    return msgspec.structs.replace(found, fit=fit, levels=tuple(limited), missing=missing)
 
 
 def served_as(server: DiscoveredServer | None, slots: Slots | None, servers: int = 1) -> Serving:
@@ -210,11 +218,14 @@ def _limit(
     accepted = ratio(one.seen.accepted_tokens, one.seen.drafts) if serving.draft_tokens else None
     here = msgspec.structs.replace(serving, context=one.context, tokens_per_step=1.0 + (accepted or 0.0))
     hard = decode_step(model, gpu, here, one.batch, hard=True)
-    binds, because = binding(one, step, fit, gpu, slots)
+    share = hard.seconds / one.step_s if hard.seconds and one.step_s else None
+    # What contradicts the limit says nothing about what binds.
+    possible = share is None or share <= _MOST_SHARE
+    binds, because = binding(one, step if possible else None, fit, gpu, slots)
     return msgspec.structs.replace(
         level_limit(model, gpu, here, one.level.c, fit),
         step_s=one.step_s,
-        share=hard.seconds / one.step_s if hard.seconds and one.step_s else None,
+        share=share,
         binds=binds,
         because=because,
     )
