@@ -95,7 +95,9 @@ def test_a_server_that_answers_late_is_identified(monkeypatch: pytest.MonkeyPatc
     endpoints = (Endpoint(url=late.url, model="tiny"),)
     sampler = Sampler(endpoints, request, simulated=False, findings=PreflightFindings())
     sampler._identify(HttpClient())
-    assert sampler.servers.get_nowait() == (0, late)
+    number, found = sampler.servers.get_nowait()
+    assert (number, found.flags) == (0, late.flags)
+    assert found.shape is None and "does not say which files" in found.shape_problem
 
 
 @pytest.mark.parametrize(("fails", "last"), [(False, (0.0, 160.0)), (True, (2.0, 100.0))])

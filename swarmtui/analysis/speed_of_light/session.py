@@ -12,7 +12,7 @@ from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.speed_of_light.fit import LOWEST, fit_steps
 from swarmtui.analysis.speed_of_light.gpus import gpu_figures, gpu_named
 from swarmtui.analysis.speed_of_light.limits import level_limit, missing_facts
-from swarmtui.analysis.speed_of_light.step import Step, decode_step
+from swarmtui.analysis.speed_of_light.step import DecodeStep, decode_step
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import BadInput
@@ -196,11 +196,11 @@ def _prefill(level: Level, single: Level | None) -> tuple[float | None, tuple[fl
     return min(1.0, now / alone), (now, alone)
 
 
-def _step(one: MeasuredLevel, model: ModelShape, gpu: GpuFigures, serving: Serving) -> Step:
+def _step(one: MeasuredLevel, model: ModelShape, gpu: GpuFigures, serving: Serving) -> DecodeStep:
     return decode_step(model, gpu, msgspec.structs.replace(serving, context=one.context), one.batch)
 
 
-def _point(one: MeasuredLevel, step: Step) -> tuple[float, float] | None:
+def _point(one: MeasuredLevel, step: DecodeStep) -> tuple[float, float] | None:
     if one.step_s is None or step.seconds is None or (one.prefill or 0.0) > _MAX_PREFILL:
         return None
     return (step.seconds, one.step_s) if one.level.has_complete_run else None
@@ -208,7 +208,7 @@ def _point(one: MeasuredLevel, step: Step) -> tuple[float, float] | None:
 
 def _limit(
     one: MeasuredLevel,
-    step: Step,
+    step: DecodeStep,
     fit: StepFit | None,
     model: ModelShape,
     gpu: GpuFigures,
@@ -244,7 +244,7 @@ def _unlimited(one: MeasuredLevel, slots: Slots | None) -> LevelLimit:
 
 
 def binding(
-    one: MeasuredLevel, step: Step | None, fit: StepFit | None, gpu: GpuFigures | None, slots: Slots | None
+    one: MeasuredLevel, step: DecodeStep | None, fit: StepFit | None, gpu: GpuFigures | None, slots: Slots | None
 ) -> tuple[Binding, str]:
     """Return what binds a level, and the numbers that say so; the first that applies."""
     level, seen = one.level, one.seen
@@ -270,7 +270,9 @@ def binding(
     return _physics(one, step, fit, gpu)
 
 
-def _physics(one: MeasuredLevel, step: Step | None, fit: StepFit | None, gpu: GpuFigures | None) -> tuple[Binding, str]:
+def _physics(
+    one: MeasuredLevel, step: DecodeStep | None, fit: StepFit | None, gpu: GpuFigures | None
+) -> tuple[Binding, str]:
     if step is None or step.seconds is None or one.step_s is None or fit is None or gpu is None:
         return "not_known", ""
     if fit.overhead_s > MOST * one.step_s:

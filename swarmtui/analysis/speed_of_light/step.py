@@ -12,7 +12,7 @@ from typing import NamedTuple
 from swarmtui.model.speed_of_light import GpuFigures, ModelShape, Serving
 
 
-class Step(NamedTuple):
+class DecodeStep(NamedTuple):
     """A decode step of one replica: its work, and how long a GPU takes at least for its part; null is not known."""
 
     batch: float
@@ -34,7 +34,9 @@ class Step(NamedTuple):
         return self.memory_s is not None and self.compute_s is not None and self.compute_s > self.memory_s
 
 
-def decode_step(model: ModelShape, gpu: GpuFigures, serving: Serving, batch: float, *, hard: bool = False) -> Step:
+def decode_step(
+    model: ModelShape, gpu: GpuFigures, serving: Serving, batch: float, *, hard: bool = False
+) -> DecodeStep:
     """Return the step of a replica that decodes `batch` streams; with the fewest possible experts if `hard`."""
     tokens = batch * (serving.draft_tokens + 1)
     weights = serving.weight_factor * _weight_bytes(model, serving, tokens, hard=hard)
@@ -43,7 +45,7 @@ def decode_step(model: ModelShape, gpu: GpuFigures, serving: Serving, batch: flo
     tp = max(1, serving.tensor_parallel)
     kv_parts = 1 if model.latent_kv else max(1, min(tp, model.kv_heads or tp))
     peak = gpu.peak(model.compute_bits)
-    return Step(
+    return DecodeStep(
         batch=batch,
         bytes=weights + kv,
         flops=flops,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from swarmtui.telemetry.model_files.settings import Reader, Settings, text_part
+from swarmtui.telemetry.model_files.settings import ModelSettings, Reader, text_part
 from swarmtui.telemetry.model_files.weights import Part, Sums, Weights
 
 _PLAIN_BITS = 16
 
 
-def computed_weights(config: Mapping[str, Any], settings: Settings) -> Weights:
+def computed_weights(config: Mapping[str, Any], settings: ModelSettings) -> Weights:
     """Return the weights that a decoder of this shape has; norms and biases are left out."""
     text = text_part(config)
     hidden, layers = settings.hidden, settings.layers
@@ -46,7 +46,7 @@ def computed_weights(config: Mapping[str, Any], settings: Settings) -> Weights:
     return Weights(parts, {})
 
 
-def _moe_layers(text: Reader, settings: Settings) -> int:
+def _moe_layers(text: Reader, settings: ModelSettings) -> int:
     if not settings.experts:
         return 0
     first = text.count("first_k_dense_replace", "moe_layer_start_index")
@@ -54,7 +54,7 @@ def _moe_layers(text: Reader, settings: Settings) -> int:
     return max(0, (settings.layers - first) // step - len(text.items("mlp_only_layers")))
 
 
-def _attention(text: Reader, settings: Settings) -> float:
+def _attention(text: Reader, settings: ModelSettings) -> float:
     hidden, heads = settings.hidden, settings.heads
     rank, rope = text.count("kv_lora_rank"), text.count("qk_rope_head_dim")
     if rank:

@@ -16,7 +16,7 @@ from swarmtui.model.speed_of_light import ModelShape
 from swarmtui.telemetry.model_files.computed import computed_weights
 from swarmtui.telemetry.model_files.gguf import is_gguf, read_gguf
 from swarmtui.telemetry.model_files.safetensors import read_settings, read_tensors
-from swarmtui.telemetry.model_files.settings import Settings, from_config, from_gguf
+from swarmtui.telemetry.model_files.settings import ModelSettings, from_config, from_gguf
 from swarmtui.telemetry.model_files.weights import Weights, sort_tensors
 
 CONFIG = "config.json"
@@ -73,7 +73,7 @@ def _config_shape(directory: Path) -> ModelShape:
 
 def _shape(
     path: Path,
-    settings: Settings,
+    settings: ModelSettings,
     weights: Weights,
     source: Any,
     quantisation: str,

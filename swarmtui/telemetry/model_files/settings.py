@@ -32,7 +32,7 @@ class Quantisation(NamedTuple):
     head: bool = False
 
 
-class Settings(NamedTuple):
+class ModelSettings(NamedTuple):
     """The shape of a model; 0 is not given."""
 
     architecture: str
@@ -94,7 +94,7 @@ def text_part(config: Mapping[str, Any]) -> Reader:
     return next((part for part in parts if part.values), whole)
 
 
-def from_config(config: Mapping[str, Any], source: str) -> Settings:
+def from_config(config: Mapping[str, Any], source: str) -> ModelSettings:
     """Read the settings of a Hugging Face model; those of the text part of a multimodal one."""
     whole, text = Reader(config), text_part(config)
     layers = text.count("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -115,7 +115,7 @@ def from_config(config: Mapping[str, Any], source: str) -> Settings:
     experts = text.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_total")
     used = text.count("num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k", "experts_per_token")
     quantised = whole.part("quantization_config").values or text.part("quantization_config").values
-    return Settings(
+    return ModelSettings(
         architecture=text.text("model_type") or whole.text("model_type"),
         layers=layers,
         hidden=hidden,
@@ -133,7 +133,7 @@ def from_config(config: Mapping[str, Any], source: str) -> Settings:
     )
 
 
-def from_gguf(values: Mapping[str, Any], source: str) -> Settings:
+def from_gguf(values: Mapping[str, Any], source: str) -> ModelSettings:
     architecture = Reader(values).text("general.architecture")
     found = Reader(values, f"{architecture}.")
     draft = found.count("nextn_predict_layers")
@@ -157,7 +157,7 @@ def from_gguf(values: Mapping[str, Any], source: str) -> Settings:
     renamed = Reader({name: found.count(key) for name, key in names.items()})
     attention, is_latent = _attention(renamed, kinds, heads, kv_heads, head_dim)
     experts, used = found.count("expert_count"), found.count("expert_used_count")
-    return Settings(
+    return ModelSettings(
         architecture=architecture,
         layers=layers,
         hidden=hidden,

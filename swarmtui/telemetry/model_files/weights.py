@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from swarmtui.telemetry.model_files.safetensors import Tensor
-from swarmtui.telemetry.model_files.settings import Settings
+from swarmtui.telemetry.model_files.settings import ModelSettings
 
 Part = Literal["dense", "expert", "embedding", "head", "draft", "other"]
 
@@ -49,7 +49,7 @@ class Weights(NamedTuple):
         return Sums(sum(one.bytes for one in found), sum(one.parameters for one in found))
 
 
-def sort_tensors(tensors: Iterable[Tensor], settings: Settings) -> Weights:
+def sort_tensors(tensors: Iterable[Tensor], settings: ModelSettings) -> Weights:
     """Sum up all tensors; layers after the last one of the model are drafts (MTP), with the experts of one token."""
     # Sums of bytes and elements of tensors whose names differ only in numbers, and of those of draft layers.
     groups: dict[tuple[bytes, str, bool], list[int]] = {}
