@@ -200,6 +200,7 @@ def report(
     from swarmtui.report.table import Sentence
     from swarmtui.report.text import paint
     from swarmtui.sessions.documents import read_saved_summary, summary_json, unsaved_json
+    from swarmtui.sessions.store import show_command
 
     summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "unsaved":
@@ -209,7 +210,7 @@ def report(
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None and answer_seconds is not None:
-        echo(paint(quick_blocks(summary, answer_seconds)), nl=False)
+        echo(paint(quick_blocks(summary, answer_seconds, show_command(Path(ended.directory)))), nl=False)
     elif summary is not None:
         measured = bool(summary.levels)
         levels = (

@@ -7,6 +7,7 @@ import time
 from typing import TextIO
 
 from swarmtui.model.client_protocol import Frame, WarningCode
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
 from swarmtui.numbers import clock, rate, seconds, significant, supported
 from swarmtui.text import count_noun, sanitize, truncate, write_text
@@ -72,15 +73,16 @@ class PlainProgress(Progress):
     """Write lines to a pipe or file: when a stage starts or ends, and every ten seconds."""
 
     _phase: tuple[object, ...] = ()
-    _levels: tuple[Level, ...] = ()
+    # The level and its requests: at the end, levels get other figures than their requests, such as energy.
+    _levels: frozenset[tuple[LevelKey, int]] = frozenset()
     _written_at = 0.0
 
     def show(self, frame: Frame) -> None:
         self._write_warnings(frame)
         for level in frame.levels:
-            if level not in self._levels:
+            if (level.key, level.n) not in self._levels:
                 self.write(_describe_level(level))
-        self._levels = frame.levels
+        self._levels = frozenset((level.key, level.n) for level in frame.levels)
         phase = (frame.status, frame.c, frame.run)
         if phase != self._phase or time.monotonic() - self._written_at >= _HEARTBEAT_S:
             self._phase = phase

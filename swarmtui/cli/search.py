@@ -80,8 +80,14 @@ def quick(
     _search(context, chosen, options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True)
 
 
-@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY))
+@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, "requests"))
 @_slo
+@click.option(
+    "--requests",
+    metavar="N|4C",
+    help="Least requests of a run: a number or a multiple of C; a search adds those that it needs to decide.  "
+    "[default: that of the workload, else 1C]",
+)
 @click.option(
     "--max-agents", "max_c", type=WholeNumber(1, 20_000), metavar="N", help="The highest C to try.  [default: 1024]"
 )
@@ -90,7 +96,7 @@ def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: boo
     """Find the most agents that a server carries within an SLO.
 
     Doubles the number of agents until a level misses the SLO, then bisects, decides the levels at the border with an
-    error of 1 % for each look, and visits them again at the end; at least two levels have to miss it. Also says where
+    error of 1 % for each look, and runs them again at the end; at least two levels have to miss it. Also says where
     prompts are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
     """
     _search(context, endpoints, options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)

@@ -228,7 +228,9 @@ def export(
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
 
-    Images as png need two more packages: pip install resvg-py font-source-sans-pro
+    \b
+    Images as png need two more packages:
+    pip install resvg-py font-source-sans-pro
     """
     from swarmtui.model.base import BadInput
     from swarmtui.report import export as render

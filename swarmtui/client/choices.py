@@ -6,7 +6,7 @@ from typing import Literal
 
 from swarmtui.model.base import Stored
 from swarmtui.model.load import Arrival, Rules
-from swarmtui.model.plan import AgentHeader
+from swarmtui.model.plan import DEFAULT_WORKLOAD, AgentHeader
 
 # A plan to choose from: a sweep as the workload says, another goal, an open loop, or a probe. `quick` and `capacity`
 # search for the capacity with bounds of 20 %, for as long as `budget` says, and of 1 %.
@@ -20,7 +20,7 @@ class RunChoices(Stored, frozen=True, kw_only=True):
     """
 
     endpoints: tuple[str, ...] = ()
-    workload: str = "coding"
+    workload: str = DEFAULT_WORKLOAD
     model: str | None = None
     api: str | None = None
     plan: PlanKind = "sweep"

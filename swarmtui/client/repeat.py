@@ -7,16 +7,13 @@ from pathlib import Path
 
 from swarmtui.client.catalogue import is_listening, load_workload, validate_endpoint
 from swarmtui.client.config_file import merge_endpoints, read_api_key
+from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config, EndpointConfig
-from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.redaction import MASK, Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Session, Summary
 from swarmtui.prompts.library import workload_digest
-
-# The settings of a simulator that its server reports.
-_SIMULATOR_SETTINGS = ("slots", "replicas", "speed")
 
 
 def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunRequest:
@@ -66,11 +63,9 @@ def _addresses(summary: Summary) -> tuple[str, ...]:
 
 
 def _simulator(summary: Summary) -> str:
-    flags = next((server.flags for server in summary.servers if server.flags), {})
-    if "preset" not in flags:
+    address = simulator_address(next((server.flags for server in summary.servers if server.flags), None))
+    if address is None:
         raise BadInput("its simulator is not known: choose one on the setup screen")
-    settings = "&".join(f"{name}={flags[name]}" for name in _SIMULATOR_SETTINGS if name in flags)
-    address = f"{SIMULATOR_PREFIX}{flags['preset']}" + (f"?{settings}" if settings else "")
     validate_endpoint(address)
     return address
 

@@ -7,7 +7,16 @@ from typing import Any
 
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
 from swarmtui.engines.vllm import Vllm
+from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
+
+
+def simulator_address(flags: Mapping[str, str] | None) -> str | None:
+    """Return `sim:PRESET?SETTINGS`, by what an embedded simulator reports; None if that is not known."""
+    if not flags or "preset" not in flags:
+        return None
+    settings = "&".join(f"{name}={flags[name]}" for name in ("slots", "replicas", "speed") if name in flags)
+    return f"{SIMULATOR_PREFIX}{flags['preset']}" + (f"?{settings}" if settings else "")
 
 
 class Simulator(Engine):

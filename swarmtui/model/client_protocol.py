@@ -218,7 +218,8 @@ class Frame(ProtocolMessage, frozen=True):
     `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
     the server or the user names. `answer` is set once the session has ended. `slo` is the one that
-    is judged, `slo_kept` has the requests of the running level that met each of its conditions.
+    is judged, `slo_kept` has the requests of the running level that met each of its conditions. `finished` counts all
+    requests, also warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does.
     """
 
     t_ns: int
@@ -271,6 +272,7 @@ class Frame(ProtocolMessage, frozen=True):
     answer: Answer | None = None
     slo: str = ""
     slo_kept: tuple[KeptShare, ...] = ()
+    measured: int = 0
 
     @property
     def server_waiting(self) -> float | None:

@@ -10,6 +10,7 @@ from swarmtui.model.load import Closed, Load
 
 # A stage under manual control becomes a level when it has this many completions per stream.
 MIN_STEERED_COMPLETIONS = 4
+DEFAULT_WORKLOAD = "coding"
 
 
 class Timeouts(Stored, frozen=True, kw_only=True):

@@ -508,7 +508,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
 class Summary(Stored, frozen=True, kw_only=True):
     """The output of `run --json`, which detail.json extends by the requests.
 
-    `answer` is null for a pooled summary, and one of another tool. `pooled_sessions` is the number of sessions that
+    `answer` is null for a pooled summary, and one of another tool. `search` is what a search for the capacity or the
+    cliff knew at the end, null if the last goal was another one. `pooled_sessions` is the number of sessions that
     `compare` pooled into this summary; 0 is a single session.
     """
 
@@ -529,4 +530,5 @@ class Summary(Stored, frozen=True, kw_only=True):
     quality: tuple[QualityLine, ...] = ()
     tasks: tuple[TaskFigures, ...] = ()
     answer: Answer | None = None
+    search: SearchState | None = None
     pooled_sessions: int = 0

@@ -11,7 +11,7 @@ from msgspec import Meta
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice
 from swarmtui.model.parsing import parse_seconds, parse_toml
-from swarmtui.model.plan import AgentHeader
+from swarmtui.model.plan import DEFAULT_WORKLOAD, AgentHeader
 
 Value = str | int | float | bool
 Flags = dict[str, Value]
@@ -27,7 +27,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 class TunePlan(InputStruct, frozen=True, kw_only=True):
     """The options of `swarmtui run` with which a configuration is measured."""
 
-    workload: str = "coding"
+    workload: str = DEFAULT_WORKLOAD
     model: str | None = None
     api: ApiChoice | None = None
     levels: Annotated[tuple[int, ...], Meta(min_length=1)] = (4,)

@@ -30,8 +30,8 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in rows if text)
 
 
-def quick_blocks(summary: Summary, seconds: float) -> list[Block]:
-    """Show an answer in six lines, below one that says what was measured."""
+def quick_blocks(summary: Summary, seconds: float, show: str) -> list[Block]:
+    """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all."""
     session = summary.session
     server = summary.servers[0] if summary.servers else None
     model = next((endpoint.model for endpoint in session.endpoints), "")
@@ -45,7 +45,7 @@ def quick_blocks(summary: Summary, seconds: float) -> list[Block]:
     )
     rows = dict(answer_rows(summary))
     rows.setdefault("Try next", "nothing that these figures point to")
-    saved = f"{seconds:.0f} s · saved: swarmtui sessions show {session.id}"
+    saved = f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
     return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]

@@ -83,10 +83,16 @@ def _is_named(flag: Difference, labels: Sequence[str]) -> bool:
 
 
 def _follows(difference: Difference, flags: Sequence[Difference]) -> bool:
-    """Whether the number of slots changed as a flag did."""
-    return difference.code == "slots" and any(
-        (flag.before, flag.after) == (difference.before, difference.after) for flag in flags
+    """Whether the number of slots changed by the same factor as a flag did: replicas have as many each."""
+    slots = _numbers(difference) if difference.code == "slots" else None
+    return slots is not None and any(
+        found is not None and found[0] * slots[1] == found[1] * slots[0] for found in map(_numbers, flags)
     )
+
+
+def _numbers(difference: Difference) -> tuple[int, int] | None:
+    before, after = difference.before or "", difference.after or ""
+    return (int(before), int(after)) if before.isdecimal() and after.isdecimal() else None
 
 
 def comparison_tables(pair: Pair) -> list[Table]:

@@ -29,7 +29,7 @@ _KINDS = {
     "synchronised": "streams that keep in step",
     "cancel_ignored": "cancelled requests that went on",
     "precision_missed": "precision not reached",
-    "faster_stream": "streams faster than alone",
+    "faster_stream": "streams faster than at C=1",
     "serial_extrapolated": "serial time extrapolated",
     "canaries_not_applicable": "canaries that cannot be checked",
     "host_pressure": "a busy host",
@@ -38,14 +38,17 @@ _KINDS = {
 _NAMED = 3
 
 
-def remarks(levels: Sequence[Level]) -> list[str]:
+def remarks(levels: Sequence[Level], *, alarms: bool = True) -> list[str]:
     """One line for each kind of remark: the levels, and what is said of them, or of the last if that differs.
 
-    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; alarms and canaries have a line each.
+    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; canaries and alarms, which can be left
+    out, have a line each.
     """
     said: dict[tuple[str, str], dict[str, list[Level]]] = {}
     for level in levels:
         for flag in level.flags:
+            if flag.code in ALARMS and not alarms:
+                continue
             kind = flag.code, "" if flag.code in _KINDS else flag.text
             said.setdefault(kind, {}).setdefault(flag.text, []).append(level)
     return [_remark(code, texts, load_title(levels)) for (code, _), texts in said.items()]

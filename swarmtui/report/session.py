@@ -333,15 +333,24 @@ def result_tables(summary: Summary) -> list[Table]:
 
 def finding_sentences(summary: Summary) -> list[Sentence]:
     """Return what the answer leaves out: the sweet spot and the cliff, the cost, and the publication checklist."""
-    enough = len(summary.levels) > 1 or is_open_loop(summary.levels)
     sentences = capacity_sentences(summary.capacity) if summary.capacity else []
-    sentences += [summary.scaling.sentence] if summary.scaling and enough else []
+    sentences += _scaling_sentences(summary)
     slots = summary.scaling.reported_slots if summary.scaling else None
     cost = cost_per_million(best_level(summary.levels, slots), summary.session.plan.price_per_hour)
     if cost is not None and not summary.capacity:
         sentences.append(f"{short(cost)} per million output tokens at the best level")
     sentences += [checklist_sentence(summary.checks)] if summary.checks else []
     return [Sentence(text, "lead") for text in sentences]
+
+
+def _scaling_sentences(summary: Summary) -> list[str]:
+    """Return how throughput scales; beside an answer without an SLO, which says it, only what is odd about it."""
+    found, answer = summary.scaling, summary.answer
+    if found is None or (len(summary.levels) < 2 and not is_open_loop(summary.levels)):
+        return []
+    if answer is None or answer.agents is not None:
+        return [found.sentence]
+    return list(map(str, found.anomalies))
 
 
 def event_lines(summary: Summary) -> list[str]:

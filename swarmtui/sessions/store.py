@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +31,7 @@ from swarmtui.analysis.quality.judge import judge
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.findings import Capacity, Slots
+from swarmtui.model.findings import Capacity, SearchState, Slots
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Level, Session, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
@@ -55,6 +56,7 @@ from swarmtui.sessions.journal import (
     read_spooled,
     spool_files,
 )
+from swarmtui.state.session_state import follow_search
 from swarmtui.text import count_noun
 
 LAST = "last"
@@ -157,6 +159,7 @@ def summarise(loaded: LoadedSession) -> Summary:
         gpus=gpu_names(gpus),
         quality=quality,
         tasks=task_figures(measured),
+        search=_last_search(journal),
     )
     return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
 
@@ -176,6 +179,13 @@ def _find_slo(journal: Journal) -> Slo | None:
         return parse_slo(_slo_text(journal))
     except BadInput:
         return None
+
+
+def _last_search(journal: Journal) -> SearchState | None:
+    search: SearchState | None = None
+    for entry in journal.entries:
+        search = follow_search(search, entry)
+    return search
 
 
 def _slo_text(journal: Journal) -> str:
@@ -225,10 +235,15 @@ def ensure_summary(loaded: LoadedSession) -> Summary:
     return summary
 
 
+def show_command(directory: Path) -> str:
+    """Return the command that shows a session."""
+    elsewhere = "" if directory.parent == sessions_root() else f" --session-dir {shlex.quote(str(directory.parent))}"
+    return f"swarmtui sessions show {directory.name}{elsewhere}"
+
+
 def summary_hint(directory: Path) -> str:
     """Return the command that shows a session whose summary was not waited for."""
-    elsewhere = "" if directory.parent == sessions_root() else f" --session-dir {directory.parent}"
-    return f"results: swarmtui sessions show {directory.name}{elsewhere}"
+    return f"results: {show_command(directory)}"
 
 
 def summary_error(directory: Path, error: OSError | BadInput, finished: int, counted: int = 0) -> str:

@@ -85,7 +85,7 @@ class SessionState:
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
         self._limit = LimitLine()
-        self.finished = 0
+        self.finished = self._measured = 0
         self.history: list[HistoryPoint] = []
         self.watched = WatchedStreams()
         self.quality = QualityMonitor(cache="cold")
@@ -125,6 +125,7 @@ class SessionState:
 
     def apply(self, entry: Entry) -> None:
         """Apply an entry of the journal; samples are added with `add_sample`, since the journal has only some."""
+        self.search = follow_search(self.search, entry)
         match entry:
             case Head(session=session):
                 closed = session.plan.load.holds_c
@@ -146,8 +147,6 @@ class SessionState:
             case TelemetryEntry(telemetry=sample):
                 # Levels are computed from what the journal has, as those of a saved session.
                 self.readings += level_readings([sample])
-            case SearchEntry(search=search):
-                self.search = search
             case CapacitySearch(slo=slo, context_tokens=None):
                 self._slo = usable_slo(slo)
             case CapacitySearch(context_tokens=float(tokens)):
@@ -157,9 +156,6 @@ class SessionState:
         if (start.c, start.rate) != self.key:
             for tally in self._tallies.values():
                 tally.restart()
-        if start.phase == "level" and self.search is not None and (start.steered or start.c != self.search.next_c):
-            # Another goal ended the search.
-            self.search = None
         if self._stage is not None and self._stage.phase == "warmup":
             # The figures of levels do not count them, either.
             self._errors.clear()
@@ -206,6 +202,7 @@ class SessionState:
         elif record.error != CANCELLED and record.error is not None:
             self._errors[record.error] += 1
         self.finished += 1
+        self._measured += record.phase == "level" and record.error != CANCELLED
         self._coalesced_chunks = (self._coalesced_chunks or 0) + record.coalesced_chunks
         self.watched.add_record(record)
         self._trace.add(record)
@@ -298,6 +295,7 @@ class SessionState:
         """Set the figures of the whole session, and its answer."""
         self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
         self._answer = summary.answer
+        self._measured = sum(level.n for level in summary.levels)
 
     # what is shown
 
@@ -415,7 +413,18 @@ class SessionState:
             answer=self._answer,
             slo=self._slo,
             slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
+            measured=self._measured,
         )
+
+
+def follow_search(search: SearchState | None, entry: Entry) -> SearchState | None:
+    """Return what a search knows after an entry of the journal; null once another goal has ended it."""
+    match entry:
+        case SearchEntry(search=found):
+            return found
+        case StageStart(phase="level") if search is not None and (entry.steered or entry.c != search.next_c):
+            return None
+    return search
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

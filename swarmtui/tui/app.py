@@ -173,7 +173,8 @@ class SwarmApp(PatchedApp[AppResult]):
         self._open_once("tunes", self.session_root)
 
     def action_help(self) -> None:
-        self._open_once("help", self.keys, key_context(self.screen))
+        topic = getattr(self.screen, "help_topic", None)
+        self._open_once("help", self.keys, key_context(self.screen), topic() if topic else None)
 
     def action_palette(self) -> None:
         self._open_once("palette")

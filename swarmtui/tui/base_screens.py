@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -24,6 +24,13 @@ _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
 # After the end, what leads on comes first, and the keys of panels last.
 _AFTER_END = ("again", "compare_baseline", "sessions", "back", "copy_command", "replay", "export")
+
+
+class HelpTopic(NamedTuple):
+    """What help explains first: names with their meaning, of the field, the list or the panel that is in use."""
+
+    title: str = ""
+    rows: tuple[tuple[str, str], ...] = ()
 
 
 class KeyFooter(LineWidget):
@@ -113,6 +120,9 @@ class CursorScreen(Screen[None]):
     def actions(self) -> list[Action]:
         """Return the actions with those marked that the footer shows."""
         return in_footer(self.app.keys.actions(self.key_context), "back")
+
+    def help_topic(self) -> HelpTopic:
+        return HelpTopic()
 
     def on_mount(self) -> None:
         self.query_one(KeyFooter).show(self.actions())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input, Static
 
-from swarmtui.tui.base_screens import Page, Pager
+from swarmtui.tui.base_screens import HelpTopic, Page, Pager
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.keys import GROUPS, KeyContext, Keymap
 from swarmtui.tui.lines import Line, ljust, wrap
@@ -162,43 +163,57 @@ class TooSmallScreen(Screen[None]):
 
 _KEYS = 12
 _LABEL = 16
+_NO_TOPIC = HelpTopic()
 
-_FIGURES = (
-    ("C", "concurrency: the number of streams, each with one request in flight"),
-    ("output tok/s", "output tokens of all streams in the last second"),
-    ("steady", "output tok/s of a level, of all requests, while C were in flight"),
-    ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain phase"),
-    ("per stream", "output tok/s now / streams that receive tokens now"),
-    ("stream", "decode tok/s of one stream at a level: tokens after the first chunk / their time, over all answers"),
-    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median"),
-    ("queue", "requests sent that have no token yet; beside it the queue length that the server reports"),
-    ("slowdown", "1 - stream(C) / stream(1)"),
-    ("scaling", "steady(C) / steady(1)"),
-    ("speed-up", "wall time of the same tasks one after the other / wall time at C"),
-    ("in flight", "mean number of requests in flight: sum of request times / window"),
-    ("▸", "highest throughput before a cliff; the lowest C within 1 % of it"),
-    ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in throughput"),
-    ("▸ ✖", "with an SLO: the most agents that keep it, and the first level that misses it"),
-    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting"),
-    ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median"),
-    ("~", "tokens counted as chunks: an estimate, not suitable for publication"),
-    ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s"),
+# A figure, what it means, and the keys of the panels that show it.
+_FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("C", "concurrency: the number of streams, each with one request in flight", (1, 2, 4, 5)),
+    ("output tok/s", "output tokens of all streams in the last second", (1, 2)),
+    ("steady", "output tok/s of a level, of all requests, while C were in flight", (4, 5)),
+    ("±", "half-width of the 95 % interval of steady", (4, 5)),
+    ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain", (4,)),
+    ("per stream", "output tok/s now / streams that receive tokens now", (1, 2)),
+    ("stream", "decode tok/s of one stream at a level: tokens after the first chunk / their time", (4,)),
+    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median",
+     (1, 2, 4, 5)),
+    ("n, err, cap", "requests of a level that ended; those that failed; answers cut at the token limit", (4,)),
+    ("queue", "requests sent that have no token yet; beside it the queue length that the server reports", (1, 2)),
+    ("slowdown", "1 - stream(C) / stream(1)", (4,)),
+    ("scaling", "steady(C) / steady(1)", (4,)),
+    ("speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
+    ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
+    ("▸", "highest throughput before a cliff; the lowest C within 1 % of it", (4, 5)),
+    ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in tok/s", (4, 5)),
+    ("▸ ✖", "with an SLO: the most agents that keep it, and the first level that misses it", (4, 5)),
+    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
+     (1, 4, 5)),
+    ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median", (1,)),
+    ("~", "tokens counted as chunks: an estimate, not suitable for publication", (4, 5)),
+    ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
+    ("● · ▲ ✖", "a check that passed, has a remark, makes the figures doubtful, or shows that they are wrong", (6,)),
 )  # fmt: skip
+
+
+def panel_topic(key: int | None) -> HelpTopic:
+    """Explain the figures of a panel."""
+    rows = tuple((name, meaning) for name, meaning, panels in _FIGURES if key in panels)
+    return HelpTopic(f"The figures of panel {key}", rows) if rows else _NO_TOPIC
 
 
 class HelpScreen(Pager):
     page_title = "help"
 
-    def __init__(self, keys: Keymap, context: KeyContext) -> None:
+    def __init__(self, keys: Keymap, context: KeyContext, topic: HelpTopic | None = None) -> None:
         super().__init__()
-        self._keys, self._shown_context = keys, context
+        self._keys, self._shown_context, self._topic = keys, context, topic or _NO_TOPIC
 
     def update_panels(self) -> None:
-        self.query_one(Page).show(help_lines(self._keys, self._shown_context, max(40, self.app.size.width)))
+        width = max(40, self.app.size.width)
+        self.query_one(Page).show(help_lines(self._keys, self._shown_context, width, self._topic))
 
 
-def help_lines(keys: Keymap, context: KeyContext, width: int) -> list[Line]:
-    lines: list[Line] = []
+def help_lines(keys: Keymap, context: KeyContext, width: int, topic: HelpTopic = _NO_TOPIC) -> list[Line]:
+    lines = _meanings(topic.title, topic.rows, width) if topic.rows else []
     actions = keys.actions(context)
     for group in GROUPS:
         members = [action for action in actions if action.group == group]
@@ -210,9 +225,14 @@ def help_lines(keys: Keymap, context: KeyContext, width: int) -> list[Line]:
                 (ljust(action.label, _LABEL), ""),
                 (action.tooltip, "dim"),
             ])  # fmt: skip
-    lines += [[], [(" Figures", "title")]]
-    for name, meaning in _FIGURES:
-        for number, text in enumerate(wrap(meaning, width - _KEYS - 6)):
-            lines.append([(f"  {ljust(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
+    lines += _meanings("Figures", [(name, meaning) for name, meaning, _ in _FIGURES], width)
     note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'
     return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrap(note, width - 2))]
+
+
+def _meanings(title: str, rows: Iterable[tuple[str, str]], width: int) -> list[Line]:
+    lines: list[Line] = [[], [(f" {title}", "title")]]
+    for name, meaning in rows:
+        for number, text in enumerate(wrap(meaning, width - _KEYS - 6)):
+            lines.append([(f"  {ljust(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
+    return lines

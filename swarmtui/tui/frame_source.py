@@ -127,7 +127,7 @@ def _last_frame(summary: Summary) -> Frame:
         out_tps=None,
         per_stream_tps=None,
         ttft_s=None,
-        finished=sum(level.n for level in levels),
+        finished=0,
         errors=counts.total(),
         error_counts=dict(counts),
         lag_ms=None,
@@ -142,6 +142,8 @@ def _last_frame(summary: Summary) -> Frame:
         slots=summary.scaling.reported_slots if summary.scaling else None,
         answer=summary.answer,
         slo=usable_slo(summary.session.plan.slo),
+        search=summary.search,
+        measured=sum(level.n for level in levels),
     )
 
 

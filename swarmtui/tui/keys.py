@@ -147,7 +147,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("theme", "t", "t", "theme", "Choose the colours", "Program", _ALL),
     Action("back", "escape", "esc", "back", "Back to the previous screen", "Program", (*_LISTS, "setup"), False, True),
     Action("palette", "ctrl+p", "^p", "palette", "All actions, by name", "Program", _ALL),
-    Action("help", "question_mark", "?", "help", "All keys and the meaning of the figures", "Program", _ALL, True),
+    Action("help", "question_mark,f1", "?", "help", "This field or panel, keys and figures", "Program", _ALL, True),
     Action("redraw", "ctrl+l", "^l", "redraw", "Write the whole screen again", "Program", _ALL),
     Action("suspend", "ctrl+z", "^z", "suspend", "Back to the shell; fg returns, a run continues", "Program", _ALL),
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks first if a run is in progress", "Program", _ALL, True),
@@ -156,7 +156,7 @@ ACTIONS: tuple[Action, ...] = (
 GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Tune", "Log", "Probes", "View", "Move", "Program")
 
 # Keys that work in a text field, as they are shown there.
-_FIELD_KEYS = {"f5": "F5", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}
+_FIELD_KEYS = {"f1": "F1", "f5": "F5", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}
 # Handled before the focused field: keys typed at once after them must not reach the old field.
 _PRIORITY_KEYS = ("tab", "shift+tab")
 

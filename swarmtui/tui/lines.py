@@ -186,6 +186,18 @@ def longest_fit(texts: Sequence[str], width: int) -> str:
     return next((text for text in texts if cell_len(text) <= width), texts[-1] if texts else "")
 
 
+def shorten(text: str, width: int) -> str:
+    """Cut a text that is too wide after a whole word, with an ellipsis; for texts of which a key shows the rest."""
+    return text if cell_len(text) <= width else f"{wrap(text, max(1, width - 2))[0]} …"
+
+
+def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:
+    """Return as many lines of a text as fit; the last one ends with an ellipsis if there are more."""
+    if len(lines) <= height:
+        return list(lines)
+    return [*lines[: height - 1], shorten(f"{lines[height - 1]} {lines[height]}", width)] if height > 0 else []
+
+
 def heading(key: str, title: str, note: str, width: int) -> Line:
     """Return the rule above a panel with its key, its title and a note at the right."""
     name = f" {key} {title} " if key else f" {title} "

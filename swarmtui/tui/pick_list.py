@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from swarmtui.tui.keys import bindings
+from swarmtui.tui.lines import shorten
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -47,6 +48,7 @@ class PickList(OptionList, inherit_bindings=False):
         super().__init__(markup=False, **kwargs)
         # Not as the ids of options, which must differ: these may be names from a server.
         self._items: tuple[PickItem, ...] = ()
+        self._width = 0
         self.set_items(items)
 
     @property
@@ -55,10 +57,11 @@ class PickList(OptionList, inherit_bindings=False):
         return "" if self.highlighted is None else self._items[self.highlighted][0]
 
     def set_items(self, items: Iterable[PickItem], picked: str = "") -> None:
-        if self._items != (wanted := tuple(items)):
-            self._items = wanted
+        if (self._items, self._width) != (wanted := tuple(items), self.size.width):
+            self._items, self._width = wanted, self.size.width
+            width = self._width - _SIGN if self._width else 999
             with self.prevent(self.OptionHighlighted):
-                self.set_options(Option(text, disabled=not id) for id, text in wanted)
+                self.set_options(Option(shorten(text, width), disabled=not id) for id, text in wanted)
         self.pick(picked)
 
     def pick(self, id: str) -> None:
@@ -78,7 +81,8 @@ class PickList(OptionList, inherit_bindings=False):
         return Strip.join([Strip([Segment(sign, self.rich_style + style)]), text])
 
     def on_resize(self) -> None:
-        """Show the first items again if there is room for them."""
+        """Show the first items again if there is room for them, and as much of their texts."""
+        self.set_items(self._items, self.picked)
         self.scroll_home(animate=False, immediate=True)
         self.scroll_to_highlight()
 

@@ -235,7 +235,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "KV cache: room for 12 agents (12,036 tokens, 1,003 per agent), by prediction; "
+        "by prediction, the KV cache has room for 12 agents (1,003 of 12,036 tokens each); "
         "hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
@@ -271,7 +271,7 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[0].endswith(f"by prediction; {said}")
+    assert capacity_sentences(answer)[0].endswith(f"tokens each); {said}")
 
 
 def test_no_cliff_without_a_known_pool_or_hits() -> None:

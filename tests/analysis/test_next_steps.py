@@ -11,10 +11,12 @@ import pytest
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.answer import NextStep
+from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Slots
+from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
-from swarmtui.model.telemetry import Energy, QualityLine, ServerState
+from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityLine, ServerState
 from tests.analysis.level_builders import level, summary
 
 
@@ -127,3 +129,18 @@ def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:
 
 def test_empty_session_gives_no_advice() -> None:
     assert advise(with_scaling(summary([]))) == ()
+
+
+@pytest.mark.parametrize(
+    ("embedded", "address"), [(False, "http://10.0.0.4:8000"), (True, "'sim:moe-tp1?slots=4&replicas=1'")]
+)
+def test_a_command_asks_the_same_server_with_the_same_workload_and_slo(embedded: bool, address: str) -> None:
+    """An embedded simulator has another address each time."""
+    asked = Endpoint(url="http://10.0.0.4:8000", model="m", dialect="chat", engine="simulator", embedded=embedded)
+    found = summary(
+        [level(1, tps=10), level(2, tps=20)], endpoints=(asked,), workload="chat", plan=Plan(slo="ttft_p90=1s")
+    )
+    flags = {"preset": "moe-tp1", "slots": "4", "replicas": "1"}
+    found = msgspec.structs.replace(found, servers=(DiscoveredServer(url=asked.url, flags=flags),))
+    (command,) = (step.command for step in answer(with_scaling(found), None, "", {}).next)
+    assert command == f"swarmtui run --find-cliff --endpoint {address} --workload chat --slo ttft_p90=1s"

@@ -96,11 +96,21 @@ def test_plain_progress_writes_each_phase_once_and_each_finished_level() -> None
     for shown in (frame(c=1), frame(c=1, done=2), frame(c=2, levels=(done,)), frame(c=2, levels=(done,), done=1)):
         lines.show(shown)
     lines.show(frame(c=2, status="saving", levels=(done,)))
+    # At the end, the levels have figures that were not known before.
+    lines.show(frame(c=2, status="ended", levels=(level(1, ok=4, streaming=1, out_tps_steady=120.25),)))
     assert out.getvalue().splitlines() == [
         "C=1 · 0 errors",
         "C=1: 4 ok, 0 errors, 120.2 tok/s steady, 110.0 wall, TTFT 50.0 ms",
         "C=2 · 0 errors",
     ]
+
+
+def test_a_level_with_another_run_is_written_again() -> None:
+    out = io.StringIO()
+    lines = open_progress(out, quiet=False)
+    for n in (4, 8):
+        lines.show(frame(status="saving", levels=(level(1, n=n, ok=n),)))
+    assert out.getvalue().splitlines() == ["C=1: 4 ok, 0 errors", "C=1: 8 ok, 0 errors"]
 
 
 @pytest.mark.parametrize("kind", [PlainProgress, TerminalProgress])

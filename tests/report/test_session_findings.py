@@ -11,6 +11,7 @@ from swarmtui.model.findings import Slots
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
 from swarmtui.report.answer import answer_rows
+from swarmtui.report.session import finding_sentences
 from tests.analysis.level_builders import level, summary
 
 BUSY = judge(QualityFacts(host=HostUse(pressure=0.9)))
@@ -36,6 +37,19 @@ def test_lines_of_a_sweep_answer_the_three_questions() -> None:
         "Try next": "beyond C=4 requests only queue: send fewer at once, or give the server more slots",
         "Quality": "ok",
     }
+
+
+def test_how_it_scales_is_said_once() -> None:
+    """The answer says where throughput ends, and why; with an SLO it is about the agents that keep it."""
+    levels = [level(1, tps=50, ttft=0.03), level(4, tps=150, ttft=0.1), level(8, tps=120, ttft=2.0)]
+    slots = Slots(per_replica=4)
+    found = msgspec.structs.replace(summary(levels), scaling=scaling(levels, slots))
+    plain = msgspec.structs.replace(found, answer=answer(found, None, "", {}))
+    (odd,) = (sentence.text for sentence in finding_sentences(plain))
+    assert odd.startswith("throughput fell by 20 % from C=4 to C=8 while all 4 slots were full: ")
+    assert plain.answer is not None
+    with_slo = msgspec.structs.replace(plain, answer=msgspec.structs.replace(plain.answer, agents=4))
+    assert finding_sentences(with_slo)[0].text.startswith("sweet spot C=4 (4 slots); queue forms at C=8")
 
 
 def test_a_busy_host_is_said_beside_the_result() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from swarmtui.model.findings import SearchState
-from swarmtui.model.record import Record
+from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import CapacitySearch, Event, RequestEntry, SearchEntry, StageStart
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.state.session_state import SessionState
@@ -180,6 +180,18 @@ def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     assert state.frame(0, rows=False).search is not None
     state.apply(stage(3, 2, steered=True))
     assert state.frame(0, rows=False).search is None
+
+
+def test_requests_are_counted_as_those_of_the_levels() -> None:
+    state = at_c(2)
+    phases: tuple[tuple[Phase, str | None], ...] = (
+        ("warmup", None), ("preroll", None), ("level", None), ("level", "http_500"), ("filler", None),
+        ("unfinished", CANCELLED),
+    )  # fmt: skip
+    for phase, error in phases:
+        state.apply(RequestEntry(record=request(0, [100], error=error, phase=phase)))
+    shown = state.frame(0, rows=False)
+    assert (shown.finished, shown.measured) == (6, 2)
 
 
 def test_errors_of_the_warm_up_are_not_those_of_the_levels() -> None:

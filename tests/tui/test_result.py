@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
@@ -65,8 +66,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     text = " ".join(" ".join(lines).split())
     said = (
         "18 agents (17–19) with", "Why no more at 20 agents",
-        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "Quality ● ok",
-        "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent", "▼4", "saved: /saved",
+        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
+        "Compared C=4: 25.6 % faster", "Quality ● ok", "At 18 573 tok/s in total, 36.0 per agent", "▼4",
+        "saved: /saved",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
@@ -87,6 +89,42 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     text = result_text(ended_frame(levels=flagged), None)
     assert "coalesced chunks in 3 levels · failed requests at C=4; 4 says more" in text
     assert "40 % of chunks" not in text
+    # Panel 4 would have no room for more than these words, either.
+    assert result_text(ended_frame(levels=flagged), None, height=6).rstrip().endswith("failed requests at C=4")
+
+
+def many_levels(marked: int) -> tuple[Frame, tuple[Level, ...]]:
+    levels = tuple(level(c, tps=10.0 * c) for c in range(1, 21))
+    answer = msgspec.structs.replace(ANSWER, agents=marked, missed_c=marked + 1)
+    return ended_frame(answer, levels), levels
+
+
+def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
+    shown, levels = many_levels(11)
+    table = levels_view(levels, answer=shown.answer)
+    view = result_view(shown, Ended("done", "", "/saved"), table, "")
+    text = text_of(result_lines(view, 79, 19, with_levels=True))
+    assert len(text.splitlines()) == 18 and "4 shows more of the 20 levels" in text
+    assert all(sign in text for sign in ("  10 ", " ▸11 ", " ✖12 ", "  13 ")) and "\n    1 " not in text
+    assert "At 18" not in text and "saved: /saved" in text
+    whole = text_of(result_lines(view, 79, 40, with_levels=True))
+    assert "4 shows" not in whole and "At 18" in whole and "  20 " in whole
+
+
+def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:
+    for code, drawn in (("fewer_agents", "<"), ("capacity_at_least", "┗━┛+ agents"), ("capacity", "┗━┛ agents")):
+        bound = msgspec.structs.replace(ANSWER, headline=AnswerSentence(code=code, sentence="so many agents"))
+        assert drawn in result_text(ended_frame(bound), None), code
+
+
+def test_a_long_path_is_shortened_to_the_name_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/a-user")
+    for directory, said in (
+        ("/home/a-user/s/1", "saved: /home/a-user/s/1"),
+        (f"/home/a-user/{'s' * 58}/20261115", f"saved: ~/{'s' * 58}/20261115"),
+        (f"/{'s' * 80}/20261115-030328-7ec6", "saved: 20261115-030328-7ec6"),
+    ):
+        assert result_text(ended_frame(), Ended("done", "", directory)).splitlines()[-1].strip() == said
 
 
 def test_a_doubt_is_said_once_before_the_answer() -> None:

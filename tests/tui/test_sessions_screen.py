@@ -13,7 +13,9 @@ from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
 from swarmtui.client import repeat
+from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session import SearchEntry, entry_encoder
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import read_summary, write_summary
 from swarmtui.tui.app import SwarmApp
@@ -91,11 +93,15 @@ async def test_an_experiment_is_one_row_and_enter_lists_its_sessions(tmp_path: P
         await pilot.press("L")
         await until(lambda: "▸ tune: slots-1234" in screen_text(app))
         assert "four slots" not in screen_text(app)
+        footer = screen_text(app).splitlines()[-1]
+        assert footer.startswith(" enter its sessions  esc back") and "mark" not in footer and "delete" not in footer
         await pilot.press("D", "enter")
         await until(lambda: "▾ tune: slots-1234" in screen_text(app) and "four slots" in screen_text(app))
         assert screen_text(app).count("└ 11-15") == 2 and len(list(root.iterdir())) == 2
+        assert screen_text(app).splitlines()[-1].startswith(" enter hide sessions")
         await pilot.press("down")
         await until(lambda: "endpoint   http://127.0.0.1" in screen_text(app))
+        assert screen_text(app).splitlines()[-1].startswith(" enter result  m mark")
         await pilot.press("up", "enter")
         await until(lambda: "four slots" not in screen_text(app))
 
@@ -143,6 +149,32 @@ async def test_the_result_of_a_search_is_shown_with_its_slo(tmp_path: Path, unti
         app.open_screen("result", SavedSource(msgspec.structs.replace(summary, session=session), str(newest)))
         await until(lambda: "Why no more" in screen_text(app))
         assert ("first token ≤ 2 s" in screen_text(app)) == (slo == "ttft_p90=2s")
+
+
+async def test_the_result_of_a_saved_search_has_its_levels_as_it_had_during_the_run(
+    tmp_path: Path, until: Until
+) -> None:
+    root = saved_sessions(tmp_path)
+    newest = max(root.iterdir())
+    kept = SearchedLevel(c=1, visits=1, n=16, good=16, state="kept")
+    levels = (
+        kept,
+        msgspec.structs.replace(kept, c=2),
+        msgspec.structs.replace(kept, c=4, state="unsure"),
+        msgspec.structs.replace(kept, c=8, state="missed"),
+    )
+    began_ns = read_summary(root, newest.name).session.t0_ns
+    entry = SearchEntry(t_ns=began_ns, search=SearchState(goal="capacity", low=4, high=8, visits=4, levels=levels))
+    with (newest / "journal.jsonl").open("ab") as journal:
+        journal.write(entry_encoder.encode(entry) + b"\n")
+    write_summary(newest)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("g", "enter")
+        await until(lambda: "Why no more" in screen_text(app))
+        assert "how many agents?  1 ✓  2 ✓  4 not sure ┄ 8 missed" in screen_text(app)
 
 
 async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:

@@ -22,10 +22,11 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import AppResult, SwarmApp
+from swarmtui.tui.lines import first_lines
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
-from swarmtui.tui.setup.view import align_columns, plan_text, workload_lines
+from swarmtui.tui.setup.view import align_columns, plan_text, server_lines, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
@@ -123,7 +124,7 @@ def test_names_and_descriptions_are_separated() -> None:
         assert line.startswith(f"{workload.name} ")
         assert line.split("  ", 1)[1].strip() == workload.description
     (short,) = align_columns([("chat", "1,024 tokens in, 1,024 out, random words")], 40)
-    assert short == "chat  1,024 tokens in, 1,024 out"
+    assert short == "chat  1,024 tokens in, 1,024 out, …"
 
 
 def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
@@ -158,7 +159,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         # What is not typed yet is no error, and texts follow the width.
         await pilot.press("3", "G")
         await until(lambda: "type the name of a workload file" in screen_text(app) and "✖" not in screen_text(app))
-        assert "   chat              everyday questions: explain, write\n" in screen_text(app)
+        assert "   chat              everyday questions: explain, write, …\n" in screen_text(app)
         await pilot.resize_terminal(200, 50)
         await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
@@ -301,6 +302,30 @@ async def test_models_of_the_endpoint_can_be_picked(tmp_path: Path, until: Until
             await until(lambda: "› large" in screen_text(app))
             await pilot.press("tab", "o", "w", "n")
             await until(lambda: "› the name typed below" in screen_text(app))
+
+
+def test_the_flags_of_a_server_come_first_and_what_does_not_fit_is_marked() -> None:
+    lines = server_lines(found_server(2, 4096), 38)
+    assert lines == ["flags: --parallel 2 --flash-attn", "llama.cpp · 2 slots · context 4,096 ·", "pid 7 · tiny"]
+    assert first_lines(lines, 3, 38) == lines
+    assert first_lines(lines, 2, 38) == [lines[0], "llama.cpp · 2 slots · context 4,096 …"]
+
+
+async def test_help_begins_with_the_field_or_the_server_under_the_cursor(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "› 127.0.0.1:1" in screen_text(app) and "128 per answer, to be quick" in screen_text(app))
+        await pilot.press("question_mark")
+        await until(lambda: "Here" in screen_text(app))
+        assert "flags: --parallel 2 --flash-attn · llama.cpp · 2 slots" in screen_text(app)
+        await pilot.press("escape")
+        app.screen.query_one("#max_tokens", Input).focus()
+        await until(lambda: "F1 help" in screen_text(app))
+        await pilot.press("f1")
+        await until(lambda: "the longest answer, in tokens" in screen_text(app))
 
 
 async def test_flags_can_be_typed_for_a_server_that_does_not_report_them(

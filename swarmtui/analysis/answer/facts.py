@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from math import floor
 
@@ -12,13 +13,14 @@ from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, WAITS, Slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, WAITS, Slo
 from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
+from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, Scaling
-from swarmtui.model.plan import is_open_loop
+from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
 from swarmtui.numbers import percent, short, signed_percent
@@ -152,7 +154,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         power=_power(levels),
         drafts=_drafts(counters),
         heads=_heads(summary),
-        command_endpoint=_endpoint(summary),
+        command_endpoint=_same_target(summary),
         full_kv=_full_kv(counters),
         preempted=_preempted(counters),
     )
@@ -416,10 +418,20 @@ def _heads(summary: Summary) -> tuple[int, int] | None:
     return (size, facts.heads) if facts and facts.heads and size and facts.heads % size else None
 
 
-def _endpoint(summary: Summary) -> str:
-    """Return the option for the commands of a step; a simulator has another address each time."""
+def _same_target(summary: Summary) -> str:
+    """Return the options by which the command of a step asks the same server the same."""
     session = summary.session
-    return "" if session.simulated or not session.endpoints else f" --endpoint {session.endpoints[0].url}"
+    first = session.endpoints[0] if session.endpoints else None
+    address = first.url if first else None
+    if first is not None and first.embedded:
+        # It has another address each time.
+        address = simulator_address(summary.servers[0].flags if summary.servers else None)
+    options = {
+        "--endpoint": address,
+        "--workload": session.workload if session.workload != DEFAULT_WORKLOAD else None,
+        "--slo": session.plan.slo if session.plan.slo != DEFAULT_SLO else None,
+    }
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)
 
 
 def is_wait(missed: Missed) -> bool:

@@ -148,7 +148,7 @@ def capacity_sentences(answer: Capacity) -> list[str]:
 
 
 def kv_sentence(kv: KvCliff) -> str:
-    """`KV cache: room for 11 agents (…), by prediction; hit rate 0.94 at C=11, 0.71 at C=12`"""
+    """`by prediction, the KV cache has room for 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`"""
     text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
@@ -170,4 +170,4 @@ def prediction_sentence(kv: KvCliff) -> str:
         return ""
     size, context = count(kv.pool_tokens), count(kv.context_tokens)
     fit = count_noun(floor(kv.predicted), "agent", "agents")
-    return f"KV cache: room for {fit} ({size} tokens, {context} per agent), by prediction"
+    return f"by prediction, the KV cache has room for {fit} ({context} of {size} tokens each)"

@@ -13,7 +13,7 @@ from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine, TtftSplit
 from swarmtui.numbers import clock, count, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, wrap
+from swarmtui.tui.lines import Line, Panel, bar, ljust, longest_fit, rjust, shorten, wrap
 from swarmtui.tui.live.plan_line import PlanView, plan_line, plan_view, step_texts
 from swarmtui.tui.tall_digits import tall
 
@@ -155,7 +155,7 @@ def tiles(frame: Frame | None, requested_c: int | None, mixed: MixedRates | None
         *delay,
         *trace,
         Tile("queue", str(frame.waiting), f"server {count(frame.server_waiting)}", "warn" if frame.waiting else ""),
-        Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.finished:,}", "bad" if frame.errors else ""),
+        Tile("errors", str(frame.errors), sanitize(worst) or f"of {frame.measured:,}", "bad" if frame.errors else ""),
         Tile("tokens/J", rate(_tokens_per_joule(frame)), "GPU only", width=9),
     )
 
@@ -212,8 +212,7 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
         complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
         if planned:
             return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)
-        # As in the list of sessions: those of the levels.
-        return count_noun(sum(level.n for level in frame.levels), "request", "requests"), None
+        return count_noun(frame.measured, "request", "requests"), None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of
     if not frame.steered or frame.status != "running":
@@ -333,7 +332,7 @@ class HeaderPanel(Panel[HeaderView]):
             used += len(detail) + 3
         second.append((rjust(f"{clock_text} ", max(0, width - used)), "dim"))
         plan = [plan_line(view.plan, width)] if height > _WITHOUT_PLAN else []
-        notice = wrap(view.notice, width - 2) if height > _HEIGHT else [view.notice]
+        notice = wrap(view.notice, width - 2) if height > _HEIGHT else [shorten(view.notice, width - 2)]
         lines: list[Line] = [[(f" {line}", view.notice_style or "dim")] for line in notice]
         return [first, second, *plan, *lines]
 

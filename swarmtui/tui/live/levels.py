@@ -11,7 +11,7 @@ from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import ALARMS, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table, mark_names
-from swarmtui.report.remarks import grouped_remarks
+from swarmtui.report.remarks import grouped_remarks, remarks
 from swarmtui.report.table import Sentence, Table
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
@@ -29,14 +29,15 @@ _MAX_HEIGHT = 14
 class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks and the tasks of a mixed load.
 
-    `marks` explains its signs, in several versions from long to short. `grouped` are the remarks by kind, for where
-    there is no room for all of them.
+    `marks` explains its signs, in several versions from long to short. Where there is no room for all remarks,
+    `by_kind` has one line for each kind, `grouped` a few words.
     """
 
     table: Table
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
+    by_kind: tuple[Sentence, ...]
     grouped: str
     empty: str
     tasks: Table
@@ -65,10 +66,19 @@ def levels_view(
         tuple(" · ".join(filter(None, (name, partial))) for name in names),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*refused, *(Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS)),
+        (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),
         " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
         empty,
         task_table(tasks),
     )
+
+
+def remark_lines(view: LevelsView, width: int, height: int) -> list[Line]:
+    """Return the remarks on the levels, as many words as there is room for."""
+    versions = (view.remarks, view.by_kind, (Sentence(view.grouped, "note"),) if view.grouped else ())
+    count = Sentence(count_noun(len(view.remarks), "remark", "remarks"), "note")
+    lines = (block_lines(version, width) for version in (*versions, (count,)))
+    return next(found for found in lines if len(found) <= max(1, height))
 
 
 class LevelsPanel(LivePanel, Panel[LevelsView]):
@@ -98,12 +108,7 @@ class LevelsPanel(LivePanel, Panel[LevelsView]):
         titles, *rows = table_lines(view.table, width)
         room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
         lines += [titles, *rows[-room:], *block_lines(view.alarms, width)]
-        remarks = block_lines(view.remarks, width)
-        if len(remarks) > height - len(lines):
-            remarks = block_lines([Sentence(view.grouped, "note")], width)
-        if len(remarks) > height - len(lines):
-            remarks = [[(f" {count_noun(len(view.remarks), 'remark', 'remarks')}", "warn")]]
-        lines += remarks
+        lines += remark_lines(view, width, height - len(lines))
         if view.tasks.rows and len(lines) + 2 < height:
             lines += [[], *table_lines(view.tasks, width)]
         return lines

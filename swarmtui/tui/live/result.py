@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.doubts import find_doubts, temper
@@ -10,41 +13,48 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import point_text
-from swarmtui.report.table import Block, Sentence
+from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
 from swarmtui.tui.live.layout import is_small
-from swarmtui.tui.live.levels import LevelsView, levels_view
+from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
-from swarmtui.tui.tables import block_lines
+from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
 _QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 shows them", "doubtful": "doubtful: 6 shows more"}
 _NAME = 13
 _GAP = 3
+# A part of the table of levels has at least these rows.
+_LEAST_ROWS = 3
+_MARKED = ("best", "kept", "cliff", "missed")
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy."""
+    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
+    in_table: bool = False
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large; `problem` is why the run ended early."""
+    """`number` and `unit` are drawn large; `problem` is why the run ended early.
+
+    `saved` is where the session is, in several versions from long to short.
+    """
 
     number: str
     unit: str
     rows: tuple[ResultRow, ...]
     problem: str
     levels: LevelsView
-    saved: str
+    saved: tuple[str, ...]
 
 
 def result_view(
@@ -65,7 +75,7 @@ def result_view(
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
         levels=levels,
-        saved=saved_text(ended) if ended else "",
+        saved=_saved_texts(ended) if ended else (),
     )
 
 
@@ -74,7 +84,11 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     if answer is None or frame is None:
         return "", ""
     if answer.agents is not None:
-        return str(answer.agents), "agent" if answer.agents == 1 else "agents"
+        number = {
+            "fewer_agents": f"<{min((level.c for level in frame.levels), default=1)}",
+            "capacity_at_least": f"{answer.agents}+",
+        }.get(answer.headline.code, str(answer.agents))
+        return number, "agent" if number == "1" else "agents"
     several = len(frame.levels) > 1 and not is_open_loop(frame.levels)
     return (str(answer.best_c), "best") if several and answer.best_c is not None else ("", "")
 
@@ -89,14 +103,23 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
         ResultRow("", f"{doubts}{answer.headline.sentence}", "bold"),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", step.sentence if step else "", command=command),
-        ResultRow("Quality", f"{sign} {_QUALITY[answer.quality]}", style),
         _verdict(comparison),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
+        ResultRow("Quality", f"{sign} {_QUALITY[answer.quality]}", style),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
     return ResultRow("Compared", comparison, "good")
+
+
+def _saved_texts(ended: Ended) -> tuple[str, ...]:
+    """The directory, with ~ for that of the user, or the name of the session, by which all commands find it."""
+    directory, home = Path(ended.directory), Path.home()
+    at_home = bool(ended.directory) and directory.is_relative_to(home)
+    short = f"~/{directory.relative_to(home)}" if at_home else ended.directory
+    named = (msgspec.structs.replace(ended, directory=text) for text in (ended.directory, short, directory.name))
+    return tuple(map(saved_text, named))
 
 
 def _finding(frame: Frame | None) -> str:
@@ -127,20 +150,53 @@ class ResultPanel(LivePanel, Page):
 
 
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
-    """The lines below the heading; with room, where the session is saved is the last of them."""
-    lines = block_lines([Sentence(view.problem, "note")] if view.problem else [], width)
-    lines += _large_lines(view, width)
-    table = view.levels
-    blocks: list[Block] = []
-    if not table.table.rows:
-        blocks.append(Sentence("no request of a level has finished", "detail"))
-    elif with_levels:
-        blocks += [table.table, *table.alarms]
-        blocks += [Sentence(f"{table.grouped}; 4 says more", "note")] if table.grouped else []
-    lines += [*([[]] if lines and blocks else []), *block_lines(blocks, width)]
-    saved = block_lines([Sentence(view.saved, "detail")] if view.saved else [], width)
+    """The lines below the heading; with room, where the session is saved is the last of them.
+
+    Where not all fit, the sentence that repeats the table is left out first, then levels far from the marked ones.
+    """
+    saved: list[Line] = [[(f" {longest_fit(view.saved, width - 2)}", "dim")]] if view.saved else []
+    room = height - 1 - 2 * len(saved)
+    lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
+    if len(lines) + len(levels) > room and levels:
+        lines = _above(view._replace(rows=tuple(row for row in view.rows if not row.in_table)), width)
+        levels = _level_lines(view.levels, width, height, room - len(lines))
+    if not view.levels.table.rows:
+        levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
+    lines += levels
     blank = max(1, height - 1 - len(lines) - len(saved)) if saved else 0
     return [*lines, *([] for _ in range(blank)), *saved]
+
+
+def _above(view: ResultView, width: int) -> list[Line]:
+    return [*block_lines([Sentence(view.problem, "note")] if view.problem else [], width), *_large_lines(view, width)]
+
+
+def _level_lines(view: LevelsView, width: int, height: int, room: int | None = None) -> list[Line]:
+    """The levels and remarks on them, after a blank line; in `room` lines those next to the marked ones.
+
+    What is left out, panel 4 shows, which has the same `height`.
+    """
+    rows = len(view.table.rows)
+    if not rows:
+        return []
+    alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
+    few = block_lines([Sentence(view.grouped, "note")] if view.grouped else [], width)
+    if few and len(alone) >= len(few) and alone != few:
+        few = block_lines([Sentence(f"{view.grouped}; 4 says more", "note")], width)
+    notes = [*block_lines(view.alarms, width), *few]
+    shown = rows if room is None else max(_LEAST_ROWS, room - len(notes) - 2)
+    if shown >= rows:
+        return [[], *table_lines(view.table, width), *notes]
+    left_out = Sentence(f"4 shows {'all' if rows + 2 < height else 'more of the'} {rows} levels", "detail")
+    return [[], *table_lines(_near_marks(view.table, shown - 1), width), *block_lines([left_out], width), *notes]
+
+
+def _near_marks(table: Table, rows: int) -> Table:
+    """Return as many rows as are wanted, around those that are marked; the last ones if none is."""
+    marked = [at for at, row in enumerate(table.rows) if row[0].code in _MARKED] or [len(table.rows) - 1]
+    first = (marked[0] + marked[-1] + 1 - rows) // 2
+    first = max(0, min(first, len(table.rows) - rows))
+    return table.part(first, first + rows)
 
 
 def _large_lines(view: ResultView, width: int) -> list[Line]:

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter
+from swarmtui.tui.base_screens import CursorScreen, HelpTopic, KeyFooter
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
@@ -267,6 +267,12 @@ class LiveScreen(CursorScreen):
         self.update_panels()
 
     # keys
+
+    def help_topic(self) -> HelpTopic:
+        """Explain the figures of the only panel that is shown."""
+        from swarmtui.tui.dialogs import panel_topic
+
+        return panel_topic(self.only_panel)
 
     def movable(self) -> Movable:
         result = self.query_one(ResultPanel)

@@ -42,7 +42,7 @@ from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import Action, in_footer
+from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
@@ -60,6 +60,8 @@ _SHORT_TIME = "%m-%d %H:%M"
 _WIDE = 120
 _PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
+# What an experiment, a row with sessions below it, cannot do; and what it cannot do unless sessions are marked.
+_OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist"), ("compare", "export")
 
 
 # views
@@ -138,7 +140,13 @@ class SessionsScreen(CursorScreen):
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
+        """Return the actions for the row under the cursor: an experiment has sessions, and no result of its own."""
         actions = in_footer(super().actions(), "export", "checklist", "tuning_log", "probe_history")
+        row = self._shown.get(self.query_one(TableList).selected)
+        if row is not None and isinstance(row.entry, SessionGroup):
+            unfit = (*_OF_A_SESSION, *(() if self._marked else _OF_MARKED))
+            actions = [action for action in actions if action.id not in unfit]
+            actions = relabel(actions, {"open": "hide sessions" if row.opened else "its sessions"})
         # If not all fit, those first that need no other session or a deleted one.
         order = ("open", "mark", "compare", "export", "back", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
@@ -189,6 +197,7 @@ class SessionsScreen(CursorScreen):
     @on(TableList.Moved)
     def _show_preview(self) -> None:
         """Describe the session under the cursor, and draw its curve over those that are marked."""
+        self.query_one(KeyFooter).show(self.actions())
         selected, names, preview = self._selected, self._listed.changes, self.query_one(Page)
         row = self._shown.get(self.query_one(TableList).selected)
         preview.note = selected.id if selected else ""

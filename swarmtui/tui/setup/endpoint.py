@@ -22,7 +22,7 @@ from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.lines import Line, LineWidget, longest_fit, wrap
+from swarmtui.tui.lines import Line, LineWidget, first_lines, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import LastSetup
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
@@ -187,9 +187,11 @@ class EndpointPart(VerticalScroll):
         self.on_resize()
         server, preset = self.server, self._preset()
         self.query_one(Description).show(
-            lambda width, height: (
-                server_lines(server, width) if server else wrap(sanitize(preset.description), width) if preset else []
-            )[:height]
+            lambda width, height: first_lines(
+                server_lines(server, width) if server else wrap(sanitize(preset.description), width) if preset else [],
+                height,
+                width,
+            )
         )
 
     def on_resize(self) -> None:

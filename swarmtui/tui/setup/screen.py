@@ -23,9 +23,9 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import KeyFooter
+from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
-from swarmtui.tui.lines import ljust
+from swarmtui.tui.lines import ljust, shorten
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
 from swarmtui.tui.setup.form import (
@@ -37,7 +37,16 @@ from swarmtui.tui.setup.form import (
     read_setup,
     write_setup,
 )
-from swarmtui.tui.setup.view import PLAN_TEXTS, align_columns, field_hints, ready_text, sweep_text, workload_lines
+from swarmtui.tui.setup.view import (
+    FIELD_HELP,
+    PLAN_TEXTS,
+    align_columns,
+    field_hints,
+    ready_text,
+    server_lines,
+    sweep_text,
+    workload_lines,
+)
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -269,7 +278,7 @@ class SetupScreen(Screen[None]):
             bad = server is not None and not server.reachable
             text = ready_text(request, bad, width)
             self._update_fields(choices.plan, workload, request.plan)
-        status.update(ljust(f" {text}", width))
+        status.update(ljust(f" {shorten(text, width - 1)}", width))
         status.set_class(bad, "-bad")
         preview = self.query_one("#preview", Description)
         fit_list(
@@ -290,6 +299,14 @@ class SetupScreen(Screen[None]):
         plans.set_items(texts.items(), plans.picked)
 
     # keys
+
+    def help_topic(self) -> HelpTopic:
+        """Explain the field or the list with the cursor; of an endpoint, all that is known of its server."""
+        name = self.focused.id or "" if self.focused is not None else ""
+        row, server = FIELD_HELP.get(name), self._endpoint_part.server
+        known = " · ".join(server_lines(server, 10_000)) if name == "endpoints" and server is not None else ""
+        rows = (*((row,) if row else ()), *((("server", known),) if known else ()))
+        return HelpTopic("Here", rows) if rows else HelpTopic()
 
     def action_start(self) -> None:
         choices = self._choices()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from swarmtui.analysis.compare.differences import option_name
@@ -15,7 +14,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.lines import ljust, longest_fit, wrap
+from swarmtui.tui.lines import first_lines, longest_fit, shorten, wrap
 from swarmtui.tui.setup.form import PlanField
 
 _SAMPLE_CHARS = 600
@@ -46,23 +45,25 @@ def server_text(server: DiscoveredServer) -> str:
 
 
 def server_lines(server: DiscoveredServer, width: int) -> list[str]:
-    """Describe a server: engine, model and slots, then its flags."""
+    """Describe a server: its problem, its flags, then engine, slots, context, process and model."""
     if not server.reachable:
         return wrap(server_text(server), width)
-    engine = f"{server.engine} {server.version}".strip()
     facts = (
-        engine,
-        ", ".join(server.models[:1]),
+        f"{server.engine} {server.version}".strip(),
         count_noun(server.slots, "slot", "slots") if server.slots else "",
         f"context {server.context:,}" if server.context else "",
         f"pid {server.pid}" if server.pid else "",
-        f"▲ {server.problem}" if server.problem else "",
+        ", ".join(server.models[:1]),
     )
     flags = [
         option_name(name) + ("" if value == "true" else f" {value}") for name, value in (server.flags or {}).items()
     ]
-    lines = wrap(sanitize(" · ".join(fact for fact in facts if fact)), width)
-    return [*lines, *wrap(sanitize(f"flags: {'  '.join(flags)}"), width)] if flags else lines
+    texts = (
+        f"▲ {server.problem}" if server.problem else "",
+        f"flags: {'  '.join(flags)}" if flags else "",
+        " · ".join(fact for fact in facts if fact),
+    )
+    return [line for text in texts if text for line in wrap(sanitize(text), width)]
 
 
 def server_rows(
@@ -92,18 +93,10 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 
 
 def align_columns(names: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return names and descriptions as aligned lines, each description as far as it fits."""
+    """Return names and descriptions as aligned lines, each as far as it fits: the preview has it complete."""
     name_width = max((len(name) for name, _ in names), default=0)
     room = width - name_width - 2
-    return [f"{sanitize(name):<{name_width}}  {_shorten(sanitize(text), room)}" for name, text in names]
-
-
-def _shorten(text: str, width: int) -> str:
-    """Cut a description where a part of it ends, unless that would leave little; the preview has it complete."""
-    if len(text) <= width:
-        return text
-    ends = [found.start() for found in re.finditer(r"[,:;]? \(?", text[: width + 1]) if found.group().strip()]
-    return text[: ends[-1]] if ends and ends[-1] > width // 2 else text
+    return [f"{sanitize(name):<{name_width}}  {shorten(sanitize(text), room)}" for name, text in names]
 
 
 def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]:
@@ -118,20 +111,45 @@ def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]
     description = wrap(sanitize(workload.description), width) if height > _SHORT else []
     lines = [*description, *wrap(sanitize("; ".join(fact for fact in facts if fact)), width)][: height - 1]
     sample = wrap(f"“{sanitize(workload.sample[:_SAMPLE_CHARS])}”", width)
-    room = height - len(lines)
-    if len(sample) > room:
-        sample = [*sample[: room - 1], ljust(f"{sample[room - 1]} …", width)]
-    return [*lines, *sample]
+    return [*lines, *first_lines(sample, height - len(lines), width)]
 
 
 # plans
+
+
+FIELD_HELP: dict[str, tuple[str, str]] = {
+    "endpoints": ("endpoint", "servers on this host, those of config.toml and of the last runs, and simulators"),
+    "url": ("URL", "a server on this or another host: http://10.0.0.4:8000"),
+    "models": ("model", "the models that the server lists"),
+    "model": ("name", "the name of a model, where the server does not list it"),
+    "api": ("API", "the API that your agents use; auto takes the first one that answers"),
+    "label": ("label", "a name for this session in lists, charts and comparisons"),
+    "note": ("note", "a comment that reports repeat"),
+    "flags": ("flags", "flags that cannot be seen from here; they are compared with those of other sessions"),
+    "workloads": ("workload", "what is sent: prompts, their lengths, and how answers are checked"),
+    "file": ("file", "a workload file; `swarmtui workloads show coding` prints one with comments"),
+    "plans": ("plan", "what is measured; Enter starts it"),
+    "levels": ("levels", "numbers of agents, measured one after the other: 1,2,4,8"),
+    "rate": ("rate", "requests per second, whether answered or not: 4; or several rates: 2,4,8"),
+    "runs": ("runs", "how often each level is measured; a verdict against a baseline needs four"),
+    "requests": ("requests", "requests of each run: 40, or 4C for four per agent"),
+    "precision": ("precision", "in place of requests: a run lasts until ± is this share of the steady rate"),
+    "slo": ("SLO", "what each agent needs. ttft_p90=2s,stream_p10=20: a first token within 2 s and 20 tok/s, for 90 % "
+            "of requests. Times: ttft ttfo tpot e2e stall; tok/s: stream"),
+    "max_tokens": ("max tok.", "the longest answer, in tokens. A search of a minute takes 128, so that enough answers "
+                   "end; with longer ones, agents wait longer for a slot"),
+    "warmup": ("warm-up", "requests before the first level, which are not counted"),
+    "canaries": ("canaries", "share of requests that are questions with known answers: do answers get worse?"),
+    "too_long": ("too long", "requests of a trace that do not fit into the context: refuse, skip or truncate"),
+    "hosts": ("hosts", "where the load comes from: this host, or the nodes of a Ray cluster (auto, ray://…)"),
+}  # fmt: skip
 
 
 def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
     load = plan.load
     hints: dict[PlanField, str] = {
-        "slo": plan.slo or f"none, or {DEFAULT_SLO}",
+        "slo": plan.slo or f"none, or {DEFAULT_SLO.partition(',')[0]},…",
         "max_tokens": _tokens_hint(plan, kind),
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
@@ -139,7 +157,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else _requests_hint(load),
         "warmup": str(load.warmup_requests),
         "canaries": "none, or 1% to 20%",
-        "precision": "instead of requests: ± of steady, 2%",
+        "precision": "2%: as long as ± 2 % takes",
         "too_long": "refuse; or skip, truncate",
     }
     return hints | {"requests": "100", "warmup": "1"} if kind == "open" and not load.by_rate else hints
@@ -148,8 +166,8 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
 def _tokens_hint(plan: Plan, kind: PlanKind) -> str:
     """The limit of a quick search is its own, not that of the workload."""
     if plan.max_tokens is None:
-        return "per answer: as the workload says"
-    return f"{plan.max_tokens} (quick)" if kind == "quick" else str(plan.max_tokens)
+        return "per answer: as in the workload"
+    return f"{plan.max_tokens} per answer{', to be quick' if kind == 'quick' else ''}"
 
 
 def _requests_hint(load: Load) -> str:
@@ -188,10 +206,9 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     address = sanitize(show_url(request.endpoints[0])).removeprefix("http://")
     hosts = f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     if unreachable:
-        start = f"▲ {address} does not answer; Enter tries: "
-        return start + plan_text(request.plan) + hosts
+        return shorten(f"▲ {address} does not answer; Enter tries: {plan_text(request.plan)}{hosts}", width - 1)
     if request.plan.goal != "capacity":
-        return f"● Enter starts on {address}: {plan_text(request.plan)}{hosts}"
+        return shorten(f"● Enter starts on {address}: {plan_text(request.plan)}{hosts}", width - 1)
     slo = parse_slo(request.plan.slo)
     start = f"● Enter asks {address} how many agents"
     limit = request.plan.max_tokens
