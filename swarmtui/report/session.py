@@ -149,6 +149,7 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         *(("Server", text) for text in dict.fromkeys(map(_server_description, summary.servers))),
         ("Server flags", session.server_flags),
         ("GPUs", count_names(summary.gpus)),
+        ("Hardware limit", _missing_limit(summary)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
         (
             "Plan",
@@ -165,6 +166,14 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Tags", ", ".join(f"{name}={value}" for name, value in session.tags.items())),
     ]
     return tuple((name, value) for name, value in facts if value)
+
+
+def _missing_limit(summary: Summary) -> str:
+    """Say why it is not known what the hardware allows; empty if it is, and for a simulator."""
+    found = summary.speed_of_light
+    if summary.session.simulated or found is None or any(level.limit_tps for level in found.levels):
+        return ""
+    return f"not known: {'; '.join(fact.text for fact in found.missing)}" if found.missing else ""
 
 
 def _server_description(server: DiscoveredServer) -> str:
