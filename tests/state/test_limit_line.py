@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.session import Head, ServerEntry
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.report.session import session_facts
 from swarmtui.state.session_state import SessionState
 from tests.analysis.level_builders import session, summary
-from tests.analysis.test_session_limits import GPU, decoding, served, session_limits
+from tests.analysis.test_session_limits import GPU, decoding, served
 
 
 def test_frame_has_the_limit_of_each_level() -> None:
@@ -33,7 +34,8 @@ def test_tags_are_enough_for_a_limit() -> None:
     state = SessionState(0)
     state.apply(Head(session=session(model_facts=facts), pid=1))
     state.levels = (decoding(1),)
-    assert state.frame(1, rows=False).limit == ((1, pytest.approx(936 / 1.65)),)
+    ((c, limit),) = state.frame(1, rows=False).limit
+    assert c == 1 and limit == pytest.approx(936 / 1.65)
 
 
 def test_result_says_why_the_limit_is_not_known() -> None:
