@@ -251,7 +251,9 @@ def next_visit(
     if middle is not None:
         return NextVisit(middle, some, "bisect")
     if quick:
-        return _decide(border, decide) or check or _beside(line, decide, highest) or _repeat(visits, border, decide)
+        # The time may end: what is kept by one visit alone is the answer if it is not visited again.
+        again = _repeat(visits, border[:1], decide) or _repeat(visits, border, decide)
+        return _decide(border, decide) or check or _beside(line, decide, highest) or again
     # Without a level that is kept, as many requests would be needed at another one.
     most = some if any(level.kept for level in line) else decide
     return _repeat(visits, border, some) or _finish(border, slo, most, alpha) or _beside(line, decide, highest)
