@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import TextIO
 
 _SEQUENCES = re.compile(
@@ -17,14 +18,21 @@ _BLANKS = re.compile(r"\s+")
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 # Variation selectors and skin tones: terminals disagree on the width of an emoji with one.
 _MODIFIERS = re.compile("[\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
+# Letters without a shape, in Hangul: blanks, of no cell, one or two.
+_FILLERS = re.compile("[\u115f\u1160\u3164\uffa0]")
 
 
 def sanitize(text: str) -> str:
     """Return one line without control characters, escape sequences and changes of text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
-    text = _BLANKS.sub(" ", _MODIFIERS.sub("", _SEQUENCES.sub("", text)))
+    text = _BLANKS.sub(" ", _settled(text))
     return "".join(char for char in text if not _is_invisible(char)).strip()
+
+
+def _settled(text: str) -> str:
+    """Remove or replace what terminals show differently; letters and marks are composed where they can be."""
+    return unicodedata.normalize("NFC", _FILLERS.sub(" ", _MODIFIERS.sub("", _SEQUENCES.sub("", text))))
 
 
 def escape(text: str, *, keep: str = "\n\t") -> str:
@@ -68,7 +76,7 @@ def count_noun(number: int, one: str, many: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the number of terminal columns."""
-    return len(text) if text.isascii() else sum(_char_width(char) for char in text)
+    return len(text) if text.isascii() else sum(width for _, width in _clusters(text))
 
 
 def truncate(text: str, columns: int) -> str:
@@ -76,11 +84,11 @@ def truncate(text: str, columns: int) -> str:
     if display_width(text) <= columns:
         return text
     kept, used = "", 1
-    for char in text:
-        used += _char_width(char)
+    for cluster, width in _clusters(text):
+        used += width
         if used > columns:
             break
-        kept += char
+        kept += cluster
     return kept + "…"
 
 
@@ -89,13 +97,14 @@ def pad(text: str, columns: int, *, right: bool) -> str:
     return blanks + text if right else text + blanks
 
 
-def _char_width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+def _clusters(text: str) -> Iterator[tuple[str, int]]:
+    """Return what is shown as one character, with its columns: those of a cluster are not the sum of its parts."""
+    from wcwidth import iter_graphemes, wcswidth
+
+    return ((cluster, max(0, wcswidth(cluster))) for cluster in iter_graphemes(text))
 
 
 def sanitize_lines(text: str) -> list[str]:
     """Sanitize text of several lines; line breaks and blanks are kept."""
-    lines = _MODIFIERS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n"))).expandtabs(4).split("\n")
+    lines = _settled(text.replace("\r\n", "\n")).expandtabs(4).split("\n")
     return ["".join(char for char in line if not _is_invisible(char)) for line in lines]

@@ -13,6 +13,8 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
+from swarmtui.report.colours import Hue, shade
+from swarmtui.tui.cell_text import with_stand_ins
 from swarmtui.tui.textual_patches import LaidOutOnce, forget_painted_regions
 
 if TYPE_CHECKING:
@@ -30,9 +32,13 @@ _ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 class LineWidget(LaidOutOnce):
-    """Base of all panels; a subclass returns its lines from `draw`."""
+    """Base of all panels; a subclass returns its lines from `draw`.
+
+    With a frame, the first line is the heading, which becomes its upper edge. A frame that is `in_focus` is brighter.
+    """
 
     app: SwarmApp
+    in_focus = False
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,12 +47,21 @@ class LineWidget(LaidOutOnce):
         self._rendering = False
 
     @property
-    def empty(self) -> str:
-        """Why there is nothing to show; empty if there is something."""
-        return ""
+    def framed(self) -> bool:
+        return False
+
+    @property
+    def inner_size(self) -> Size:
+        """The size that `draw` gets: with a frame its lines have the heading, but not the edges."""
+        width, height = self.size
+        return Size(max(0, width - 2), max(0, height - 1)) if self.framed else self.size
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
+
+    def cut_line(self, lines: int) -> Line:
+        """Say that this many lines have no room."""
+        return [(f" … {lines} more", "dim")]
 
     def fit_view(self) -> None:
         """Show a view for the present size, where the view depends on it."""
@@ -71,9 +86,14 @@ class LineWidget(LaidOutOnce):
 
     def _make_lines(self) -> None:
         os.sched_yield()
-        width, height = self._shown_size = self.size
-        lines = [fit_line(line, width) for line in self.draw(width, height)[:height]]
-        self._shown = lines + [[(" " * width, "")]] * (height - len(lines))
+        self._shown_size = self.size
+        width, height = self.inner_size
+        drawn = self.draw(width, height)
+        if len(drawn) > height > 1:
+            drawn = [*drawn[: height - 1], self.cut_line(len(drawn) - height + 1)]
+        lines = [fit_line(line, width) for line in drawn[:height]]
+        lines += [[(" " * width, "")]] * (height - len(lines))
+        self._shown = with_frame(lines, width, self.in_focus) if self.framed else lines
 
     def render_line(self, y: int) -> Strip:
         # On a host with few cores the server and the workers share this core: let them run between lines.
@@ -151,7 +171,8 @@ def fit_line(line: Iterable[Span], width: int) -> Line:
     """Cut or pad a line to exactly `width` cells."""
     fit: Line = []
     left = width
-    for text, style in line:
+    for raw, style in line:
+        text = with_stand_ins(raw)
         used = cell_len(text)
         if used > left:
             return [*fit, (set_cell_size(text, left), style)]
@@ -167,8 +188,13 @@ def fit_line(line: Iterable[Span], width: int) -> Line:
 # layout
 
 
+def cell_width(text: str) -> int:
+    return cell_len(with_stand_ins(text))
+
+
 def ljust(text: str, width: int) -> str:
     """Left-align in `width` cells; longer text is cut and ends in `…`."""
+    text = with_stand_ins(text)
     used = cell_len(text)
     if used <= width:
         return text + " " * (width - used)
@@ -177,13 +203,14 @@ def ljust(text: str, width: int) -> str:
 
 def rjust(text: str, width: int) -> str:
     """Right-align in `width` cells; longer text is cut and ends in `…`."""
+    text = with_stand_ins(text)
     used = cell_len(text)
     return " " * (width - used) + text if used <= width else ljust(text, width)
 
 
 def longest_fit(texts: Sequence[str], width: int) -> str:
     """Return the first of several versions, ordered from long to short, that fits; otherwise the last."""
-    return next((text for text in texts if cell_len(text) <= width), texts[-1] if texts else "")
+    return next((text for text in texts if cell_width(text) <= width), texts[-1] if texts else "")
 
 
 def shorten(text: str, width: int) -> str:
@@ -199,19 +226,34 @@ def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:
 
 
 def heading(key: str, title: str, note: str, width: int) -> Line:
-    """Return the rule above a panel with its key, its title and a note at the right."""
-    name = f" {key} {title} " if key else f" {title} "
-    room = width - cell_len(name) - 4
+    """Return the upper edge of a panel with its key, its title and a note at the right."""
+    shown = f"[{key}] " if key else ""
+    title = with_stand_ins(title)
+    room = width - len(shown) - cell_len(title) - 8
     note = ljust(note, room).rstrip() if room > 3 else ""
-    tail = f" {note} " if note else ""
-    rule = "─" * max(0, width - 2 - cell_len(name) - cell_len(tail))
-    return [("──", "dim"), (name, "title"), (rule, "dim"), (tail, "dim")]
+    tail = f" {note} ─" if note else ""
+    rule = "─" * max(0, width - 3 - len(shown) - cell_len(title) - cell_len(tail))
+    end: Line = [(f" {note} ", "dim"), ("─", "frame")] if note else []
+    return [("─ ", "frame"), (shown, "title"), (f"{title} ", "bold"), (rule, "frame"), *end]
+
+
+def with_frame(lines: Sequence[Line], width: int, in_focus: bool) -> list[Line]:
+    """Put a frame around lines of this width; the first one is its upper edge."""
+    style = "focus" if in_focus else "frame"
+    if not lines:
+        return []
+    top = [(text, style if name == "frame" else name) for text, name in lines[0]]
+    return [
+        [("╭", style), *top, ("╮", style)],
+        *([("│", style), *line, ("│", style)] for line in lines[1:]),
+        [("╰" + "─" * width + "╯", style)],
+    ]
 
 
 def wrap(text: str, width: int) -> list[str]:
     """Break text into lines of at most `width` cells, at spaces where possible."""
     lines, line = [], ""
-    for word in text.split(" "):
+    for word in with_stand_ins(text).split(" "):
         for part in _split_word(word, width):
             if line and cell_len(line) + 1 + cell_len(part) > width:
                 lines.append(line)
@@ -268,6 +310,28 @@ def bar_columns(values: tuple[float | None, ...], top: float | None, height: int
         floor = line * 8
         lines.append("".join(_BLOCKS[min(8, max(0, eighths - floor))] for eighths in filled))
     return lines
+
+
+def shaded_bars(values: tuple[float | None, ...], top: float | None, height: int, hue: Hue) -> list[Line]:
+    """Draw a sparkline in the ramp of a hue: by its values if it has one line, else from dark to bright upwards."""
+    texts = bar_columns(values, top, height)
+    if height != 1 or not top:
+        return [[(text, shade(hue, (height - row - 0.5) / height))] for row, text in enumerate(texts)]
+    line: Line = []
+    for char, value in zip(texts[0], values, strict=True):
+        style = shade(hue, (value or 0.0) / top)
+        if line and line[-1][1] == style:
+            line[-1] = (line[-1][0] + char, style)
+        else:
+            line.append((char, style))
+    return [line]
+
+
+def stretch(values: tuple[float | None, ...], columns: int) -> tuple[float | None, ...]:
+    """Return one value per column: each of a few values several times, the latest of many."""
+    if not values or len(values) >= columns:
+        return values[len(values) - columns :] if values else (None,) * columns
+    return tuple(values[column * len(values) // columns] for column in range(columns))
 
 
 def bar(share: float | None, width: int) -> tuple[str, str]:

@@ -12,6 +12,8 @@ from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 
+from swarmtui.tui.cell_text import CONTINUED, Cluster, cluster_of
+
 # The codes that switch attributes on, by their name in Rich, and off.
 _ON = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "blink": "5", "reverse": "7", "strike": "9"}
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
@@ -65,12 +67,18 @@ class TerminalCells:
             for number, (start, stop) in enumerate(changed_ranges(before, cells)):
                 column = x + start + 1
                 written.append(f"\x1b[{column}G" if number else f"\x1b[{y + 1};{column}H")
-                for text, wanted in cells[start:stop]:
+                for at, (text, wanted) in enumerate(cells[start:stop], column):
                     if wanted != pen:
                         before_pen, pen = pen, _visible(pen, wanted)
                         written.append(_change(before_pen, pen))
-                    written.append(text)
+                    cluster = cluster_of(text)
+                    written.append(text if cluster is None else _placed(cluster, at))
         return "".join([*written, _CLEAR] if written else [])
+
+
+def _placed(cluster: Cluster, column: int) -> str:
+    """Clear the cells of a cluster, write it, and go to the cell after them, wherever the terminal thinks it is."""
+    return f"{' ' * cluster.cells}\x1b[{column}G{cluster.text}\x1b[{column + cluster.cells}G"
 
 
 def changed_ranges(old: Sequence[Cell | None], new: Sequence[Cell]) -> list[tuple[int, int]]:
@@ -133,6 +141,7 @@ def cells_of(strip: Strip, system: ColorSystem) -> list[Cell]:
     Textual may count the cells of a sequence of emoji differently; there are as many as it counts.
     """
     cells: list[Cell] = []
+    has_clusters = False
     for text, style, _ in strip:
         pen, blank = _pens(style, system)
         if text.isascii() or _narrow.issuperset(text):
@@ -142,10 +151,27 @@ def cells_of(strip: Strip, system: ColorSystem) -> list[Cell]:
             size = cell_len(char)
             if size:
                 cells += [(char, blank if char == " " else pen), *([("", pen)] * (size - 1))]
-                if size == 1 and len(_narrow) < _MAX_KNOWN:
+                if char == CONTINUED or cluster_of(char) is not None:
+                    has_clusters = True
+                elif size == 1 and len(_narrow) < _MAX_KNOWN:
                     _narrow.add(char)
             elif cells:
                 first = -1 if cells[-1][0] else -2
                 cells[first] = (cells[first][0] + char, pen)
     cells += [(" ", Pen((), None, ""))] * (strip.cell_length - len(cells))
-    return cells[: strip.cell_length]
+    return _whole_clusters(cells[: strip.cell_length]) if has_clusters else cells[: strip.cell_length]
+
+
+def _whole_clusters(cells: list[Cell]) -> list[Cell]:
+    """Leave out the clusters of which a part was cut off: they would cover cells beside them."""
+    whole: list[Cell] = []
+    while len(whole) < len(cells):
+        text, pen = cells[len(whole)]
+        cluster = cluster_of(text)
+        if cluster is None:
+            whole.append((" " if text == CONTINUED else text, pen))
+            continue
+        further = [part for part, _ in cells[len(whole) + 1 : len(whole) + cluster.cells]]
+        is_whole = further == [CONTINUED] * (cluster.cells - 1)
+        whole += [(text, pen), *([("", pen)] * len(further))] if is_whole else [(" ", pen)]
+    return whole
