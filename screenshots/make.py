@@ -148,7 +148,7 @@ def main() -> None:
             take(root, "live-200x60", (200, 60), sixteen, in_level, ()),
             take(root, "heat-map", (120, 40), many, level_time(root, many, 64), ()),
             take(root, "result", (120, 40), sixteen, END_S, ()),
-            take(root, "curve", (120, 40), sixteen, END_S, ("5",)),
+            take(root, "curve", (120, 40), sixteen, END_S, ("1", "1")),
             take(root, "stream", (120, 40), sixteen, in_level, ("enter",)),
             take(hosts, "hosts", (120, 40), HOSTS.stem, 22.0, ()),
             take(root, "help", (120, 40), sixteen, 0.0, (), live_help=True),

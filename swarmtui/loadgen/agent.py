@@ -24,7 +24,7 @@ _MAX_UPDATE = 64 << 10
 _WAITING_NS = 100_000_000
 
 # The characters of a response that a table of streams may show.
-_TAIL = 200
+_TAIL = 600
 
 _CANCELLED_BY_CLIENT = "cancelled by the client"
 

@@ -291,6 +291,7 @@ class Frame(ProtocolMessage, frozen=True):
             ttft_s=self.ttft_s,
             errors=self.errors,
             server_waiting=self.server_waiting,
+            per_stream_tps=self.per_stream_tps,
         )
 
 

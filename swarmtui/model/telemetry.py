@@ -331,3 +331,4 @@ class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):
     ttft_s: float | None
     errors: int
     server_waiting: float | None = None
+    per_stream_tps: float | None = None

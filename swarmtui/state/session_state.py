@@ -335,6 +335,7 @@ class SessionState:
             ttft_s=self._throughput.median_ttft_s(),
             errors=self._errors.total(),
             server_waiting=self.telemetry.waiting if self.telemetry is not None else None,
+            per_stream_tps=self._stream_tps(),
         )
 
     def _worst_send_delay(self, now: int) -> float | None:

@@ -18,7 +18,7 @@ _MAX_GAPS = 240
 # Each frame carries the previews of all finished requests of the agent.
 _MAX_PREVIEW = 2_000
 # The characters of an answer that a table of streams may show.
-_MAX_TAIL = 200
+_MAX_TAIL = 600
 
 
 class WatchedStreams:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.events import Click
 from textual.screen import Screen
 
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
-from swarmtui.tui.lines import Line, LineWidget, Movable, heading
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, heading
 from swarmtui.tui.table_list import TableList
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def _spans(action: Action) -> Line:
 
 
 def _width(action: Action) -> int:
-    return cell_len(action.shown) + cell_len(action.label) + 3
+    return cell_width(action.shown) + cell_width(action.label) + 3
 
 
 class CursorScreen(Screen[None]):
@@ -171,8 +170,11 @@ class Page(Movable):
         self.lines = lines
         self.redraw()
 
+    def heading(self, note: str, width: int) -> Line:
+        return heading("", self.title, note, width)
+
     def scroll_to_line(self, line: int) -> None:
-        last = max(0, len(self.lines) - (self.size.height - 1))
+        last = max(0, len(self.lines) - (self.inner_size.height - 1))
         self.top = min(max(0, line), last)
         self.follow = self.follow and self.top == last
         self.redraw()
@@ -181,7 +183,7 @@ class Page(Movable):
         self.scroll_to_line(self.top + by)
 
     def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.size.height - 2))
+        self.move(by * max(1, self.inner_size.height - 2))
 
     def move_to_edge(self, last: bool) -> None:
         self.scroll_to_line(len(self.lines) if last else 0)
@@ -191,7 +193,7 @@ class Page(Movable):
         self.top = last if self.follow else min(self.top, last)
         shown = f"{self.top + 1}–{min(len(self.lines), self.top + height - 1)} of {len(self.lines)}" if last else ""
         note = " · ".join(part for part in (self.note, shown) if part)
-        return [heading("", self.title, note, width), *self.lines[self.top : self.top + height - 1]]
+        return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
 
 
 class Pager(CursorScreen):

@@ -20,10 +20,6 @@ class ChartView(NamedTuple):
 class ChartPanel(Panel[ChartView]):
     title: str = ""
 
-    @property
-    def empty(self) -> str:
-        return self.view.empty if self.view else ""
-
     def heading(self, note: str, width: int) -> Line:
         return heading("", self.title, note, width)
 

@@ -46,8 +46,8 @@ _IN_PROGRESS: tuple[KeyContext, ...] = ("live", "watch")
 _PANELS: tuple[KeyContext, ...] = ("live", "replay", "watch")
 _PAGES: tuple[KeyContext, ...] = ("stream", "page", "compare")
 _ENDED: tuple[KeyContext, ...] = ("live", "replay", "result")
-# The result of a saved session has no streams, history and GPUs.
-_RESULT_PANELS = (4, 5, 6)
+# The result of a saved session has no agents and no history.
+_RESULT_PANELS = (1, 3, 4, 6, 7)
 _LISTS: tuple[KeyContext, ...] = (*_PANELS, "result", "sessions", "tune", "tunes", "log", "probes", *_PAGES)
 _MAIN: tuple[KeyContext, ...] = (*_PANELS, "setup", "tune")
 _MOVABLE: tuple[KeyContext, ...] = (*_LISTS, "pick")
@@ -85,14 +85,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("probe_history", "H", "H", "probes", "Probe history: throughput over time, drift", "Session", _ALL),
     Action("tunes", "U", "U", "tunes", "All tunes with the best configuration of each", "Session", _ALL),
     Action("freeze", "space", "space", "freeze", "Freeze the display; the run continues", "View", _IN_PROGRESS, True),
-    Action("filter", "slash", "/", "filter", "Show only the streams that contain a text", "View", _PANELS, True),
-    Action("sort", "o", "o", "sort", "Sort the streams by the next column", "View", _PANELS),
-    Action("text", "v", "v", "text", "Show or hide the text of the streams", "View", _PANELS),
-    Action("heat_map", "m", "m", "heat map", "Streams as a heat map, or one line each", "View", _PANELS),
-    Action("open_stream", "enter", "enter", "open stream", "Text and timestamps of the stream", "View", _PANELS),
+    Action("filter", "slash", "/", "filter", "Show only the agents that contain a text", "View", _PANELS),
+    Action("sort", "o", "o", "sort", "Sort the agents by the next column", "View", _PANELS),
+    Action("text", "v", "v", "text", "Show or hide the text of the agents", "View", _PANELS),
+    Action("heat_map", "m", "m", "heat map", "Agents as a heat map, or one line each", "View", _PANELS),
+    Action("open_stream", "enter", "enter", "open", "Text and times of the agent", "View", _PANELS),
     *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View",
              (*_PANELS, "result") if key in _RESULT_PANELS else _PANELS)
       for key, panel in sorted(PANELS.items())),
+    Action("next_panel(1)", "tab", "tab", "next panel", "Go to the next panel", "View", (*_PANELS, "result")),
+    Action("next_panel(-1)", "shift+tab", "⇧tab", "previous panel", "Go to the previous panel", "View",
+           (*_PANELS, "result")),
     Action("play", "space", "space", "play", "Play or pause", "Replay", ("replay",), True),
     Action("faster", "plus,equals_sign", "+", "faster", "Faster, up to ×50", "Replay", ("replay",), True),
     Action("slower", "minus", "-", "slower", "Slower, down to ×1", "Replay", ("replay",), True),

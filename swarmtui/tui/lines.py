@@ -215,7 +215,7 @@ def longest_fit(texts: Sequence[str], width: int) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Cut a text that is too wide after a whole word, with an ellipsis; for texts of which a key shows the rest."""
-    return text if cell_len(text) <= width else f"{wrap(text, max(1, width - 2))[0]} …"
+    return text if cell_width(text) <= width else f"{wrap(text, max(1, width - 2))[0]} …"
 
 
 def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:

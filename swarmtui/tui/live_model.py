@@ -27,7 +27,6 @@ class LiveModel:
         self.ended: Ended | None = None
         self.points: list[HistoryPoint] = []
         self.power: dict[str, tuple[float | None, ...]] = {}
-        self.memory: dict[str, tuple[float | None, ...]] = {}
         self._sampled_ns = 0
 
     @property
@@ -59,7 +58,7 @@ class LiveModel:
         """Return a copy that later messages do not change."""
         kept = copy(self)
         kept.points = list(self.points)
-        kept.power, kept.memory = dict(self.power), dict(self.memory)
+        kept.power = dict(self.power)
         return kept
 
     def describe(self, label: str, note: str) -> None:
@@ -76,7 +75,7 @@ class LiveModel:
     def reset(self, points: list[HistoryPoint], samples: Iterable[Telemetry]) -> None:
         """Replace what belongs to another moment, after a replay has jumped."""
         self.points = points
-        self.power, self.memory, self._sampled_ns = {}, {}, 0
+        self.power, self._sampled_ns = {}, 0
         for sample in samples:
             self._apply_telemetry(sample)
 
@@ -96,5 +95,3 @@ class LiveModel:
         self._sampled_ns = telemetry.t_ns
         for gpu in telemetry.gpus:
             self.power[gpu.uuid] = (*self.power.get(gpu.uuid, ())[1 - GPU_SAMPLES :], gpu.power_w)
-            used = None if gpu.memory_used is None else float(gpu.memory_used)
-            self.memory[gpu.uuid] = (*self.memory.get(gpu.uuid, ())[1 - GPU_SAMPLES :], used)

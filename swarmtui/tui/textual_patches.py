@@ -15,7 +15,6 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
-from textual.containers import Horizontal
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key
@@ -55,12 +54,6 @@ def _size_updated_once(
 
 
 class LaidOutOnce(Widget):
-    _size_updated = _size_updated_once
-
-
-class Row(Horizontal):
-    """Widgets side by side, laid out once."""
-
     _size_updated = _size_updated_once
 
 

@@ -77,6 +77,7 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
     return {
         "": Style(),
         **hues,
+        **{f"bold {hue}": style + Style(bold=True) for hue, style in hues.items()},
         **{
             f"{hue}{step}": _ramp_style(hues[hue], palette, hue, step, colours, few)
             for hue in HUES
@@ -84,6 +85,7 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
         },
         "dim": Style(color=palette.dim) if own and not few else faint(0.3),
         "frame": Style(color=palette.frame) if own and not few else faint(0.75),
+        "focus": title,
         "bold": Style(bold=True),
         "title": title + Style(bold=True),
         "warn": hues["queue"],

@@ -168,7 +168,7 @@ def measure(
         _bytecode()
         screen = AppScreen(["attach", session_id], limit, columns, rows)
         try:
-            painted = screen.read(screen.started + 10, b"streams")
+            painted = screen.read(screen.started + 10, b"agents")
             screen.read(time.monotonic() + 3)
             screen.press(keys_first.encode())
             if c > rows:

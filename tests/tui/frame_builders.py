@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from swarmtui.model.client_protocol import (
     ClientCommand,
     EarlierRequest,
@@ -18,7 +20,9 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Session, Spread
 from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
+from swarmtui.tui.baseline import Baseline
 from swarmtui.tui.frame_source import LiveSource
+from swarmtui.tui.live.live_panel import LiveData
 from swarmtui.tui.live_model import LiveModel
 
 T0 = 1_000_000_000
@@ -38,6 +42,15 @@ def hello(model: str = "model", label: str = "") -> Hello:
         label=label,
     )
     return Hello(session, "/nowhere")
+
+
+def live_data(live: LiveModel, **changes: Any) -> LiveData:
+    """What a live screen gives its panels, at its start."""
+    data = LiveData(
+        shown=live, has_ended=False, is_replay=False, only_panel=None, order="agent", filter_text="", is_map=False,
+        baseline=Baseline(), pair=None, no_level="", no_curve="", comparison="",
+    )  # fmt: skip
+    return data._replace(**changes)
 
 
 class RecordingSource(LiveSource):

@@ -86,4 +86,4 @@ async def test_small_terminal_shows_a_message_until_it_grows() -> None:
         assert "40×10 is too small" in screen_text(app)
         await pilot.resize_terminal(80, 24)
         await pilot.pause()
-        assert "streams" in screen_text(app)
+        assert "[1] curve" in screen_text(app)

@@ -10,7 +10,7 @@ import pytest
 from swarmtui.tui import live
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.keys import ACTIONS
-from swarmtui.tui.live.layout import CollapsedPanels
+from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.live_panel import LivePanel, load_panels
 from swarmtui.tui.live.panels import PANELS
 from tests.tui.frame_builders import RecordingSource
@@ -34,22 +34,67 @@ def test_keys_of_the_table_are_those_of_the_classes() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_each_panel_can_be_shown_alone(size: tuple[int, int]) -> None:
+async def test_a_key_goes_to_a_panel_and_then_shows_it_alone(size: tuple[int, int]) -> None:
     app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=size) as pilot:
         for panel in load_panels():
+            await pilot.press("escape", str(panel.key))
+            await pilot.pause()
+            assert [other.key for other in visible(app) if other.in_focus] == [panel.key]
+            if len(visible(app)) > 1:
+                await pilot.press(str(panel.key))
+                await pilot.pause()
+            assert [other.key for other in visible(app)] == [panel.key]
+            assert f"╭─ [{panel.key}] " in screen_text(app)
             await pilot.press(str(panel.key))
             await pilot.pause()
-            shown = [other.key for other in app.screen.query(LivePanel) if other.is_on_screen and other.key]
-            assert shown == [panel.key]
-            assert f"── {panel.key} {panel.title} " in screen_text(app)
-            await pilot.press("escape")
+            assert len(visible(app)) > 1
 
 
-async def test_each_panel_has_a_place_or_a_line_on_a_large_screen() -> None:
+def visible(app: SwarmApp) -> list[LivePanel]:
+    return [panel for panel in app.screen.query(LivePanel) if panel.is_on_screen and panel.key]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_tab_visits_every_region_and_a_click_goes_to_one(size: tuple[int, int]) -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        seen = set()
+        for _ in range(len(visible(app))):
+            await pilot.press("tab")
+            await pilot.pause()
+            seen |= {panel.key for panel in visible(app) if panel.in_focus}
+        assert seen == {panel.key for panel in visible(app)}
+        await pilot.press("shift+tab")
+        levels = next(panel for panel in visible(app) if panel.place == "levels")
+        await pilot.click(levels, offset=(3, 1))
+        assert levels.in_focus
+        await pilot.click(levels, offset=(3, 1), times=2)
+        await pilot.pause()
+        assert visible(app) == [levels]
+
+
+async def test_what_has_no_region_is_behind_its_key_in_the_place_of_the_curve() -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        curve, levels = live_layout(80, 24).region("curve"), live_layout(80, 24).region("levels")
+        for key in (2, 3, 5, 6):
+            await pilot.press(str(key))
+            await pilot.pause()
+            assert {panel.key: panel.region for panel in visible(app)} == {key: curve, 4: levels}
+        await pilot.press("escape")
+        await pilot.pause()
+        assert [panel.key for panel in visible(app)] == [1, 4]
+
+
+async def test_the_footer_shows_what_works_in_the_panel_in_focus() -> None:
     app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(200, 60)) as pilot:
+        await pilot.press("2")
         await pilot.pause()
-        collapsed = {int(panel.key) for panel in app.screen.query_one(CollapsedPanels).view or ()}
-        shown = {panel.key for panel in app.screen.query(LivePanel) if panel.is_on_screen and panel.key}
-        assert shown | collapsed == set(PANELS) and not shown & collapsed
+        assert "enter open" in screen_text(app).splitlines()[-1]
+        await pilot.press("4")
+        await pilot.pause()
+        assert "enter open" not in screen_text(app).splitlines()[-1]

@@ -51,7 +51,7 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_the_requests_that_met_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ▸ now ┄ 16 missed "
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ███░░░░░ 3/8 ┄ 16 missed "
         "✓ first token ≤ 2 s: 41 of 44 · ✓ ≥ 20 tok/s: 44 of 44"
     )
 
@@ -87,13 +87,13 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
 def test_a_cliff_is_about_queues_not_an_slo() -> None:
     search = msgspec.structs.replace(SEARCH, goal="cliff", step=None)
     shown = msgspec.structs.replace(frame(12), search=search)
-    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 no queue ┄ 12 ▸ now ┄ 16 queues"
+    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 no queue ┄ 12 ███░░░░░ 3/8 ┄ 16 queues"
     assert step_texts(search) == ()
 
 
 def test_a_sweep_shows_which_of_its_levels_are_done_running_and_planned() -> None:
     shown = msgspec.structs.replace(frame(4), levels=(level(c=1), level(c=2)))
-    assert words(shown, 80) == "sweep 1 ✓ 2 ✓ 4 ▸ 8"
+    assert words(shown, 80) == "sweep 1 ✓ 2 ✓ 4 ███░░░░░ 3/8 8"
 
 
 def test_manual_control_names_the_keys_that_lead_on() -> None:

@@ -176,19 +176,20 @@ async def test_end_of_a_replay_shows_the_result_and_compares_it(tmp_path: Path, 
         source.playing = False
         streams = app.screen.query_one(StreamsPanel)
         source.seek(9.0)
+        await pilot.press("2")
         await until(lambda: streams.is_on_screen and "space play" in screen_text(app))
-        await pilot.press("c")
+        await pilot.press("escape", "c")
         source.seek(1_000.0)
         await until(lambda: not streams.is_on_screen and "Why no more" in screen_text(app))
         await until(lambda: "steady  baseline" in screen_text(app))
         await pilot.press("enter")
-        await until(lambda: "press 1 for the streams" in screen_text(app))
+        await until(lambda: "press 2 for the agents" in screen_text(app))
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, CompareScreen))
-        await pilot.press("escape", "1")
+        await pilot.press("escape", "2")
         await until(lambda: streams.is_on_screen)
         source.seek(9.0)
-        await until(lambda: "4 active" in screen_text(app))
+        await until(lambda: "agents · 4" in screen_text(app))
 
 
 async def test_labels_in_the_footer_follow_the_state() -> None:

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from swarmtui.sessions.replay import open_replay
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.live.history import HistoryPanel
+from swarmtui.tui.live.levels import LevelsPanel
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
@@ -38,22 +38,22 @@ STATES = {
     "streams": (12.0, ()),
     "heat-map": (12.0, ("m", "l")),
     "without-text": (12.0, ("v",)),
-    "history": (12.0, ("2",)),
+    "history": (12.0, ("5", "5")),
     "ended": (END_S, ()),
 }
-SIZES = ((80, 24), (120, 40), (200, 50))
+SIZES = ((80, 24), (100, 30), (120, 40), (160, 45), (200, 60))
 # SGR codes of bold, dim, reverse and the default colours, and of 16 colours.
 UNCOLOURED = {"0", "1", "2", "7", "39", "49"}
 SIXTEEN = {*UNCOLOURED, *(str(base + n) for base in (30, 40, 90, 100) for n in range(8))}
 
 SCREENS = [
-    ("high-200x60", (200, 60), 12.0, ()),
-    ("gpus-80x24", (80, 24), END_S, ("3",)),
-    ("levels-80x24", (80, 24), END_S, ("4",)),
-    ("curve-120x40", (120, 40), END_S, ("5",)),
+    ("agents-80x24", (80, 24), 12.0, ("2",)),
+    ("machine-80x24", (80, 24), END_S, ("3",)),
+    ("levels-80x24", (80, 24), END_S, ("4", "4")),
+    ("curve-120x40", (120, 40), END_S, ("1", "1")),
     ("quality-80x24", (80, 24), 9.0, ("6",)),
-    ("filtered-80x24", (80, 24), 9.0, ("slash", "t", "e", "s", "t")),
-    ("stream-80x24", (80, 24), 9.0, ("enter",)),
+    ("filtered-80x24", (80, 24), 9.0, ("2", "slash", "t", "e", "s", "t")),
+    ("stream-80x24", (80, 24), 9.0, ("2", "enter")),
     ("stream-120x40", (120, 40), 9.0, ("j", "enter")),
     ("help-80x24", (80, 24), 0.0, ("question_mark",)),
 ]
@@ -140,16 +140,19 @@ async def test_replay_can_be_paused_sped_up_and_rewound() -> None:
         assert "paused" in screen_text(app)
 
 
-async def test_a_click_shows_one_panel_or_chooses_a_stream(until: Until) -> None:
+async def test_a_click_goes_to_a_panel_or_chooses_an_agent(until: Until) -> None:
     app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
     async with app.run_test(size=(120, 40)) as pilot:
         replay_at(app, 9.0)
         await pilot.pause()
-        await pilot.click(StreamsPanel, offset=(8, 3))
-        await until(lambda: app.screen.query_one(StreamsPanel).cursor == 1)
-        await pilot.click(HistoryPanel, offset=(8, 3))
-        await until(lambda: not app.screen.query_one(StreamsPanel).is_on_screen)
-        await pilot.click(HistoryPanel, offset=(8, 3))
-        await until(lambda: app.screen.query_one(StreamsPanel).is_on_screen)
-        await pilot.click(StreamsPanel, offset=(8, 2), times=2)
+        agents, levels = app.screen.query_one(StreamsPanel), app.screen.query_one(LevelsPanel)
+        await pilot.click(LevelsPanel, offset=(8, 3))
+        await until(lambda: levels.in_focus)
+        await pilot.click(StreamsPanel, offset=(8, 1 + agents.each))
+        await until(lambda: agents.cursor == 1 and agents.in_focus)
+        await pilot.click(LevelsPanel, offset=(8, 3), times=2)
+        await until(lambda: not agents.is_on_screen)
+        await pilot.click(LevelsPanel, offset=(8, 3), times=2)
+        await until(lambda: agents.is_on_screen)
+        await pilot.click(StreamsPanel, offset=(8, 1), times=2)
         await until(lambda: isinstance(app.screen, StreamScreen))

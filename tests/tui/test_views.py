@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
+from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
@@ -26,18 +27,22 @@ from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_table
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import earlier_sessions, load_session, write_summary
+from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
-from swarmtui.tui.live.header import header_view, phase, tiles
-from swarmtui.tui.live.history import HistoryTrace, history_view, trace_lines
+from swarmtui.tui.live.header import header_view, phase
+from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
 from swarmtui.tui.live.levels import levels_view
+from swarmtui.tui.live.now import now_view
+from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
-from swarmtui.tui.live.streams import mixed_rates, primary_type, streams_view
+from swarmtui.tui.live.streams import primary_type, streams_view
+from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.tables import block_lines, table_lines
 from tests.analysis.level_builders import level
-from tests.tui.frame_builders import frame, hello
-from tests.tui.screen_text import text_of
+from tests.tui.frame_builders import RecordingSource, frame, hello, live_data
+from tests.tui.screen_text import screen_text, text_of
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -46,6 +51,20 @@ def manual(**changes: object) -> tuple[Session, Frame]:
     """A manually controlled run, whose stage has no end."""
     session = msgspec.structs.replace(hello().session, plan=Plan(goal="manual", load=Closed(levels=(1,))))
     return session, msgspec.structs.replace(frame(2), of=None, steered=True, warnings=(), note="", **changes)
+
+
+def model_of(seen: Frame, session: Session | None = None) -> LiveModel:
+    live = LiveModel()
+    live.apply(hello())
+    live.session = session or live.session
+    live.apply(seen)
+    return live
+
+
+def figures(seen: Frame, session: Session | None = None) -> dict[str, tuple[str, str]]:
+    """The four numbers by unit, each with its note."""
+    view = now_view(live_data(model_of(seen, session)), 20)
+    return {figure.unit: (figure.value, figure.note) for figure in view.figures}
 
 
 def test_zero_is_0_and_unknown_is_a_dash() -> None:
@@ -104,10 +123,8 @@ def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     rows = (StreamRow(0, "writing", 1, "primary", 1, 4, 9, 0.1), StreamRow(1, "writing", 2, "tests", 1, 4, 9, 0.1))
     seen = msgspec.structs.replace(frame(2), rows=rows, load="mixed")
     stream_rates = {0: StreamRate(0, 30.0, ()), 1: StreamRate(1, 20.0, ())}
-    shown_tiles = tiles(seen, None, mixed_rates(session, seen, stream_rates))
-    assert [(tile.label, tile.value, tile.note) for tile in shown_tiles if tile.label == "primary"] == [
-        ("primary", "30.0", "side 20.0")
-    ]
+    rated = msgspec.structs.replace(seen, rates=tuple(stream_rates.values()))
+    assert figures(rated, session)["per agent"] == ("30.0", "side 20.0")
     shown = streams_view(seen, stream_rates, "agent", "", 0, 9, primary_type(session)).shown
     assert [line.primary for line in shown] == [True, False]
 
@@ -129,15 +146,15 @@ def test_figures_of_levels_are_those_of_reports() -> None:
     view = levels_view([late])
     assert cells(view.table)["send_delay"] == "2.00 ms"
     unsteady = level(2, tps=50.0, out_tps_steady=None)
-    shown = {tile.label: tile.note for tile in tiles(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2), None)}
-    assert shown["out tok/s"] == "50.0 wall"
+    shown = figures(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2))
+    assert shown["tok/s"] == ("80.0", "wall 50.0")
 
 
 def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:
     rows = (StreamRow(0, "writing", 1, "", 1, 4, 9, 0.1), StreamRow(1, "idle", -1, "", 0, 0, 0, None))
     seen = msgspec.structs.replace(frame(2), rows=rows, load="open", rate=2.5, send_delay_s=0.0012, c=512)
-    values = {tile.label: tile.value for tile in tiles(seen, None)}
-    assert (values["requests/s"], values["send delay"]) == ("2.5", "1.20 ms") and "C" not in values
+    assert now_view(live_data(model_of(seen)), 20).title == "now · 2.5 requests/s"
+    assert header_view(None, seen, None, None).detail[0] == "sent 1.20 ms late at most"
     assert phase(seen).startswith("2.5 requests/s")
     assert [line.agent for line in streams_view(seen, {}, "agent", "", 0, 9).shown] == [0]
 
@@ -158,17 +175,36 @@ def test_newest_value_is_on_the_axis_of_its_trace() -> None:
     assert trace.top is not None and trace.top >= 900.0
 
 
-def test_tiles_and_history_show_the_same_present_values() -> None:
+def test_numbers_and_history_show_the_same_present_values() -> None:
     """The last point of the history may be a quarter of a second older than the frame."""
     seen = frame(2)
     point = HistoryPoint(t_ns=seen.t_ns, c=2, in_flight=1, waiting=1, out_tps=900.0, ttft_s=0.5, errors=0)
     shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=seen.point).traces}
-    values = {tile.label: tile.value for tile in tiles(seen, None)}
+    values = {unit: value for unit, (value, _) in figures(seen).items()}
     assert (shown["output tok/s"], shown["TTFT"], shown["queue"]) == (
-        values["out tok/s"],
-        values["TTFT"],
-        values["queue"],
+        values["tok/s"],
+        values["first token"],
+        values["waiting"],
     )
+
+
+def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
+    levels = (level(1, tps=50.0), level(2, tps=90.0), level(4, tps=70.0))
+    live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
+    view = now_view(live_data(live, has_ended=True), 20)
+    assert view.title == "at 2 agents" and view.figures[0].value == "90.0"
+
+
+@given(seconds=st.integers(1, 300), columns=st.integers(4, 80), whole=st.booleans())
+def test_a_sparkline_fills_its_whole_width_from_the_first_second(seconds: int, columns: int, whole: bool) -> None:
+    point = HistoryPoint(t_ns=0, c=1, in_flight=1, waiting=0, out_tps=100.0, ttft_s=0.1, errors=0)
+    points = [msgspec.structs.replace(point, t_ns=7_000_000_000 + n * 250_000_000) for n in range(seconds * 4)]
+    buckets = recent_columns(points, 0, columns, whole).buckets
+    assert len(buckets) == columns and all(buckets)
+    newest = [known.t_ns for bucket in buckets for known in bucket]
+    assert max(newest) == points[-1].t_ns
+    length_s = seconds if whole else min(seconds, max(60, columns))
+    assert points[-1].t_ns - min(newest) <= (length_s + max(1.0, length_s / columns)) * 1e9
 
 
 @pytest.mark.parametrize(
@@ -180,22 +216,20 @@ def test_a_blank_separates_the_label_of_a_low_trace_from_its_bars(now: str, top:
     assert label[0] == shown.ljust(15) and label[0].endswith(" ")
 
 
-def test_columns_of_the_whole_history_stay_in_place() -> None:
+def test_columns_of_the_history_change_once_a_second() -> None:
     """Otherwise the panel is painted as a whole with every point, at 10 KB per second."""
     point = HistoryPoint(t_ns=0, c=1, in_flight=1, waiting=0, out_tps=100.0, ttft_s=0.1, errors=0)
-    points = [msgspec.structs.replace(point, t_ns=n * 500_000_000, out_tps=100.0 + n) for n in range(400)]
-    kept = 0
-    for end in range(100, len(points) - 1):
-        before, after = (
-            history_view(points[:last], 0, 100, whole_session=True).traces[0].values for last in (end, end + 1)
-        )
-        kept += before[:-1] == after[: len(before) - 1]
-        assert 66 <= len(after) <= 100
-    assert kept > 290
-    ended = history_view(points[:123], 0, 100, whole_session=True, ended=True)
+    points = [msgspec.structs.replace(point, t_ns=n * 250_000_000, out_tps=100.0 + n) for n in range(800)]
+    for whole in (True, False):
+        kept = 0
+        for end in range(200, 300):
+            before, after = (history_view(points[:last], 0, 100, whole).traces[0].values for last in (end, end + 1))
+            kept += before[:-2] == after[:-2]
+        assert kept >= 70
+    ended = history_view(points[:246], 0, 100, whole_session=True, ended=True)
     assert len(ended.traces[0].values) == 100 and None not in ended.traces[0].values
-    stopped = history_view(points[:40] + points[80:123], 0, 122, whole_session=True, ended=True).traces[0].values
-    assert [column for column, value in enumerate(stopped) if value is None] == list(range(42, 80))
+    stopped = history_view(points[:80] + points[160:246], 0, 62, whole_session=True, ended=True).traces[0].values
+    assert [column for column, value in enumerate(stopped) if value is None] == list(range(21, 40))
 
 
 @given(st.floats(1e-6, 1e9))
@@ -346,3 +380,47 @@ def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
     found = (provisional(512, 23, None, 60.0, rate=4.0),)
     lines = text_of(table_lines(levels_view((), provisional=found).table, 60)).splitlines()
     assert lines[0].split()[:2] == ["rate", "n"] and lines[1].split()[:3] == ["○4", "23", "done"]
+
+
+def test_levels_that_follow_are_listed_from_the_start() -> None:
+    begun = levels_view((), planned=(1.0, 2.0, 4.0))
+    assert [row[0].text for row in begun.table.rows] == ["1", "2", "4"] and begun.planned == 0
+    later = levels_view([level(1), level(2)], planned=(1.0, 2.0, 4.0))
+    assert [row[1].text for row in later.table.rows][2:] == ["planned"] and later.planned == 2
+
+
+def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
+    found = (
+        SearchedLevel(c=1, visits=1, n=16, good=16, state="kept"),
+        SearchedLevel(c=2, visits=1, n=20, good=3, state="missed"),
+    )
+    so_far = ProvisionalLevel(c=4, done=3, of=8, out_tps=80.0, per_stream_tps=20.0, ttft_s=0.1)
+    search = SearchState(goal="capacity", low=1, high=2, levels=found)
+    table = levels_view([level(1), level(2)], provisional=(so_far,), search=search).table
+    at = [column.id for column in table.columns].index("slo")
+    assert [(row[at].text, row[at].code) for row in table.rows] == [
+        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("…", "partial"),
+    ]  # fmt: skip
+
+
+async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> None:
+    seen = frame(4)
+    assert seen.telemetry is not None
+    (gpu,) = seen.telemetry.gpus
+    source = RecordingSource(model_of(seen))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "[3] GPU 0 · implement" in shown and "8.0/24.0 GiB" in shown and "200/350 W" in shown
+        gpus = tuple(msgspec.structs.replace(gpu, uuid=str(n), index=n) for n in range(8))
+        telemetry = msgspec.structs.replace(seen.telemetry, gpus=gpus)
+        source.live.apply(msgspec.structs.replace(seen, telemetry=telemetry))
+        assert isinstance(app.screen, LiveScreen)
+        app.screen.update_panels()
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "[3] 8 GPUs" in shown and "more GPUs: 3 shows all" in shown
+        await pilot.press("3", "3")
+        await pilot.pause()
+        assert screen_text(app).count("8.0/24.0 GiB") == 8

@@ -62,7 +62,7 @@ def _notes(marks: LevelMarks) -> tuple[str, ...]:
 
 
 class CurvePanel(LivePanel, ChartPanel):
-    key, title = 5, "curve"
+    key, title, place = 1, "curve", "curve"
 
     def update_from(self, data: LiveData) -> None:
         live, baseline = data.shown, data.baseline

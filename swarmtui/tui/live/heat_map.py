@@ -1,4 +1,4 @@
-"""A heat map of many streams: one cell per agent, by its tok/s relative to the median."""
+"""A heat map of many streams: one cell per agent, the brighter the slower it is than the median."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from typing import NamedTuple
 from swarmtui.model.client_protocol import StreamRate
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import rate
+from swarmtui.report.colours import shade
 from swarmtui.tui.lines import Line, ljust, longest_fit
 
-# The share of the median below which a stream has this sign and style.
-_CLASSES = ((0.5, "░", "second"), (0.85, "▒", "second"), (1.15, "▓", "first"))
-_FASTEST = ("█", "good")
-_STATES = {"idle": ("·", "dim"), "backing off": ("✖", "bad")}
-_WAITING = ("○", "dim")
+# The shares of the median below which a stream is slow, and the sign of each; slow ones are the brightest.
+_CLASSES = ((0.5, "█"), (0.7, "▓"), (0.85, "▒"))
+_USUAL = "░"
 _LEGENDS = (
-    "of the median {}: ░ below 50 %  ▒ below 85 %  ▓ about 100 %  █ above 115 %   ○ waiting  ✖ failed  · idle",
-    "of {}: ░ <50 % ▒ <85 % ▓ ±15 % █ >115 %  ○ waiting ✖ failed · idle",
-    "░▒▓█ slow to fast  ○ waiting ✖ failed",
+    "of the median {}: ░ usual  ▒ below 85 %  ▓ below 70 %  █ below 50 %   ◔ prefill  ◌ waiting  ✖ failed  · idle",
+    "of {}: ░ usual ▒ <85 % ▓ <70 % █ <50 %  ◔ prefill ◌ waiting ✖ failed · idle",
+    "░▒▓█ usual to slow  ◔ prefill ◌ waiting ✖ failed",
 )
 _LABEL = 6
+# The signs and styles of the states of a stream.
+STATE_SIGNS = {
+    "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
+}  # fmt: skip
+STATE_STYLES = {
+    "writing": "throughput", "thinking": "energy", "prefill": "latency", "waiting": "queue", "backing off": "bad",
+}  # fmt: skip
 # Columns and lines of a cell, the largest first; the second line has the tok/s.
 _SIZES = ((5, 2), (3, 1), (2, 1), (1, 1))
 
@@ -42,6 +48,17 @@ class MapLayout(NamedTuple):
     def lines(self, total: int) -> int:
         return -(-total // self.per_line) * self.height
 
+    def first_line(self, total: int, height: int, cursor: int) -> int:
+        """The first row of cells that is shown in so many lines, with the cursor in the middle if not all fit."""
+        shown = max(1, height // self.height)
+        return min(max(0, cursor // self.per_line - shown // 2), max(0, -(-total // self.per_line) - shown))
+
+    def position_at(self, x: int, y: int, first: int, total: int) -> int | None:
+        """The stream that is shown at a column and a line of the map."""
+        column = (x - _LABEL) // self.columns
+        position = (first + y // self.height) * self.per_line + column
+        return position if 0 <= column < self.per_line and position < total else None
+
 
 def heat_cells(rows: Sequence[StreamRow], rates: Mapping[int, StreamRate]) -> tuple[tuple[HeatCell, ...], float | None]:
     """Return a cell for each stream, and the median tok/s of those that write."""
@@ -56,10 +73,11 @@ def heat_cells(rows: Sequence[StreamRow], rates: Mapping[int, StreamRate]) -> tu
 
 def _cell(row: StreamRow, tps: float | None, middle: float | None) -> HeatCell:
     if tps is None or not middle:
-        return HeatCell(row.agent, *_STATES.get(row.state, _WAITING), "")
+        return HeatCell(row.agent, STATE_SIGNS.get(row.state, "?"), STATE_STYLES.get(row.state, "dim"), "")
     share = tps / middle
-    sign, style = next(((sign, style) for below, sign, style in _CLASSES if share < below), _FASTEST)
-    return HeatCell(row.agent, sign, style, rate(tps))
+    sign = next((sign for below, sign in _CLASSES if share < below), _USUAL)
+    # From the usual speed, dark, to a stop, bright: one ramp, on which a slow stream stands out.
+    return HeatCell(row.agent, sign, shade("latency", 1.1 - share), rate(tps))
 
 
 def map_layout(total: int, width: int, height: int) -> MapLayout:
@@ -78,11 +96,9 @@ def map_lines(cells: Sequence[HeatCell], layout: MapLayout, height: int, cursor:
     per_line, columns, each = layout
     wide = max(1, columns - 1)
     gap = " " * (columns - wide)
-    shown = max(1, height // each)
-    count = -(-len(cells) // per_line)
-    first = min(max(0, cursor // per_line - shown // 2), max(0, count - shown))
+    first = layout.first_line(len(cells), height, cursor)
     lines: list[Line] = []
-    for number in range(first, min(count, first + shown)):
+    for number in range(first, min(-(-len(cells) // per_line), first + max(1, height // each))):
         start = number * per_line
         row = cells[start : start + per_line]
         label = f"{row[0].agent:>{_LABEL - 1}} " if labelled else " " * _LABEL

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.numbers import clock, count, rate, seconds
-from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, rjust, scale_top, sparkline
+from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, scale_top
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
 _LABEL = 15
-# The time between two points.
-_POINT_S = 0.25
+# The time that the sparklines of the numbers show at most, before they scroll.
+_RECENT_S = 60.0
 # A longer time between two points is a gap.
 _LONGEST_GAP_S = 1.0
-_STYLES = ("first", "second", "warn", "warn", "dim")
+_STYLES = ("throughput", "latency", "queue", "queue", "dim")
 
 
 class HistoryTrace(NamedTuple):
@@ -45,6 +46,14 @@ class HistoryView(NamedTuple):
     empty: str
 
 
+class TimeColumns(NamedTuple):
+    """The points of each column, and the seconds since the start at both ends."""
+
+    buckets: list[list[HistoryPoint]]
+    first_s: float
+    end_s: float
+
+
 # views
 
 
@@ -56,31 +65,15 @@ def history_view(
     ended: bool = False,
     now: HistoryPoint | None = None,
 ) -> HistoryView:
-    """Show the newest seconds, one per column; with `whole_session` everything, in all columns after the end.
-
-    Before the end, the width is that of a round time, so that few columns change: in steps of up to a third.
-    `now` has the newest values, which may be later than the last point.
-    """
+    """Show the last minute or, with `whole_session`, everything; `now` may be later than the last point."""
     if not points or columns < 4:
-        return HistoryView((), (), "", "", "no history yet: it starts with the first request")
-    length_s = max(1.0, (points[-1].t_ns - t0_ns) / 1e9)
-    first_s = 0 if whole_session else max(0, int(length_s) - columns + 1)
-    whole_s = length_s / columns if ended else max(_POINT_S, scale_top(length_s + 1.0) / columns)
-    step_s = whole_s if whole_session else 1.0
-    shown = min(columns, int((length_s - first_s) // step_s) + 1)
-    buckets: list[list[HistoryPoint]] = [[] for _ in range(shown)]
-    for point in reversed(points):
-        column = int(((point.t_ns - t0_ns) / 1e9 - first_s) // step_s)
-        if column < 0:
-            break
-        buckets[min(column, len(buckets) - 1)].append(point)
-    if whole_session:
-        # A short session has fewer points than columns. What is not known, as after Ctrl-Z, stays blank.
-        blank = 0
-        for column in range(1, len(buckets)):
-            blank = 0 if buckets[column] else blank + 1
-            if 0 < blank * step_s <= _LONGEST_GAP_S:
-                buckets[column] = buckets[column - 1]
+        why = (
+            "no history is saved with the levels: r replays the session"
+            if ended
+            else "it starts with the first request"
+        )
+        return HistoryView((), (), "", "", why)
+    buckets, first_s, end_s = recent_columns(points, t0_ns, columns, whole_session)
     newest = now or points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
@@ -92,13 +85,44 @@ def history_view(
         traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
     if ended:
         traces = [trace._replace(now="") for trace in traces]
-    return HistoryView(tuple(traces), _marks(buckets), clock(first_s), clock(int(length_s)), "")
+    return HistoryView(tuple(traces), _marks(buckets), clock(int(first_s)), clock(int(end_s)), "")
 
 
-def strip_view(points: Sequence[HistoryPoint], t0_ns: int, columns: int, ended: bool) -> tuple[HistoryTrace, ...]:
-    """The two traces of a small screen."""
-    throughput, _, queue, *_ = history_view(points, t0_ns, columns, ended, ended).traces or (None,) * 3
-    return tuple(trace for trace in (throughput, queue) if trace is not None)
+def recent_columns(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> TimeColumns:
+    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted."""
+    if not points:
+        return TimeColumns([], 0.0, 0.0)
+    start_ns = max(t0_ns, points[0].t_ns)
+    end_s = float(max(1, ceil((points[-1].t_ns - start_ns) / 1e9)))
+    length_s = end_s if whole_session else min(end_s, max(_RECENT_S, columns))
+    step_s = length_s / columns
+    if length_s < end_s:
+        # Whole steps: otherwise all columns would change every second.
+        end_s = ceil(end_s / step_s) * step_s
+    buckets = _columns(points, start_ns, end_s - length_s, step_s, columns)
+    # The last column may begin after the newest point.
+    buckets[-1] = buckets[-1] or buckets[-2:][0]
+    begun_s = (start_ns - t0_ns) / 1e9
+    return TimeColumns(buckets, begun_s + end_s - length_s, (points[-1].t_ns - t0_ns) / 1e9)
+
+
+def _columns(
+    points: Sequence[HistoryPoint], t0_ns: int, first_s: float, step_s: float, columns: int
+) -> list[list[HistoryPoint]]:
+    """Return the points of each column; one without points repeats the one before, unless that is long ago."""
+    buckets: list[list[HistoryPoint]] = [[] for _ in range(columns)]
+    for point in reversed(points):
+        column = int(((point.t_ns - t0_ns) / 1e9 - first_s) // step_s)
+        if column < 0:
+            break
+        buckets[min(column, columns - 1)].append(point)
+    blank = 0
+    for column in range(1, columns):
+        blank = 0 if buckets[column] else blank + 1
+        # What is not known, as after Ctrl-Z, stays blank.
+        if 0 < blank * step_s <= _LONGEST_GAP_S:
+            buckets[column] = buckets[column - 1]
+    return buckets
 
 
 def _trace(
@@ -136,7 +160,7 @@ def _marks(buckets: list[list[HistoryPoint]]) -> tuple[CMark, ...]:
 class HistoryPanel(LivePanel, Panel[HistoryView]):
     """All traces, each on a scale from 0 to the value beside it."""
 
-    key, title, row = 2, "history", "upper"
+    key, title, place = 5, "history", "history"
 
     def update_from(self, data: LiveData) -> None:
         live, ended = data.shown, data.has_ended
@@ -148,7 +172,7 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
 
     @property
     def columns(self) -> int:
-        return max(0, self.size.width - _LABEL)
+        return max(0, self.inner_size.width - _LABEL)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -163,29 +187,6 @@ class HistoryPanel(LivePanel, Panel[HistoryView]):
             style = _STYLES[view.traces.index(trace) % len(_STYLES)]
             lines += trace_lines(trace, each + (1 if number < more else 0), style)
         lines.append([(ljust(" C", _LABEL), "dim"), (_axis(view.marks, width - _LABEL), "dim")])
-        return lines
-
-
-class HistoryStrip(LivePanel, Panel[tuple[HistoryTrace, ...]]):
-    """One line per trace, for small screens."""
-
-    def update_from(self, data: LiveData) -> None:
-        live = data.shown
-        self.show(strip_view(live.points, data.t0_ns, self.columns, data.has_ended))
-
-    @property
-    def columns(self) -> int:
-        return max(0, self.size.width - 2 * _LABEL)
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        lines: list[Line] = []
-        for trace, style in zip(self.view or (), ("first", "warn"), strict=False):
-            shown = sparkline(trace.values, trace.top)
-            lines.append([
-                (ljust(f" {trace.label}", _LABEL), "dim"),
-                (rjust(shown, width - 2 * _LABEL), style),
-                (ljust(f" 0 to {trace.top_label}" if trace.top else "", _LABEL), "dim"),
-            ])  # fmt: skip
         return lines
 
 

@@ -1,88 +1,129 @@
-"""Arrange the panels of a live screen: empty ones become one line each, and the streams get the room that they need."""
+"""Where the parts of a live screen stand: a function of the terminal's size, and of nothing else.
+
+Each part has a region of its own if the terminal has room for it. The others share one region, which shows one of them
+at a time: the one whose key was pressed last.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
-from textual.screen import Screen
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from swarmtui.tui.lines import Line, Panel, ljust
-from swarmtui.tui.live.live_panel import LivePanel
-from swarmtui.tui.live.streams import StreamsPanel
+Place = Literal["header", "numbers", "curve", "agents", "machine", "levels", "history", "quality", "footer", "shared"]
 
-# The lines that the history needs below the streams.
-_HISTORY_HEIGHT = 7
-
-
-class EmptyPanel(NamedTuple):
-    key: str
-    title: str
-    why: str
-
-
-class CollapsedPanels(Panel[tuple[EmptyPanel, ...]]):
-    """Panels with nothing to show, as one line each that says why."""
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        return [
-            [("──", "dim"), (f" {panel.key} {panel.title} ", "title"), (ljust(panel.why, width), "dim")]
-            for panel in self.view or ()
-        ]
+_HEADER, _FOOTER = 3, 1
+# From this width on there are two columns; the right one has the numbers and the machine.
+_TWO_COLUMNS = 100
+_RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
+# From this size on, history and quality have regions in the right column.
+_WIDE, _HIGH = 170, 48
+# The numbers of a single column, without a frame.
+_STRIP = 3
+# The least height of a region with its frame, and of the upper ones of two columns.
+_LEAST, _UPPER = 5, 12
+# What a single column shows below the curve from a height on, in shares of it; the curve has the rest.
+_BELOW: tuple[tuple[int, dict[Place, float]], ...] = (
+    (36, {"agents": 0.25, "levels": 0.25, "machine": 0.18}),
+    (22, {"agents": 0.28, "levels": 0.28}),
+    (13, {"levels": 0.4}),
+)
 
 
-def is_small(screen: Screen[Any]) -> bool:
-    return screen.has_class("-narrow") or screen.has_class("-short")
+class LiveLayout(NamedTuple):
+    """The regions of a terminal of this size: they fill it, and none overlaps another."""
+
+    size: Size
+    regions: tuple[tuple[Place, Region], ...]
+
+    def region(self, place: Place) -> Region | None:
+        return next((region for name, region in self.regions if name == place), None)
+
+    @property
+    def shared(self) -> Place:
+        """The place that parts without a region of their own share with its first owner."""
+        return "agents" if self.region("agents") is not None else "curve"
+
+    def place_of(self, place: Place) -> Place:
+        return place if self.region(place) is not None else self.shared
+
+    @property
+    def body(self) -> Region:
+        """All between header and footer, for a part that is shown alone."""
+        return Region(0, _HEADER, self.size.width, max(0, self.size.height - _HEADER - _FOOTER))
 
 
-def collapse_panels(screen: Screen[Any], *, ended: bool, single_panel: bool) -> None:
-    """Show panels that are empty as one line, and give their room to the others."""
-    found: list[EmptyPanel] = []
-    visible: list[LivePanel] = []
-    large = screen.has_class("-wide") and screen.has_class("-high")
-    for panel in screen.query("#lower > LivePanel").results(LivePanel):
-        unused = (panel.hidden_after_end and ended) or (panel.large_screens_only and not large)
-        can_collapse = panel.collapsible and not (unused or single_panel or is_small(screen))
-        why = panel.empty if can_collapse else ""
-        panel.set_class(bool(why), "-empty")
-        if why:
-            found.append(EmptyPanel(str(panel.key), panel.title, why))
-        elif not unused:
-            visible.append(panel)
-    for lower in screen.query("#lower"):
-        lower.set_class(not visible, "-empty")
-        alone = visible[0] if len(visible) == 1 and found else None
-        if alone is not None and alone.height_needed is not None:
-            lower.styles.height = alone.height_needed
-        else:
-            _clear_height(lower)
-    for lines in screen.query(CollapsedPanels):
-        lines.styles.height = len(found)
-        lines.display = bool(found)
-        lines.show(tuple(found))
+@lru_cache(maxsize=16)
+def live_layout(width: int, height: int) -> LiveLayout:
+    """Return the regions for a terminal of this size."""
+    body = max(0, height - _HEADER - _FOOTER)
+    make = _two_columns if width >= _TWO_COLUMNS and body >= _UPPER + _LEAST else _one_column
+    regions: list[tuple[Place, Region]] = [("header", Region(0, 0, width, min(height, _HEADER)))]
+    regions += make(width, body)
+    if height > _HEADER:
+        regions.append(("footer", Region(0, height - _FOOTER, width, _FOOTER)))
+    return LiveLayout(Size(width, height), tuple(regions))
 
 
-def stack_streams(screen: Screen[Any], streams: StreamsPanel, *, ended: bool, single_panel: bool) -> None:
-    """Give the streams the whole width if the history fits below them.
-
-    With text, and as a heat map, they have it anyway; the history is a strip if it does not fit.
-    """
-    upper, view = screen.query_one("#upper"), streams.view
-    room = upper.size.height + (2 if screen.has_class("-strip") else 0)
-    needed = streams.lines_needed(upper.size.width - 1, room - _HISTORY_HEIGHT if streams.as_map else room)
-    below = needed <= room - _HISTORY_HEIGHT
-    stacked = below or streams.as_map or (view is not None and view.has_text)
-    stacked = stacked and not (ended or single_panel or is_small(screen))
-    if stacked:
-        streams.styles.height = needed if below else "1fr"
-    else:
-        _clear_height(streams)
-    screen.set_class(stacked, "-stacked")
-    screen.set_class(stacked and not below, "-strip")
+def _one_column(width: int, body: int) -> Iterator[tuple[Place, Region]]:
+    """The numbers as a strip, the curve, and below it what has room."""
+    strip = min(body, _STRIP)
+    rest = body - strip
+    shares = next((shares for least, shares in _BELOW if rest >= least), {})
+    heights = {place: max(_LEAST, round(rest * share)) for place, share in shares.items()}
+    curve: dict[Place, int] = {"numbers": strip, "curve": rest - sum(heights.values())}
+    y = _HEADER
+    for place, height in (curve | heights).items():
+        yield place, Region(0, y, width, height)
+        y += height
 
 
-def _clear_height(widget: Widget) -> None:
-    """Let the height be that of app.tcss again."""
-    if widget.styles.inline.has_rule("height"):
-        widget.styles.inline.clear_rule("height")
-        widget.refresh(layout=True)
+def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
+    """The curve beside numbers and machine; below them agents, if they have room, and levels."""
+    right = max(_LEAST_RIGHT, round(width * _RIGHT_SHARE))
+    left = width - right
+    with_agents = body >= 2 * _UPPER
+    lower = max(_LEAST, body // 4)
+    # The agents' region is not larger than that of the curve.
+    most = (body - lower) * left // (width + left)
+    agents = max(_LEAST, min(most, round(body * 0.28))) if with_agents else 0
+    upper = body - lower - agents
+    numbers = round(upper * 0.55)
+    y = _HEADER
+    yield "curve", Region(0, y, left, upper)
+    yield "numbers", Region(left, y, right, numbers)
+    yield "machine", Region(left, y + numbers, right, upper - numbers)
+    y += upper
+    beside = width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
+    if with_agents:
+        yield "agents", Region(0, y, left if beside else width, agents)
+    if beside:
+        yield "history", Region(left, y, right, agents)
+    y += agents
+    yield "levels", Region(0, y, left if beside else width, lower)
+    if beside:
+        yield "quality", Region(left, y, right, lower)
+
+
+class RegionLayout(Layout):
+    """Puts each visible part of a live screen into its region; `alone`: all between header and footer is for one."""
+
+    name = "regions"
+    alone = False
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
+        # The footer is docked, and not in `size`.
+        layout = live_layout(*parent.size)
+        placed = []
+        for child in children:
+            place: Place = getattr(child, "place", "shared")
+            region = layout.region(layout.place_of(place))
+            if self.alone and place != "header":
+                region = layout.body
+            if region is not None:
+                placed.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, child))
+        return placed

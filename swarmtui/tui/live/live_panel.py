@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, cast
 
+from swarmtui.text import count_noun
 from swarmtui.tui.baseline import Baseline
 from swarmtui.tui.lines import Line, LineWidget, heading
+from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live_model import LiveModel
 
@@ -19,7 +21,8 @@ StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
 class LiveData(NamedTuple):
     """`shown` is the state at present or when the display was frozen; `only_panel` is the key of a single panel.
 
-    `no_level` and `no_curve` say why there are none; `comparison` is a notice after the end.
+    `requested_c` is a C that no frame has reported yet. `no_level` and `no_curve` say why there are none; `comparison`
+    is a notice after the end.
     """
 
     shown: LiveModel
@@ -34,6 +37,7 @@ class LiveData(NamedTuple):
     no_level: str
     no_curve: str
     comparison: str
+    requested_c: int | None = None
 
     @property
     def t0_ns(self) -> int:
@@ -48,31 +52,27 @@ class LivePanel(LineWidget):
     """A part of the live screen, which makes its view from the screen's data.
 
     class CachePanel(LivePanel, Panel[CacheView]):
-        key, title = 7, "prefix cache"
+        key, title = 8, "prefix cache"
 
         def update_from(self, data: LiveData) -> None:
             self.show(cache_view(data.shown.frame))
+
+        def draw(self, width: int, height: int) -> list[Line]:
+            return [self.heading("", width), *lines_of(self.view)]
+
+    Its key shows it in the region that is shared by panels without a place in `layout`.
     """
 
-    # A panel without a key is not in PANELS: the screen places it itself.
+    # A panel without a key is not in PANELS: the screen composes it itself.
     key: ClassVar[int] = 0
     title: str = ""
-    row: ClassVar[Literal["upper", "lower"]] = "lower"
-    # One line instead of a panel while `empty` says why there is nothing to show; in the lower row only.
-    collapsible: ClassVar[bool] = True
-    large_screens_only: ClassVar[bool] = False
-    # Panels that make room for the answer, the levels and the curve; their keys still show them.
-    hidden_after_end: ClassVar[bool] = False
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.set_class(self.large_screens_only, "-large-screens-only")
-        self.set_class(self.hidden_after_end, "-hidden-after-end")
+    place: ClassVar[Place] = "shared"
+    # The ids of actions that the footer shows while the keys act on this panel.
+    actions: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def height_needed(self) -> int | None:
-        """The lines that the panel needs if it is alone in its row; None if it can use all of them."""
-        return None
+    def framed(self) -> bool:
+        return True
 
     def update_from(self, data: LiveData) -> None:
         """Show the current view for the panel's size."""
@@ -81,8 +81,11 @@ class LivePanel(LineWidget):
     def fit_view(self) -> None:
         self.update_from(cast(HasLiveData, self.screen).live_data())
 
+    def cut_line(self, lines: int) -> Line:
+        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.key} shows all", "dim")]
+
     def heading(self, note: str, width: int) -> Line:
-        return heading(str(self.key), self.title, note, width)
+        return heading(str(self.key or ""), self.title, note, width)
 
 
 def load_panels() -> list[type[LivePanel]]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
-from swarmtui.tui.lines import Line, Span
+from swarmtui.tui.lines import Line, Span, bar
 
 _NAMES = {"capacity": "how many agents?", "cliff": "cliff", "sweep": "sweep", "manual": "manual control"}
 _MANUAL_HINT = "+ and - change C, s sweeps, N finds how many agents"
@@ -22,15 +23,15 @@ _STATES = {
 _CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "bad")}
 _SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
 _GAP = "  "
+_BAR = 8
+_MORE_GAP = 4
 _CUT = "… "
 
 
 class Chip(NamedTuple):
-    """A level: its text with a word, and with a sign for levels far from the border or a narrow screen."""
+    """A level, from long to short: with its progress as a bar or with a word, without the bar, and with a sign."""
 
-    long: str
-    short: str
-    style: str
+    versions: tuple[Line, Line, Line]
     # Whether it is the running one, or an end of the bracket.
     is_border: bool = False
 
@@ -50,33 +51,59 @@ class PlanView(NamedTuple):
     gauges: tuple[Gauge, ...] = ()
 
 
-def plan_view(session: Session | None, frame: Frame | None) -> PlanView:
+def plan_view(session: Session | None, frame: Frame | None, requested_c: int | None = None) -> PlanView:
+    """`requested_c` is a C that the user wants, until a frame reports it."""
     if session is None or frame is None:
         return PlanView()
     gauges = _gauges(frame)
     search = frame.search
     if search is not None:
-        return PlanView(_NAMES[search.goal], _search_chips(search, frame), "", gauges)
+        return PlanView(_NAMES[search.goal], _search_chips(search, frame, requested_c), "", gauges)
+    done = {level.offered_load for level in frame.levels if level.complete}
+    now = frame.c if frame.rate is None else frame.rate
+    running = frame.status not in ("ended", "starting", "warming up")
     if frame.steered and frame.status != "ended":
-        return PlanView(_NAMES["manual"], (), _MANUAL_HINT, gauges)
+        chips = tuple(_plan_chip(at, at in done, at == now, frame, requested_c) for at in sorted({*done, now}))
+        return PlanView(_NAMES["manual"], chips, _MANUAL_HINT, gauges)
     load = session.plan.load
     planned = tuple(load.rates or load.levels)
     if session.plan.goal != "sweep" or not planned:
         return PlanView(_NAMES[session.plan.goal], (), "", gauges)
-    done = {level.offered_load for level in frame.levels if level.complete}
-    now = frame.c if frame.rate is None else frame.rate
-    running = frame.status not in ("ended", "starting", "warming up")
-    chips = tuple(_plan_chip(at, at in done, running and at == now) for at in planned)
+    chips = tuple(_plan_chip(at, at in done, running and at == now, frame, requested_c) for at in planned)
     return PlanView("rates" if load.rates else _NAMES["sweep"], chips, "", gauges)
 
 
-def _plan_chip(at: float, done: bool, running: bool) -> Chip:
+def progress(frame: Frame) -> tuple[int, int | None]:
+    """The finished requests of this stage, and how many make it a level; None if the time does, or it is one."""
+    if frame.of or not frame.steered:
+        return frame.done, frame.of
+    enough = MIN_STEERED_COMPLETIONS * frame.c
+    return frame.done, enough if frame.done < enough else None
+
+
+def _plan_chip(at: float, done: bool, running: bool, frame: Frame, requested_c: int | None) -> Chip:
     if running:
-        return Chip(f"{at:g} ▸", f"{at:g} ▸", "bold", is_border=True)
-    return Chip(f"{at:g} ✓", f"{at:g} ✓", "good") if done else Chip(f"{at:g}", f"{at:g}", "dim")
+        return _running_chip(f"{at:g}", frame, "▸", requested_c)
+    span = (f"{at:g} ✓", "good") if done else (f"{at:g}", "dim")
+    return Chip(([span], [span], [span]))
 
 
-def _search_chips(search: SearchState, frame: Frame) -> tuple[Chip, ...]:
+def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> Chip:
+    """The level that is measured now, with its progress if its end is known, or with the C that follows."""
+    done, of = progress(frame)
+    wanted = f" → {requested_c}" if requested_c not in (None, frame.c) else ""
+    short: Line = [(f"{c}{wanted or f' {sign}'}", "bold")]
+    if not of or wanted or frame.status == "warming up":
+        return Chip((short, short, short), is_border=True)
+    full, rest = bar(done / of, _BAR)
+    counted: Line = [(f"{c} ", "bold"), (f"{done}/{of}", "")]
+    return Chip(
+        ([(f"{c} ", "bold"), (full, "throughput"), (rest, "frame"), (f" {done}/{of}", "")], counted, short),
+        is_border=True,
+    )
+
+
+def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) -> tuple[Chip, ...]:
     """The levels in order of C, with words at the ends of the bracket and at the level that is visited now."""
     words = _STATES if search.goal == "capacity" else _CLIFF_STATES
     known = {level.c: level for level in search.levels}
@@ -84,16 +111,14 @@ def _search_chips(search: SearchState, frame: Frame) -> tuple[Chip, ...]:
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
-        now = c == search.next_c and frame.status != "ended"
+        if c == search.next_c and frame.status != "ended":
+            chips.append(_running_chip(f"{c}", frame, f"{_sign(level)}▸", requested_c))
+            continue
         word, style = words[level.state] if level is not None else ("", "")
-        parts = [f"{c}", word if c in border else _sign(level), "▸ now" if now else ""]
-        short = [f"{c}", _sign(level), "▸" if now else ""]
-        chips.append(Chip(_joined(parts), _joined(short), "bold" if now else style, is_border=c in border))
+        long: Line = [(f"{c} {word if c in border else _sign(level)}", style)]
+        short: Line = [(f"{c} {_sign(level)}", style)]
+        chips.append(Chip((long, long, short), is_border=c in border))
     return tuple(chips)
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return " ".join(part for part in parts if part)
 
 
 def _sign(level: SearchedLevel | None) -> str:
@@ -126,29 +151,33 @@ def plan_line(view: PlanView, width: int) -> Line:
         return []
     start: Line = [(f" {view.name}{_GAP}", "title")]
     short_start: Line = [(f" {view.name.split(' ')[-1]} ", "title")]
-    for chips, gauges in ((0, 0), (0, 1), (1, 1)):
-        left = start + (_chip_spans(view.chips, chips) if view.chips else [(view.hint, "dim")])
+    for chips, gauges, hint in ((0, 0, view.hint), (2, 0, view.hint), (0, 0, ""), (0, 1, ""), (1, 1, ""), (2, 1, "")):
+        left = [*start, *_chip_spans(view.chips, chips), (_GAP + hint if hint else "", "dim")]
         right = _gauge_spans(view.gauges, gauges)
-        if _width(left) + _width(right) + len(_GAP) < width:
+        spare = width - _width(left) - _width(right) - len(_GAP) - 1
+        if spare >= 0:
+            # On a wide screen the chips stand further apart.
+            gap = _GAP + " " * min(_MORE_GAP, spare // max(1, len(view.chips)))
+            left = [*start, *_chip_spans(view.chips, chips, gap), (gap + hint if hint else "", "dim")]
             return [*left, (" " * (width - _width(left) - _width(right) - 1), ""), *right]
     start, right = short_start, _gauge_spans(view.gauges, 1)
     if not view.chips:
         return [*start, *right]
     # Only the border and what is next to it.
     kept = list(view.chips)
-    while len(kept) > 1 and _width(start + _chip_spans(kept, 1)) + len(_CUT) + _width(right) + 1 > width:
+    while len(kept) > 1 and _width(start + _chip_spans(kept, 2)) + len(_CUT) + _width(right) + 1 > width:
         kept.remove(next((chip for chip in kept if not chip.is_border), kept[0]))
-    left = [*start, (_CUT, "dim"), *_chip_spans(kept, 1)]
+    left = [*start, (_CUT, "dim"), *_chip_spans(kept, 2)]
     return [*left, (" " * max(1, width - _width(left) - _width(right) - 1), ""), *right]
 
 
-def _chip_spans(chips: Sequence[Chip], short: int) -> Line:
+def _chip_spans(chips: Sequence[Chip], version: int, gap: str = _GAP) -> Line:
     spans: list[Span] = []
     for number, chip in enumerate(chips):
         before = chips[number - 1] if number else None
-        joined = " ┄ " if before is not None and before.is_border and chip.is_border else _GAP
+        joined = " ┄ " if before is not None and before.is_border and chip.is_border else gap
         spans += [(joined, "dim")] if number else []
-        spans.append(((chip.long, chip.short)[short], chip.style))
+        spans += chip.versions[version]
     return spans
 
 

@@ -42,15 +42,10 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
 
 
 class QualityPanel(LivePanel, Panel[QualityView]):
-    key, title = 6, "measurement quality"
-    large_screens_only = True
+    key, title, place = 6, "measurement quality", "quality"
 
     def update_from(self, data: LiveData) -> None:
         self.show(quality_view(data.shown.frame))
-
-    @property
-    def empty(self) -> str:
-        return self.view.empty if self.view and not self.view.lines else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
         lines = [self.heading("", width)]
@@ -58,13 +53,14 @@ class QualityPanel(LivePanel, Panel[QualityView]):
             return lines
         if self.view.empty:
             lines.append([(f" {self.view.empty}", "dim")])
-        for line in self.view.lines:
-            lines += _draw_line(line, width)
-        return lines
+        explained = [part for line in self.view.lines for part in _draw_line(line, width, explain=True)]
+        if len(lines) + len(explained) <= height:
+            return [*lines, *explained]
+        return [*lines, *(part for line in self.view.lines for part in _draw_line(line, width, explain=False))]
 
 
-def _draw_line(line: QualityLine, width: int) -> list[Line]:
-    """Return the lines of one check; a narrow panel has the sentence below, and only if the check did not pass."""
+def _draw_line(line: QualityLine, width: int, explain: bool) -> list[Line]:
+    """Return the lines of one check; a narrow panel has the sentence below, of those that passed only to `explain`."""
     sign, style = QUALITY_SIGNS[line.state]
     value, sentence = sanitize(line.value), sanitize(line.sentence)
     head: Line = [(f" {sign} ", style), (ljust(sanitize(line.name), _NAME) + " ", "")]
@@ -74,6 +70,8 @@ def _draw_line(line: QualityLine, width: int) -> list[Line]:
         indent = _NAME + _VALUE + 5
     else:
         head.append((value, "bold"))
-        more = wrap(sentence, max(16, width - 6)) if line.state != "ok" else []
+        if line.state == "ok" and sentence and len(value) + len(sentence) < width - _NAME - 8:
+            return [[*head, (f"  {sentence}", "dim")]]
+        more = wrap(sentence, max(16, width - 6)) if sentence and (explain or line.state != "ok") else []
         indent = 5
     return [head, *([(" " * indent, ""), (text, "dim")] for text in more)]

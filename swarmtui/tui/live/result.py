@@ -19,7 +19,7 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
-from swarmtui.tui.live.layout import is_small
+from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
@@ -134,6 +134,8 @@ def _finding(frame: Frame | None) -> str:
 
 
 class ResultPanel(LivePanel, Page):
+    key, title = 7, "result"
+
     def __init__(self) -> None:
         super().__init__(title="result")
 
@@ -143,10 +145,11 @@ class ResultPanel(LivePanel, Page):
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
         comparison = compared_text(data.baseline, data.pair, data.comparison)
         view = result_view(frame, data.shown.ended, table, comparison)
-        # On larger screens the table of levels has a region of its own.
-        with_levels = is_small(self.screen)
-        self.note = longest_fit(view.levels.marks, self.size.width - 30) if with_levels else ""
-        self.show(result_lines(view, self.size.width, self.size.height, with_levels=with_levels))
+        # Nearly always the table of levels has a region of its own.
+        with_levels = live_layout(*self.app.size).region("levels") is None
+        width, height = self.inner_size
+        self.note = longest_fit(view.levels.marks, width - 30) if with_levels else ""
+        self.show(result_lines(view, width, height, with_levels=with_levels))
 
 
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +18,13 @@ from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import Movable
-from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, TilesPanel, header_view, tiles
-from swarmtui.tui.live.history import HistoryStrip
-from swarmtui.tui.live.layout import CollapsedPanels, collapse_panels, stack_streams
+from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, header_view
+from swarmtui.tui.live.layout import LiveLayout, RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
+from swarmtui.tui.live.now import NowPanel
 from swarmtui.tui.live.result import ResultPanel
-from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, is_heat_map, mixed_rates
-from swarmtui.tui.textual_patches import Row, run_in_background
+from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, is_heat_map
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from swarmtui.tui.live_model import LiveModel
 
 _RETRY_S = 0.1
-# From this height on, a small screen has eight lines of streams, and at least five of levels below them.
-_LEVELS_FROM_HEIGHT = 23
 
 
 class LiveScreen(CursorScreen):
@@ -50,8 +49,12 @@ class LiveScreen(CursorScreen):
         self.order: StreamOrder = "agent"
         self._map_chosen: bool | None = None
         self._tails_watched: tuple[int, ...] = ()
+        self._regions = RegionLayout()
         # The key of the only panel that is shown; None if all are.
         self.only_panel: int | None = None
+        # The keys of the panel that the keys act on, and of the one that was chosen for the shared region.
+        self._focused: int | None = None
+        self._chosen: int | None = None
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
         self._retry_pending = False
@@ -62,17 +65,15 @@ class LiveScreen(CursorScreen):
         self._compared: tuple[tuple[Level, ...], str, str] = ((), "", "")
         self._servers: tuple[DiscoveredServer, ...] = ()
 
+    @property
+    def layout(self) -> RegionLayout:
+        return self._regions
+
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
-        yield TilesPanel()
-        yield HistoryStrip()
-        panels = load_panels()
-        with Row(id="upper"):
-            yield ResultPanel()
-            yield from (panel() for panel in panels if panel.row == "upper")
-        with Row(id="lower"):
-            yield from (panel() for panel in panels if panel.row == "lower")
-        yield CollapsedPanels()
+        panels = [NowPanel(), *(panel() for panel in load_panels())]
+        self._choose_visible(panels)
+        yield from panels
         yield InputLine()
         yield KeyFooter()
 
@@ -82,7 +83,7 @@ class LiveScreen(CursorScreen):
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
         now = [action for action in now if action.id != "copy_command" or self.command_to_copy]
-        now = in_footer(now, "back", *(["heat_map"] if self.is_map else []))
+        now = in_footer(now, "back", *(name for panel in self._panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
@@ -96,6 +97,9 @@ class LiveScreen(CursorScreen):
     def on_unmount(self) -> None:
         if not self._is_own_run:
             self.source.close()
+
+    def on_resize(self) -> None:
+        self.update_panels()
 
     def on_screen_resume(self) -> None:
         self.update_panels()
@@ -143,47 +147,63 @@ class LiveScreen(CursorScreen):
         return live.ended is not None or (live.frame is not None and live.frame.status == "ended")
 
     @property
-    def _levels_fit_below(self) -> bool:
-        """Whether a small screen has room for the levels below the streams: whatever C is, so that nothing jumps."""
-        return not self.has_ended and self.only_panel is None and self.app.size.height >= _LEVELS_FROM_HEIGHT
-
-    @property
     def is_map(self) -> bool:
         return is_heat_map(self.shown.frame, self._map_chosen)
 
     def update_panels(self) -> None:
-        self.set_class(self.has_ended, "-ended")
-        self.set_class(self._levels_fit_below, "-levels")
+        self._choose_visible(self._panels)
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
-            header.fit(self.has_ended)
-        for tiles_panel in self.query(TilesPanel):
-            live = self.shown
-            rates = mixed_rates(live.session, live.frame, live.stream_rates)
-            tiles_panel.show(tiles(live.frame, self._requested_c, rates))
         for footer in self.query(KeyFooter):
             footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
-        for panel in self.query(LivePanel):
-            if (panel.is_on_screen and panel.size) or panel.has_class("-empty"):
+        for panel in self._panels:
+            if panel.display and panel.size:
                 panel.update_from(data)
-        single_panel = self.only_panel is not None
-        collapse_panels(self, ended=self.has_ended, single_panel=single_panel)
         # There are no panels while the app closes.
         for streams in self.query(StreamsPanel):
-            stack_streams(self, streams, ended=self.has_ended, single_panel=single_panel)
             if self._frozen is None:
                 self._watch_tails(self._visible_streams(streams))
+
+    @property
+    def _panels(self) -> list[LivePanel]:
+        return list(self.query_children(LivePanel))
+
+    @property
+    def _layout_of_size(self) -> LiveLayout:
+        return live_layout(*self.app.size)
+
+    def _choose_visible(self, panels: Sequence[LivePanel]) -> None:
+        """Show the panels that have a region of their own, and one in the region that the others share."""
+        layout = self._layout_of_size
+        shared = self._shared_key(layout, panels)
+        for panel in panels:
+            own = layout.place_of(panel.place) != layout.shared
+            panel.display = (own or panel.key == shared) if self.only_panel is None else panel.key == self.only_panel
+        visible = [panel.key for panel in panels if panel.display]
+        focused = self._focused if self._focused in visible else shared if shared in visible else self.only_panel
+        for panel in panels:
+            if panel.in_focus != (panel.key == focused):
+                panel.in_focus = panel.key == focused
+                panel.redraw()
+
+    def _shared_key(self, layout: LiveLayout, panels: Sequence[LivePanel]) -> int:
+        """The panel in the shared region: the chosen one, else its owner, and after the end the result."""
+        sharing = {panel.key: panel for panel in panels if layout.place_of(panel.place) == layout.shared}
+        if self._chosen in sharing:
+            return self._chosen or 0
+        owner = next(panel.key for panel in sharing.values() if panel.place == layout.shared)
+        return ResultPanel.key if self.has_ended else owner
 
     def _header_view(self) -> HeaderView:
         live = self.shown
         notices = (self._comparison, self._server_notice())
-        view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices)
+        view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices, self._requested_c)
         return view._replace(frozen=self._frozen is not None)
 
     def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
         """The agents whose text is shown."""
-        if not (self.app.stream_text and self.is_active and streams.is_on_screen and streams.view):
+        if not (self.app.stream_text and self.is_active and streams.display and streams.view):
             return ()
         return tuple(sorted(line.agent for line in streams.view.shown))
 
@@ -208,6 +228,7 @@ class LiveScreen(CursorScreen):
             no_level=self.no_level,
             no_curve=self.no_curve,
             comparison=self._comparison,
+            requested_c=self._requested_c,
         )
 
     @property
@@ -275,27 +296,43 @@ class LiveScreen(CursorScreen):
         return panel_topic(self.only_panel)
 
     def movable(self) -> Movable:
-        result = self.query_one(ResultPanel)
-        return result if result.is_on_screen else self.query_one(StreamsPanel)
+        """The panel in focus if it can be moved, else the result or the agents."""
+        movable = [panel for panel in self._panels if isinstance(panel, Movable) and panel.display]
+        movable.sort(key=lambda panel: (not panel.in_focus, -panel.key))
+        return movable[0] if movable else self.query_one(StreamsPanel)
 
     def on_click(self, event: Click) -> None:
-        """Show only the panel that was clicked, or all again; rows of a panel handle their clicks themselves."""
+        """Go to the panel that was clicked; a double click shows it alone, or all again."""
         if isinstance(event.widget, LivePanel) and event.widget.key:
-            self.action_panel(event.widget.key)
+            if event.chain == 1:
+                self._focused = event.widget.key
+                self.update_panels()
+            else:
+                self._show_only(None if self.only_panel == event.widget.key else event.widget.key)
 
     def action_panel(self, key: int) -> None:
-        self._show_only(None if self.only_panel == key else key)
+        """Go to a panel; from there, show it alone, and then all panels again."""
+        panel = next(panel for panel in self._panels if panel.key == key)
+        if self.only_panel is not None or panel.in_focus:
+            self._show_only(None if self.only_panel == key else key)
+            return
+        self._focused = self._chosen = key
+        self.update_panels()
+
+    def action_next_panel(self, by: int) -> None:
+        """Go to the next panel that is visible; alone, show the next of all."""
+        panels = [panel for panel in self._panels if panel.key and (panel.display or self.only_panel is not None)]
+        at = next((number for number, panel in enumerate(panels) if panel.in_focus), -1)
+        key = panels[(at + by) % len(panels)].key
+        self._focused = key
+        self._show_only(None if self.only_panel is None else key)
 
     def _show_only(self, key: int | None) -> None:
+        self._focused = key or self._focused
         self.only_panel = key
-        self.set_class(self._levels_fit_below, "-levels")
-        self.set_class(key is not None, "-only")
-        for row in self.query("#upper, #lower"):
-            panels = row.query_children(LivePanel)
-            for panel in panels:
-                panel.set_class(panel.key == key, "-this")
-            row.set_class(any(panel.key == key for panel in panels), "-this")
+        self._regions.alone = key is not None
         self.update_panels()
+        self.refresh(layout=True)
 
     def action_back(self) -> None:
         """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
@@ -303,11 +340,22 @@ class LiveScreen(CursorScreen):
             self.set_filter("")
         elif self.only_panel is not None:
             self._show_only(None)
+        elif self._chosen_is_shown:
+            self._focused = self._chosen = None
+            self.update_panels()
         elif not self._is_in_progress and len(self.app.screen_stack) > 1:
             self.source.close()
             self.dismiss()
         else:
             self._back_from_first_screen()
+
+    @property
+    def _chosen_is_shown(self) -> bool:
+        """Whether the shared region shows a panel that was chosen for it."""
+        layout, panels = self._layout_of_size, self._panels
+        shown = self._shared_key(layout, panels) if panels else None
+        owner = ResultPanel.key if self.has_ended else next((p.key for p in panels if p.place == layout.shared), None)
+        return shown != owner
 
     @property
     def _back_label(self) -> str:
@@ -316,6 +364,8 @@ class LiveScreen(CursorScreen):
             return "clear filter"
         if self.only_panel is not None:
             return "all panels"
+        if self._chosen_is_shown:
+            return "back"
         return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else ""
 
     @property
@@ -350,8 +400,8 @@ class LiveScreen(CursorScreen):
 
     def action_open_stream(self) -> None:
         streams = self.query_one(StreamsPanel)
-        if not streams.is_on_screen:
-            self.app.toast("press 1 for the streams, then Enter opens one")
+        if not streams.display:
+            self.app.toast("press 2 for the agents, then Enter opens one")
         elif (agent := streams.selected) is not None:
             self.app.open_screen("stream", self.source, agent)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
-from rich.cells import cell_len
 from textual.events import Click
 
 from swarmtui.model.client_protocol import RECENT_RATES, Frame, StreamRate
@@ -15,48 +14,32 @@ from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Movable, ljust, rjust, scale_top, sparkline
-from swarmtui.tui.live.header import MixedRates
-from swarmtui.tui.live.heat_map import HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
+from swarmtui.tui.lines import Line, Movable, scale_top, shaded_bars
+from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines
+from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
 
 STREAM_ORDERS: tuple[StreamOrder, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
 
-_SIGNS = {
-    "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
-}  # fmt: skip
-_STYLES = {"writing": "first", "thinking": "second", "prefill": "second", "backing off": "bad"}
 # The states of a stream that has a rate now.
 RECEIVING = ("writing", "thinking")
-# The columns of a line that do not depend on the width, of the sparkline, and of the task beside text.
-_FIXED, _SPARK, _TASK = 40, 9, 12
-# The least columns of text, and those from which the sparkline is shown beside it.
-_MIN_TEXT, _ENOUGH_TEXT = 12, 24
-_LONG_WORD = 12
 # More streams than this are shown as a heat map.
 _MANY_STREAMS = 40
-# The heading, the titles, the selected stream and the legend.
+# Around a heat map: the heading, the selected stream, its text and the legend.
 _AROUND_MAP = 4
 
 
-class StreamLine(NamedTuple):
-    agent: int
-    sign: str
-    state: str
-    task: str
-    tokens: str
-    rate: str
-    spark: str
-    ttft: str
-    primary: bool = False
-    tail: TextTail | None = None
+class MixedRates(NamedTuple):
+    """The current tok/s per stream of the primary task of a mixed load, and of its side tasks."""
+
+    primary_tps: float | None
+    side_tps: float | None
 
 
 class StreamsView(NamedTuple):
-    """`shown` are the lines from `top` on; `total` is the number of streams that pass the filter, of `streams`.
+    """`shown` are the streams from `top` on; `total` is the number of those that pass the filter.
 
-    A heat map has `cells`, and shows the line of the selected stream. `has_text`: there is text to show. `varies`: the
-    number of streams is not C, and changes with every frame.
+    A heat map has `cells`, and shows the selected stream. `has_text`: there is text to show.
     """
 
     shown: tuple[StreamLine, ...]
@@ -68,8 +51,6 @@ class StreamsView(NamedTuple):
     has_text: bool = False
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
-    streams: int = 0
-    varies: bool = False
 
 
 # views
@@ -90,8 +71,7 @@ def streams_view(
     """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection."""
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
-    streams = _streams(frame)
-    rows = _sorted_rows(streams, rates, order, filter_text)
+    rows = _sorted_rows(_streams(frame), rates, order, filter_text)
     fastest = scale_top(max((tps or 0.0 for known in rates.values() for tps in known.recent), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
@@ -100,8 +80,7 @@ def streams_view(
     )
     cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
     empty = _empty_reason(frame, filter_text)
-    found = shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps
-    return StreamsView(*found, streams=len(streams), varies=traits(frame.load).scheduled)
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -109,30 +88,6 @@ def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
     if chosen is not None or frame is None:
         return bool(chosen)
     return (frame.in_flight if traits(frame.load).by_rate else frame.c) > _MANY_STREAMS
-
-
-def text_window(tail: TextTail, width: int) -> str:
-    """Return as much of the end of an answer as fits in `width` cells.
-
-    It starts at a multiple of a third of the width: what arrives is appended to text that stays where it is, which is
-    easier to read than text that moves with each token, and fewer cells are painted.
-    """
-    step = max(1, width // 3)
-    first = tail.length - len(tail.text)
-    start = max(0, -(-max(first, tail.length - width) // step) * step)
-    while True:
-        shown = sanitize(_from_word(tail.text, max(0, start - first)))
-        if cell_len(shown) <= width:
-            return shown
-        start += step
-
-
-def _from_word(text: str, start: int) -> str:
-    """Omit the rest of a word that begins before `start`; in scripts without spaces, and in long words, nothing."""
-    if not start or text[start - 1 : start].isspace():
-        return text[start:]
-    blank = next((at for at in range(start, min(len(text), start + _LONG_WORD)) if text[at].isspace()), start)
-    return text[blank:]
 
 
 def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int, StreamRate]) -> MixedRates | None:
@@ -194,19 +149,22 @@ def _line(
 ) -> StreamLine:
     recent = known.recent if known else ()
     task = "" if row.task < 0 else f"{row.task} {sanitize(row.type)}".rstrip()
-    ttft = seconds(row.ttft_s)
+    ttft, wait_s = seconds(row.ttft_s), row.ttft_s or 0.0
     if row.ttft_s is None and row.t_sent_ns and row.state in ("waiting", "prefill"):
         # Whole seconds, so that a long queue is not repainted with every frame.
-        ttft = f"> {max(0, frame.t_ns - row.t_sent_ns) // 1_000_000_000} s"
+        wait_s = max(0, frame.t_ns - row.t_sent_ns) // 1_000_000_000
+        ttft = f"> {wait_s:.0f} s"
     return StreamLine(
         agent=row.agent,
-        sign=_SIGNS.get(row.state, "?"),
+        sign=STATE_SIGNS.get(row.state, "?"),
         state=sanitize(row.state),
         task=task,
         tokens=f"{row.total * frame.tokens_per_chunk:,.0f}" if row.total else "",
         rate=rate(known.rate) if known and known.rate is not None and row.state in RECEIVING else "",
-        spark=sparkline((None,) * (RECENT_RATES - len(recent)) + recent, fastest),
+        spark=tuple(shaded_bars((None,) * (RECENT_RATES - len(recent)) + recent, fastest, 1, "throughput")[0]),
         ttft="" if row.state == "idle" else ttft,
+        wait_s=0.0 if row.state == "idle" else wait_s,
+        write_s=0.0 if row.state == "idle" else row.span_s,
         primary=primary,
         tail=tail,
     )
@@ -226,21 +184,31 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
 
 
 class StreamsPanel(LivePanel, Movable):
-    """Holds the cursor and the scroll position; its view has the visible rows."""
+    """Holds the cursor and the scroll position; its view has the visible agents."""
 
-    key, title, row = 1, "streams", "upper"
-    hidden_after_end = True
+    key, title, place = 2, "agents", "agents"
+    actions = ("open_stream", "filter", "heat_map", "sort")
 
     view: StreamsView | None = None
     cursor = 0
     top = 0
     as_map = False
-    _room = 0
+
+    @property
+    def _room(self) -> int:
+        """The lines below the heading."""
+        return max(0, self.inner_size.height - 1)
+
+    @property
+    def each(self) -> int:
+        """The lines of each agent: few agents have several, with more of their text."""
+        total = self.view.total if self.view else 0
+        return max(1, self._room // max(1, total))
 
     @property
     def rows(self) -> int:
-        """The number of streams that fit below the heading and the titles."""
-        return max(0, self.size.height - 2)
+        """The number of agents that fit."""
+        return self._room // self.each
 
     @property
     def wheel_lines(self) -> int:
@@ -248,7 +216,7 @@ class StreamsPanel(LivePanel, Movable):
 
     @property
     def first(self) -> int:
-        """The first stream whose line is shown; above a heat map only the selected one is."""
+        """The first stream whose line is shown; below a heat map only the selected one is."""
         return self.cursor if self.as_map else self.top
 
     @property
@@ -259,21 +227,8 @@ class StreamsPanel(LivePanel, Movable):
 
     @property
     def layout_of_map(self) -> MapLayout:
-        return map_layout(self.view.total if self.view else 0, self.size.width, self.size.height - _AROUND_MAP)
-
-    def lines_needed(self, width: int, most: int) -> int:
-        """The lines that show all streams, also those that do not pass the filter, but not more than `most`.
-
-        If their number varies, the panel gets smaller only when half of it is unused: each change of its height moves
-        the panels below it.
-        """
-        view = self.view
-        streams = view.streams if view else 0
-        if not (view and view.varies and self._room // 2 <= streams <= self._room):
-            self._room = streams
-        if not self.as_map:
-            return min(most, max(1, self._room) + 2)
-        return min(most, map_layout(self._room, width, most - _AROUND_MAP).lines(self._room) + _AROUND_MAP)
+        width, height = self.inner_size
+        return map_layout(self.view.total if self.view else 0, width, height - _AROUND_MAP)
 
     def show(self, view: StreamsView) -> None:
         self.view = view
@@ -291,7 +246,7 @@ class StreamsPanel(LivePanel, Movable):
                 data.order,
                 data.filter_text,
                 self.first,
-                self.rows,
+                self._room,
                 primary_type(live.session),
                 as_map=self.as_map,
                 with_text=self.app.stream_text,
@@ -316,15 +271,29 @@ class StreamsPanel(LivePanel, Movable):
         self.fit_view()
 
     def on_click(self, event: Click) -> None:
-        """Choose the clicked stream, and open it with a double click; other clicks are for the whole panel."""
-        row = event.y - 2
-        if self.view is None or self.as_map or not 0 <= row < len(self.view.shown):
+        """Choose the clicked agent, and open it with a double click; other clicks are for the whole panel."""
+        position = self._position_at(event.x - 1, event.y)
+        if position is None:
             return
-        event.stop()
+        # The screen moves the focus here.
         if event.chain == 1:
-            self.move_by_streams(self.top + row - self.cursor)
+            self.move_by_streams(position - self.cursor)
         else:
+            event.stop()
             self.app.simulate_key("enter")
+
+    def _position_at(self, x: int, y: int) -> int | None:
+        view = self.view
+        if view is None:
+            return None
+        if self.as_map:
+            height = self.inner_size.height - _AROUND_MAP
+            layout = self.layout_of_map
+            first = layout.first_line(view.total, height, self.cursor)
+            lines = min(height, layout.lines(view.total))
+            return layout.position_at(x, y - 1, first, view.total) if 0 <= y - 1 < lines else None
+        row = (y - 1) // self.each
+        return self.top + row if y >= 1 and row < len(view.shown) else None
 
     def move_page(self, by: int) -> None:
         self.move_by_streams(by if self.as_map else by * max(1, self.rows))
@@ -335,71 +304,33 @@ class StreamsPanel(LivePanel, Movable):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
+        self.title = f"agents · {view.total}" if view and view.total else "agents"
         if view is None:
             return [self.heading("", width)]
-        lines = [self.heading(_note(view, self.rows), width)]
+        lines = [self.heading(_note(view, self.rows, self.each), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
-        columns = _columns(width, view.has_text)
-        titles: Line = [(_titles(columns), "dim")]
+        longest = max(line.wait_s + line.write_s for line in view.shown)
         if not view.cells:
-            streams = enumerate(view.shown, view.top)
-            return [*lines, titles, *(_spans(line, columns, here=at == self.cursor) for at, line in streams)]
+            columns = agent_columns(width, view.has_text and self.each == 1)
+            for at, line in enumerate(view.shown, view.top):
+                lines += agent_lines(line, columns, self.each, width, longest, here=at == self.cursor)
+            return lines
         labelled = view.order == "agent" and not view.filter
-        lines += map_lines(view.cells, self.layout_of_map, height - _AROUND_MAP, self.cursor, labelled)
-        return [*lines, titles, _spans(view.shown[0], columns, here=True), legend(view.median_tps, width)]
+        cells = map_lines(view.cells, self.layout_of_map, height - _AROUND_MAP, self.cursor, labelled)
+        # What the map leaves is for the text of the selected agent.
+        room = height - 2 - len(cells)
+        selected = agent_lines(view.shown[0], agent_columns(width, False), room, width, longest, here=True)
+        return [*lines, *cells, *selected, legend(view.median_tps, width)]
 
 
-class StreamColumns(NamedTuple):
-    """The widths of the columns that depend on the width of the panel; 0: not shown."""
-
-    task: int
-    spark: int
-    text: int
-
-
-def _columns(width: int, has_text: bool) -> StreamColumns:
-    """Show text instead of the sparkline if there is no room for both."""
-    room = width - _FIXED
-    text = room - _TASK - 1 if has_text else 0
-    if text < _MIN_TEXT:
-        return StreamColumns(max(4, room - _SPARK), _SPARK, 0)
-    return (
-        StreamColumns(_TASK, _SPARK, text - _SPARK) if text >= _SPARK + _ENOUGH_TEXT else StreamColumns(_TASK, 0, text)
-    )
-
-
-def _spans(line: StreamLine, columns: StreamColumns, here: bool) -> Line:
-    quiet = line.state in ("idle", "waiting")
-    spans: Line = [
-        ("›" if here else " ", "cursor" if here else ""),
-        (rjust(str(line.agent), 4) + " ", "bold" if here else ""),
-        (ljust(f"{line.sign} {line.state}", 12), _STYLES.get(line.state, "dim")),
-        (ljust(f"★ {line.task}" if line.primary else line.task, columns.task) + " ", "dim" if quiet else ""),
-        (rjust(line.tokens, 6), ""),
-        (rjust(line.rate, 7), "bold"),
-        (f" {line.spark} " if columns.spark else " ", "first"),
-        (rjust(line.ttft, 7), "dim" if quiet else ""),
-    ]
-    if columns.text and line.tail is not None:
-        spans.append((" " + text_window(line.tail, columns.text), "dim"))
-    return spans
-
-
-def _titles(columns: StreamColumns) -> str:
-    head = f"agent {'state':<12}{ljust('task', columns.task)} {'tokens':>6}{'tok/s':>7}"
-    spark = f" {'last 8 s':<8}" if columns.spark else ""
-    return f"{head}{spark} {'TTFT':>7}{' text' if columns.text else ''}"
-
-
-def _note(view: StreamsView, rows: int) -> str:
-    parts = [f"by {view.order}"]
-    if view.filter:
-        parts.insert(0, f"/{view.filter}")
+def _note(view: StreamsView, rows: int, each: int) -> str:
+    """What the columns are, unless the agents are not all shown, or not in order."""
+    parts = [f"/{view.filter}"] if view.filter else []
+    parts += [f"by {view.order}"] if view.order != "agent" else []
     if view.total > rows and not view.cells:
         parts.append(f"{view.top + 1}–{min(view.total, view.top + rows)} of {view.total}")
-    else:
-        parts.append(str(view.total))
     if view.cells:
         parts.append("m shows rows")
-    return " · ".join(parts)
+    last = "text" if view.has_text and each == 1 else "▒ until the first token █ since"
+    return " · ".join(parts) or f"tokens · tok/s, last 8 s · TTFT · {last}"

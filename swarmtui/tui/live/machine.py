@@ -1,0 +1,236 @@
+"""The machine: memory, power, clocks and throttling of each GPU, and the state of the server."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from swarmtui.analysis.machine.energy import used_gpus
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.findings import Slots
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
+from swarmtui.model.tuning import format_flags
+from swarmtui.numbers import count, fixed, gib, percent, rate
+from swarmtui.report.colours import Hue
+from swarmtui.report.levels import machine_table
+from swarmtui.report.table import Table
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import (
+    Line,
+    Panel,
+    bar,
+    ljust,
+    longest_fit,
+    rjust,
+    scale_top,
+    shaded_bars,
+    stretch,
+    wrapped_note,
+)
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.tables import table_lines
+
+_LABEL, _TEXT = 8, 15
+# Columns of the levels that a narrow panel leaves out, the first one first.
+_DROP = ("ttft_rest", "ttft_prefill", "ttft_queue", "throttled", "tokens_j")
+# The most lines of a course of power.
+_MAX_BARS = 4
+
+Samples = tuple[float | None, ...]
+
+
+class MachineView(NamedTuple):
+    """The newest telemetry, the last samples of power of each GPU by its uuid, and the server.
+
+    `joules` are those of a token at present; `client` says how busy the load generator is.
+    """
+
+    telemetry: Telemetry | None
+    power: dict[str, Samples]
+    server: DiscoveredServer | None
+    slots: Slots | None
+    joules: float | None
+    client: str
+    is_replay: bool
+    # After the end: the figures of the levels.
+    levels: Table | None = None
+
+
+def machine_view(data: LiveData) -> MachineView:
+    live, frame = data.shown, data.shown.frame
+    return MachineView(
+        telemetry=frame.telemetry if frame else None,
+        power=dict(live.power),
+        server=frame.servers[-1] if frame and frame.servers else None,
+        slots=frame.slots if frame else None,
+        joules=_joules_per_token(frame) if frame else None,
+        client=_client(frame) if frame else "",
+        is_replay=data.is_replay,
+        levels=machine_table(frame.levels)._replace(title="", note="", drop=_DROP)
+        if frame and data.has_ended
+        else None,
+    )
+
+
+def _levels(frame: Frame) -> Table:
+    return machine_table(frame.levels)._replace(title="", note="", drop=_DROP)
+
+
+def _joules_per_token(frame: Frame) -> float | None:
+    """Current power / current tok/s; a level has a more exact value from the energy counter."""
+    gpus = used_gpus(frame.telemetry, frame.servers) if frame.telemetry else ()
+    watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    return sum(watts) / frame.out_tps if frame.out_tps and watts else None
+
+
+def _client(frame: Frame) -> str:
+    parts = [
+        "" if frame.worker_cpu is None else f"CPU {percent(frame.worker_cpu)} of a core",
+        "" if frame.lag_ms is None else f"lag {fixed(frame.lag_ms, 1)} ms",
+    ]
+    known = ", ".join(part for part in parts if part)
+    return f"client: {known}" if known else ""
+
+
+class MachinePanel(LivePanel, Panel[MachineView]):
+    key, title, place = 3, "GPU, server", "machine"
+
+    def update_from(self, data: LiveData) -> None:
+        self.show(machine_view(data))
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        if view is None:
+            return [self.heading("", width)]
+        gpus = view.telemetry.gpus if view.telemetry else ()
+        simulated = any(gpu.simulated for gpu in gpus)
+        self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
+        head = self.heading("SIMULATED" if simulated and "SIMULATED" not in self.title else "", width)
+        below = _server_lines(view, width)
+        room = height - 1
+        if view.levels is not None and view.levels.rows:
+            table = table_lines(view.levels, width)
+            return [head, *[*table, *below][:room]] if len(table) <= room else [head, *table[:1], *table[1 - room :]]
+        if not gpus:
+            return [head, *[*wrapped_note(_no_gpus(view), width), *below][:room]]
+        detailed = _detailed(view, gpus, width, room - len(below))
+        # Flags and client are left to the panel alone, GPUs are not.
+        few = len(detailed) + min(2, len(below)) <= room
+        lines = detailed if few else [line for gpu in gpus for line in _one_line(gpu, width)]
+        if len(lines) > room > 0:
+            left = len(lines) - room + 1
+            lines = [*lines[: room - 1], [(f" … {left} more GPUs: 3 shows all", "dim")]]
+        return [head, *[*lines, *below][:room]]
+
+
+def _no_gpus(view: MachineView) -> str:
+    if view.levels is not None and view.telemetry is None:
+        return "no readings of the machine are saved with the levels"
+    if view.telemetry is not None:
+        return sanitize(view.telemetry.gpu_problem) or "no GPU on this host"
+    return "no samples so far in this session" if view.is_replay else "no samples yet: about one per second follows"
+
+
+def _gpu_title(gpu: Gpu) -> str:
+    where = f"{sanitize(gpu.host)} " if gpu.host else ""
+    return f"{where}GPU {gpu.index} · {sanitize(gpu.name)}"
+
+
+def _detailed(view: MachineView, gpus: tuple[Gpu, ...], width: int, room: int) -> list[Line]:
+    """Memory, power and facts of each GPU; the course of power has the lines that are left."""
+    each = 3 + (len(gpus) > 1)
+    bars = min(_MAX_BARS, max(1, 1 + (room - each * len(gpus)) // len(gpus)))
+    lines: list[Line] = []
+    for gpu in gpus:
+        title: list[Line] = [[(f" {_gpu_title(gpu)}", "bold")]] if len(gpus) > 1 else []
+        joules = view.joules if len(gpus) == 1 else None
+        lines += [*title, _memory(gpu, width), *_power(gpu, view.power.get(gpu.uuid, ()), width, bars)]
+        lines.append(_facts(gpu, joules))
+    return lines
+
+
+def _one_line(gpu: Gpu, width: int) -> list[Line]:
+    """A GPU of many: its memory and its power."""
+    watts = "" if gpu.power_w is None else f"{count(gpu.power_w)} W"
+    name = f" {gpu.index} {sanitize(gpu.host)}".rstrip()
+    throttled: Line = [(" throttled", "warn")] if gpu.throttle else []
+    used = 8 + sum(len(text) for text, _ in throttled)
+    memory = _gauge(name, gpu.memory_used, gpu.memory_total, _memory_text(gpu), width - used)
+    return [[*memory, (rjust(watts, 8), ""), *throttled]]
+
+
+def _memory_text(gpu: Gpu) -> str:
+    total = f"/{gib(gpu.memory_total)}" if gpu.memory_total is not None else ""
+    return f"{gib(gpu.memory_used)}{total} GiB"
+
+
+def _memory(gpu: Gpu, width: int) -> Line:
+    return _gauge(" memory", gpu.memory_used, gpu.memory_total, _memory_text(gpu), width)
+
+
+def _power(gpu: Gpu, samples: Samples, width: int, height: int) -> list[Line]:
+    watts, limit = gpu.power_w, gpu.power_limit_w
+    text = f"{count(watts)}/{count(limit)} W" if limit is not None else f"{count(watts)} W"
+    room = max(1, width - _LABEL - _TEXT - 1)
+    shown = stretch(samples, room)
+    top = limit or scale_top(max((known for known in shown if known is not None), default=0.0)) or None
+    bars = shaded_bars(shown, top, height, "energy")
+    lines: list[Line] = []
+    for number, line in enumerate(bars):
+        label, value = (" power", text) if number == height - 1 else ("", "")
+        lines.append([(ljust(label, _LABEL), "dim"), *line, (rjust(value, _TEXT), "")])
+    return lines
+
+
+def _facts(gpu: Gpu, joules: float | None) -> Line:
+    facts = [
+        "" if gpu.utilisation is None else f"busy {percent(gpu.utilisation)}",
+        "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
+        "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:,} MHz",
+        "" if joules is None else f"{rate(joules)} J/token",
+        "unified memory" if gpu.unified_memory else "",
+    ]
+    line: Line = [(f" {' · '.join(fact for fact in facts if fact) or 'no samples'}", "dim")]
+    if gpu.throttle:
+        line.append((" · throttled: " + ", ".join(sanitize(reason) for reason in gpu.throttle), "warn"))
+    return line
+
+
+def _gauge(
+    label: str, value: float | None, limit: float | None, text: str, width: int, hue: Hue = "throughput"
+) -> Line:
+    """A bar of the share of the limit, with the figures behind it; without a limit only the figures."""
+    room = max(0, width - _LABEL - _TEXT - 1)
+    full, rest = bar(value / limit if value is not None and limit else None, room)
+    bars: Line = [(full, hue), (rest, "frame")] if limit else [(" " * room, "")]
+    return [(ljust(label, _LABEL), "dim"), *bars, (rjust(text, _TEXT), "")]
+
+
+def _server_lines(view: MachineView, width: int) -> list[Line]:
+    """What the server reports, its flags, and how busy the load generator is."""
+    telemetry = view.telemetry
+    lines: list[Line] = []
+    if telemetry is not None and telemetry.servers:
+        state = telemetry.servers[0]
+        lines.append([(f" {longest_fit(_server(state, view.slots), width - 2)}", "")])
+        if state.kv_use is not None:
+            lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
+    elif telemetry is not None and telemetry.server_problem:
+        lines += wrapped_note(sanitize(telemetry.server_problem), width)
+    flags = format_flags(dict(view.server.flags)) if view.server is not None and view.server.flags else ""
+    lines += wrapped_note(f"flags: {sanitize(flags)}", width) if flags else []
+    return [*lines, *([[(f" {view.client}", "dim")]] if view.client else [])]
+
+
+def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
+    """What the server does, from long to short."""
+    of = f" of {count(slots.total)} slots" if slots is not None else ""
+    parts = [
+        "" if state.running is None else f"{count(state.running)}{of} running",
+        "" if state.waiting is None else f"{count(state.waiting)} waiting",
+        "" if not state.preemptions else f"{count(state.preemptions)} preempted",
+        "" if not state.cache_queries else f"{rate(100 * (state.cache_hits or 0) / state.cache_queries)} % cache hits",
+        "" if state.vram_bytes is None else f"models {gib(state.vram_bytes)} GiB",
+    ]
+    known = [part for part in parts if part] or ["no metrics"]
+    engine = sanitize(state.engine)
+    return *(f"{engine}: {' · '.join(known[:end])}" for end in range(len(known), 0, -1)), f"{known[0]}"

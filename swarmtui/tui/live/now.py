@@ -1,0 +1,230 @@
+"""The four numbers of the present moment, each with its course so far, and the parts of the first token's time.
+
+After the end they are those of the level that the answer names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.levels.stats import mean
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.load import traits
+from swarmtui.model.session import Level
+from swarmtui.model.telemetry import HistoryPoint, TtftSplit
+from swarmtui.numbers import count, percent, rate, seconds
+from swarmtui.report.colours import Hue
+from swarmtui.text import count_noun
+from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, scale_top, shaded_bars, stretch
+from swarmtui.tui.live.history import recent_columns
+from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.live.streams import mixed_rates
+from swarmtui.tui.tall_digits import tall
+
+_GAP = 2
+# A box this high has tall digits.
+_TALL = 4
+_NO_PARTS = "queue, prefill, rest: when a request has ended"
+_PART_SIGNS = {"queue": ("▒", "queue"), "prefill": ("█", "latency"), "rest": ("░", "dim")}
+
+
+# One value for each column of a sparkline.
+Course = tuple[float | None, ...]
+
+
+class Figure(NamedTuple):
+    """A number with its unit, also in short, a note, and one value for each column of its course."""
+
+    value: str
+    unit: str
+    short: str
+    hue: Hue
+    note: str
+    values: Course
+    top: float | None
+
+
+class NowView(NamedTuple):
+    title: str
+    figures: tuple[Figure, ...]
+    parts: TtftSplit | None
+
+
+class _Numbers(NamedTuple):
+    """What the four figures are made from: values, and a note each."""
+
+    out_tps: float | None
+    per_stream_tps: float | None
+    ttft_s: float | None
+    waiting: float | None
+    notes: tuple[str, str, str, str]
+
+
+# views
+
+
+def now_view(data: LiveData, columns: int) -> NowView:
+    live, frame = data.shown, data.shown.frame
+    level = _level_of_answer(frame) if data.has_ended and frame is not None else None
+    numbers = _of_level(level) if level is not None else _of_frame(data)
+    buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended).buckets
+    # The result of a saved session has no history; the course is then that over its levels.
+    levels = frame.levels if frame is not None and not buckets else ()
+
+    def course(of_point: Callable[[HistoryPoint], float | None], of_level: Callable[[Level], float | None]) -> Course:
+        if levels:
+            return stretch(tuple(of_level(level) for level in levels), columns)
+        return tuple(mean([known for point in bucket if (known := of_point(point)) is not None]) for bucket in buckets)
+
+    figures = (
+        _figure(rate(numbers.out_tps), "tok/s", "throughput", numbers.notes[0],
+                course(lambda p: p.out_tps, lambda x: x.headline_tps)),
+        _figure(rate(numbers.per_stream_tps), "per agent", "throughput", numbers.notes[1],
+                course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
+        _figure(seconds(numbers.ttft_s), "first token|TTFT", "latency", numbers.notes[2],
+                course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
+        _figure(count(numbers.waiting), "waiting", "queue", numbers.notes[3],
+                course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
+    )  # fmt: skip
+    parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
+    return NowView(_title(data, level), figures, parts)
+
+
+def _title(data: LiveData, level: Level | None) -> str:
+    frame = data.shown.frame
+    if level is not None:
+        return f"at {level.name}" if level.rate is not None else f"at {count_noun(level.c, 'agent', 'agents')}"
+    if frame is None:
+        return "now"
+    if frame.rate is not None and data.requested_c is None:
+        return f"now · {frame.rate:g} requests/s"
+    wanted = f" → {data.requested_c}" if data.requested_c not in (None, frame.c) else ""
+    return f"now · C={frame.c}{wanted}"
+
+
+def _of_frame(data: LiveData) -> _Numbers:
+    frame = data.shown.frame
+    if frame is None:
+        return _Numbers(None, None, None, None, ("", "", "", ""))
+    level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
+    steady = level.headline_is_steady if level else traits(frame.load).holds_c
+    kind = "steady" if steady else "wall"
+    headline = f"{kind} {rate(level.headline_tps)}" if level and level.headline_tps is not None else ""
+    mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
+    server = "" if frame.server_waiting is None else f"server {count(frame.server_waiting)}"
+    return _Numbers(
+        frame.out_tps,
+        frame.per_stream_tps if mixed is None else mixed.primary_tps,
+        frame.ttft_s,
+        frame.waiting,
+        (headline, f"side {rate(mixed.side_tps)}" if mixed else f"{frame.in_flight} active", "", server),
+    )
+
+
+def _level_of_answer(frame: Frame) -> Level | None:
+    """The level that the answer is about; without one, the one with the most throughput."""
+    point = frame.answer.at_capacity if frame.answer is not None else None
+    if point is not None and (named := next((level for level in frame.levels if level.c == point.c), None)):
+        return named
+    return max(frame.levels, key=lambda level: level.headline_tps or 0.0, default=None)
+
+
+def _of_level(level: Level) -> _Numbers:
+    half = f"± {percent(level.half_width, 1)}" if level.half_width is not None and level.headline_is_steady else ""
+    p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else ""
+    queued = "" if level.queued is None else "mean"
+    numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
+    return _Numbers(*numbers, (half, count_noun(level.n, "request", "requests"), p90, queued))
+
+
+def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
+    """`unit` may have a short form after a bar; `least` is the lowest top of the scale."""
+    highest = max((known for known in values if known is not None), default=0.0)
+    unit, _, short = unit.partition("|")
+    return Figure(value, unit, short or unit, hue, note, values, scale_top(max(highest, least)) or None)
+
+
+# widget
+
+
+class NowPanel(LivePanel, Panel[NowView]):
+    """Four boxes: two beside each other in a frame, or all in a strip without one."""
+
+    title = "now"
+    place = "numbers"
+
+    @property
+    def framed(self) -> bool:
+        return self.size.height > 4
+
+    @property
+    def _boxes(self) -> int:
+        """The boxes beside each other."""
+        return 2 if self.framed else 4
+
+    @property
+    def _columns(self) -> int:
+        return max(1, (self.inner_size.width - 2 - _GAP * (self._boxes - 1)) // self._boxes)
+
+    def update_from(self, data: LiveData) -> None:
+        self.show(now_view(data, self._columns))
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        view = self.view
+        self.title = view.title if view else "now"
+        lines = [self.heading("", width)] if self.framed else []
+        if view is None:
+            return lines
+        room = height - len(lines)
+        rows = -(-len(view.figures) // self._boxes)
+        below = 1 if self.framed and room > 2 * rows else 0
+        each, more = divmod(max(rows, room - below), rows)
+        for start in range(0, len(view.figures), self._boxes):
+            high = each + (1 if start < more * self._boxes else 0)
+            boxes = [self._box(figure, high) for figure in view.figures[start : start + self._boxes]]
+            lines += [_beside(parts, self._columns) for parts in zip(*boxes, strict=True)]
+        return [*lines, *([_parts_line(view.parts, width)] if below else [])]
+
+    def _box(self, figure: Figure, height: int) -> list[Line]:
+        width, style = self._columns, f"bold {figure.hue}"
+        digits = tall(f"{figure.value} {figure.unit}") if height >= _TALL else []
+        if digits and max(map(len, digits)) <= width:
+            lines: list[Line] = [[(line, style)] for line in digits]
+            lines[0].append((f"{figure.note:>{max(0, width - len(digits[0]))}}", "dim"))
+        else:
+            unit = longest_fit((f" {figure.unit}", f" {figure.short}"), width - len(figure.value))
+            room = width - len(figure.value) - len(unit)
+            note = figure.note if len(figure.note) < room else ""
+            lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]
+        bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue)
+        return [*lines, *bars][:height]
+
+
+def _beside(parts: Sequence[Line], columns: int) -> Line:
+    line: Line = [(" ", "")]
+    for number, part in enumerate(parts):
+        line += [*([(" " * _GAP, "")] if number else []), *fit_line(part, columns)]
+    return line
+
+
+def _parts_line(split: TtftSplit | None, width: int) -> Line:
+    """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate."""
+    known = [(name, value) for name, value in split.known_parts if value > 0] if split is not None else []
+    if split is None or not known:
+        return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
+    about = "~" if split.estimated else ""
+    names = [(name, f"{about}{name} {seconds(value, 2)}") for name, value in known]
+    used = sum(len(text) + 3 for _, text in names)
+    if width - used < 8:
+        names = [(name, f"{about}{name}") for name, _ in known]
+        used = sum(len(text) + 3 for _, text in names)
+    room, total = max(3, width - used - 1), sum(value for _, value in known)
+    line: Line = [(" ", "")]
+    for number, (name, value) in enumerate(known):
+        rest = room - sum(len(text) for text, _ in line) + 1
+        cells = rest if number == len(known) - 1 else max(1, round(room * value / total))
+        line.append((_PART_SIGNS[name][0] * min(rest, cells), _PART_SIGNS[name][1]))
+    for name, text in names:
+        line += [(f" {_PART_SIGNS[name][0]} ", _PART_SIGNS[name][1]), (text, "dim")]
+    return line
