@@ -49,17 +49,22 @@ FRAMES = 36
 # The width of a cell in the SVG.
 CELL = 12.2
 _OUTPUT = "speed=2&output.median=90"
+_SEARCH = ("--seed", "7", "--keep-text", "--max-agents", "128")
 _SWEEP = ("--levels", "1,2,4,8,16,32", "--requests", "3C", "--runs", "1", "--seed", "7", "--keep-text")
-# Endpoint and options of the sessions, by their label.
+# Command, endpoint and options of the sessions, by their label.
 RUNS = {
-    "8 slots": (f"sim:moe-tp1?slots=8&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 8"),
-    "16 slots": (f"sim:moe-tp1?slots=16&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 16"),
+    "how many agents": (
+        "capacity", f"sim:moe-tp1?slots=16&{_OUTPUT}", *_SEARCH, "--server-flags", "--max-num-seqs 16",
+    ),
+    "8 slots": ("run", f"sim:moe-tp1?slots=8&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 8"),
+    "16 slots": ("run", f"sim:moe-tp1?slots=16&{_OUTPUT}", *_SWEEP, "--server-flags", "--max-num-seqs 16"),
     "two GPUs": (
-        f"sim:moe-tp2-nvlink?slots=16&{_OUTPUT}", *_SWEEP,
+        "run", f"sim:moe-tp2-nvlink?slots=16&{_OUTPUT}", *_SWEEP,
         "--server-flags", "--max-num-seqs 16 --tensor-parallel-size 2",
     ),
     "64 agents": (
-        "sim:b70-swarm?speed=4", "--levels", "64", "--requests", "1C", "--warmup", "1", "--seed", "7", "--keep-text",
+        "run", "sim:b70-swarm?speed=4", "--levels", "64", "--requests", "1C", "--warmup", "1", "--seed", "7",
+        "--keep-text",
     ),
 }  # fmt: skip
 SESSIONS, TUNED = "sessions", "tuned"
@@ -98,11 +103,11 @@ def record(folder: Path) -> dict[str, str]:
     """Run the sessions that are missing, and the tune; return the ids by label."""
     names, sessions = folder / "names.txt", folder / SESSIONS
     known = dict(line.split("=", 1) for line in names.read_text().splitlines()) if names.exists() else {}
-    for label, (endpoint, *options) in RUNS.items():
+    for label, (command, endpoint, *options) in RUNS.items():
         if label not in known:
             before = set(sessions.glob("2*"))
             options += ["--label", label, "--quiet", "--session-dir", str(sessions)]
-            swarmtui("run", "--endpoint", endpoint, *options)
+            swarmtui(command, "--endpoint", endpoint, *options)
             (session,) = set(sessions.glob("2*")) - before
             known[label] = session.name
             names.write_text("".join(f"{label}={name}\n" for label, name in known.items()))
