@@ -37,6 +37,7 @@ sys.path.insert(0, str(HERE.parent))
 from recording import Recording, Shot  # noqa: E402
 
 from swarmtui.client import catalogue  # noqa: E402
+from swarmtui.model.config import Config  # noqa: E402
 from swarmtui.model.telemetry import DiscoveredServer  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
@@ -45,7 +46,7 @@ from swarmtui.tui.frame_source import ReplaySource  # noqa: E402
 
 END_S = 100_000.0
 WIDTH = 1200
-FRAMES = 36
+FRAMES = 30
 # The width of a cell in the SVG.
 CELL = 12.2
 _OUTPUT = "speed=2&output.median=90"
@@ -143,17 +144,19 @@ def main() -> None:
         for session in (hosts / HOSTS.stem, *compared.iterdir()):
             write_summary(session)
         (tune,) = Path(TUNED, ".tuning").iterdir()
-        sixteen, many = ids["16 slots"], ids["64 agents"]
+        search, sixteen, many = ids["how many agents"], ids["16 slots"], ids["64 agents"]
+        in_search = open_replay(root, search).length_s * 0.6
         in_level = level_time(root, sixteen, 16)
-        asyncio.run(animate(root, sixteen))
+        asyncio.run(animate(root, search, compared))
         for shot in (
             take(root, "setup", (120, 40), None, 0.0, ()),
-            take(root, "live-80x24", (80, 24), sixteen, level_time(root, sixteen, 4), ()),
-            take(root, "live-120x40", (120, 40), sixteen, in_level, ()),
-            take(root, "live-200x60", (200, 60), sixteen, in_level, ()),
+            take(root, "live-80x24", (80, 24), search, in_search, ()),
+            take(root, "live-120x40", (120, 40), search, in_search, ()),
+            take(root, "live-light-120x40", (120, 40), search, in_search, (), theme="swarm-light"),
+            take(root, "live-200x60", (200, 60), search, in_search, ()),
             take(root, "heat-map", (120, 40), many, level_time(root, many, 64), ()),
-            take(root, "result", (120, 40), sixteen, END_S, ()),
-            take(root, "curve", (120, 40), sixteen, END_S, ("1", "1")),
+            take(root, "result", (120, 40), search, END_S, ()),
+            take(root, "curve", (120, 40), search, END_S, ("1", "1")),
             take(root, "stream", (120, 40), sixteen, in_level, ("enter",)),
             take(hosts, "hosts", (120, 40), HOSTS.stem, 22.0, ()),
             take(root, "help", (120, 40), sixteen, 0.0, (), live_help=True),
@@ -189,8 +192,9 @@ async def take(
     keys: Sequence[str],
     live_help: bool = False,
     tune: Path | None = None,
+    theme: str = "swarm",
 ) -> None:
-    app = SwarmApp(session_root=root, tune=tune)
+    app = SwarmApp(session_root=root, tune=tune, config=Config(theme=theme))
     async with app.run_test(size=size) as pilot:
         await pilot.pause(1.0)
         source = run_screen(app, root, session) if session else None
@@ -214,8 +218,8 @@ async def seek(pilot: Pilot[Any], source: ReplaySource, at_s: float) -> None:
         await pilot.pause(0.02)
 
 
-async def animate(root: Path, session: str) -> None:
-    """Record the way from setup through a sweep to its result."""
+async def animate(root: Path, session: str, compared: Path) -> None:
+    """Record the way from setup through a search to its answer, and whether a change helped."""
     app = SwarmApp(session_root=root)
     shots: list[Shot] = []
 
@@ -234,7 +238,7 @@ async def animate(root: Path, session: str) -> None:
         source.seek(source.length_s)
         await pilot.pause(1.0)
         shoot(4.0)
-        await pilot.press("c")
+        await app.open_comparison(compared, sorted(path.name for path in compared.iterdir()))
         await pilot.pause(1.5)
         shoot(4.0)
     recording = Recording().svg(shots)
