@@ -13,7 +13,7 @@ STYLES: dict[Code | None, str] = {
     "missed": "bad", "failed": "bad", "slower": "bad", "refused": "bad", "alarm": "bad",
     "cliff": "warn", "unknown": "warn", "note": "warn",
     "not applicable": "dim", "partial": "dim", "same": "dim", "unsure": "dim", "detail": "dim",
-    "difference": "second", "active": "first", "title": "title", "lead": "bold",
+    "difference": "bold", "active": "focus", "title": "title", "lead": "bold",
 }  # fmt: skip
 
 _NAME = 11

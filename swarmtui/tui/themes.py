@@ -92,10 +92,6 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
         "bad": hues["bad"] + Style(bold=True),
         "cursor": hues["queue"] + Style(bold=True),
         "selected": Style(reverse=True),
-        # Older names.
-        "first": hues["throughput"],
-        "second": hues["latency"],
-        "empty": Style(color=palette.frame) if own and not few else faint(0.75),
     }
 
 

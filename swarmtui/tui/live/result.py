@@ -213,7 +213,7 @@ def _large_lines(view: ResultView, width: int) -> list[Line]:
         for at, part in enumerate(parts):
             beside.append([(name if not at else " " * len(name), "title"), (part, row.style)])
         if row.command:
-            beside.append([(" " * len(name), ""), (sanitize(row.command), "first")])
+            beside.append([(" " * len(name), ""), (sanitize(row.command), "focus")])
     lines: list[Line] = []
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""

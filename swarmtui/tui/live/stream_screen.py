@@ -132,7 +132,7 @@ def _gaps(watched: WatchedStream, width: int) -> list[Line]:
     room = max(10, width - _LABEL - 1 - len(scale))
     return [
         _fact("gaps", text),
-        [(" " * (_LABEL + 1), ""), (sparkline(watched.recent_gaps_s[-room:], top), "first"), (scale, "dim")],
+        [(" " * (_LABEL + 1), ""), (sparkline(watched.recent_gaps_s[-room:], top), "latency"), (scale, "dim")],
     ]
 
 
