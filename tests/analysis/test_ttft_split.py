@@ -87,7 +87,7 @@ def test_split_by_timings_only_where_its_parts_add_up(headers_ms: int, queue_s: 
 
 def test_queue_and_prefill_of_single_requests_replace_estimates() -> None:
     """vLLM sends headers at once: without its own queue time, they would say that nothing waits."""
-    told = EngineTimings(queue_s=0.02, ttft_s=0.09)
+    told = EngineTimings(queue_s=0.02)
     records = [request(0, [100, 200], t_headers_ns=BOOT_NS + MS, engine_prefill_s=0.07, engine=told) for _ in range(4)]
     found = split_by_timings(records)
     assert found is not None and not found.estimated
@@ -96,6 +96,6 @@ def test_queue_and_prefill_of_single_requests_replace_estimates() -> None:
 
 
 def test_parts_longer_than_the_ttft_are_not_of_this_request() -> None:
-    told = EngineTimings(queue_s=0.5, ttft_s=0.6)
+    told = EngineTimings(queue_s=0.5)
     record = request(0, [100, 200], t_headers_ns=BOOT_NS + MS, engine_prefill_s=0.1, engine=told)
     assert split_by_timings([record]) is None

@@ -61,10 +61,8 @@ def read_vllm_metrics(response: Response, raw: msgspec.Raw) -> None:
     if found is None:
         return
     cache, drafts = found.prefix_cache or _PrefixCache(), found.speculative_decoding or _Speculation()
-    queue_s, ttft_s = _seconds(found.queue_time_ms), _seconds(found.time_to_first_token_ms)
     response.engine = EngineTimings(
-        queue_s=queue_s,
-        ttft_s=ttft_s,
+        queue_s=_seconds(found.queue_time_ms),
         generation_s=_seconds(found.generation_time_ms),
         computed_tokens=to_int(cache.num_computed_tokens),
         local_cached_tokens=to_int(cache.num_local_cached_tokens),
@@ -75,8 +73,8 @@ def read_vllm_metrics(response: Response, raw: msgspec.Raw) -> None:
         draft_tokens=to_int(drafts.num_draft_tokens),
         accepted_tokens=to_int(drafts.num_accepted_draft_tokens),
     )
-    if queue_s is not None and ttft_s is not None:
-        response.engine_prefill_s = max(0.0, ttft_s - queue_s)
+    # It counts from when the request was scheduled, and so without the time in the queue.
+    response.engine_prefill_s = _seconds(found.time_to_first_token_ms)
     if found.mean_itl_ms:
         response.engine_decode_tps = 1e3 / found.mean_itl_ms
 
