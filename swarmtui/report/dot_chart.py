@@ -156,7 +156,10 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
             frame.grid.line(start, end, series.hue, every=_EVERY[series.stroke])
     if not pointed:
         return
-    for (x, _), dot in zip(series.points, dots, strict=True):
+    # What is marked covers points in the same cell, and the level to choose is above all.
+    order = {None: 0, "missed": 1, "cliff": 1}
+    drawn = sorted(zip(series.points, dots, strict=True), key=lambda pair: order.get(marked.get(pair[0][0]), 2))
+    for (x, _), dot in drawn:
         cell = dot[0] // ACROSS, dot[1] // UP
         code = marked.get(x)
         if code in _MARK_STYLES:

@@ -91,6 +91,12 @@ def test_marks_replace_the_signs_of_points() -> None:
     assert "best" in shown and "cliff" in shown and "┊" not in shown
 
 
+def test_a_mark_is_visible_where_levels_are_close() -> None:
+    levels = [level(c, tps=100.0) for c in (1, 2, 4, 8, 16, 31, 32, 33)]
+    upper, _ = curve_charts(levels, LevelMarks(False, 32, None))
+    assert "▸" in "".join(text_of(paint_charts([upper], 40, 8)))
+
+
 def test_the_boundary_of_the_slo_is_between_the_levels_around_it() -> None:
     upper = paint_charts(capacity_charts()[:1], 72, 16)
     lines = text_of(upper)
