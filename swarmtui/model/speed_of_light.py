@@ -98,8 +98,8 @@ class Serving(Stored, frozen=True, kw_only=True):
     """How a model is served. `context` is the mean number of tokens in the context of an agent.
 
     `tensor_parallel` GPUs share each of `replicas`. `slots` are those of all replicas. Speculative decoding drafts
-    `draft_tokens` per step, which then yields `tokens_per_step`. `kv_bits` and `weight_bits` (as a factor of the stored
-    ones) replace those of the model; `kv_token_bytes` is what the server reports.
+    `draft_tokens` per step, which then yields `tokens_per_step`. `kv_bits` replaces that of the model, and its
+    weights take `weight_factor` times their bytes; `kv_token_bytes` is what the server reports, as with 16 bits.
     """
 
     context: float = 0.0

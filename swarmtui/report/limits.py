@@ -48,7 +48,7 @@ def limit_facts(found: SpeedOfLight) -> tuple[tuple[str, str], ...]:
     if found.kv_tokens is not None and serving.context:
         guess = " (prediction)" if found.kv_predicted else ""
         agents = int(found.kv_tokens / serving.context)
-        fit = count_noun(agents, "context fits", "contexts fit")
+        fit = f"{agents:,} context{' fits' if agents == 1 else 's fit'}"
         rows.append(("KV cache", f"{count(found.kv_tokens)} tokens: {fit}{guess}"))
     if found.fit is not None:
         rows.append(("Fit", fit_text(found)))

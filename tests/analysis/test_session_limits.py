@@ -12,7 +12,7 @@ from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.speed_of_light.gpus import gpu_named
 from swarmtui.analysis.speed_of_light.session import served_as, session_limits
-from swarmtui.analysis.speed_of_light.step import decode_step
+from swarmtui.analysis.speed_of_light.step import decode_step, kv_bytes
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Level, RateSummary
 from swarmtui.model.session_tags import model_facts_from_tags
@@ -154,6 +154,13 @@ def test_flags_say_how_a_model_is_served() -> None:
     assert (found.tensor_parallel, found.replicas, found.kv_bits, found.draft_tokens) == (2, 3, 8.0, 3)
     llama = served_as(served(flags={"cache-type-k": "q8_0", "cache-type-v": "q4_0"}), Slots(per_replica=4, replicas=2))
     assert (llama.kv_bits, llama.replicas, llama.slots, llama.draft_tokens) == (6.5, 2, 8, 0)
+
+
+def test_reported_kv_bytes_are_those_of_the_servers_own_cache() -> None:
+    """A server with an 8-bit cache reports 8-bit bytes; they are not halved once more."""
+    found = served_as(served(flags={"kv-cache-dtype": "fp8"}, kv_token_bytes=65_536.0), None)
+    assert kv_bytes(DENSE_8B, found, 1000) == pytest.approx(65_536_000)
+    assert kv_bytes(DENSE_8B, served_as(served(kv_token_bytes=131_072.0), None), 1000) == pytest.approx(131_072_000)
 
 
 def test_speculative_decoding_takes_tokens_per_step_from_the_counters() -> None:

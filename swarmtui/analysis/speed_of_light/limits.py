@@ -108,7 +108,7 @@ def missing_facts(model: ModelShape | None, gpu: GpuFigures | None, why: str = "
         )  # fmt: skip
         found.append(Finding(code="no_model", text=text))
     if gpu is None:
-        text = "the GPU is not known: name it with --gpu, or --tag gpu=NAME for a session"
+        text = "the GPU is not known: `limits --gpu NAME` names it, or `run --tag gpu=NAME`"
         found.append(Finding(code="no_gpu", text=text))
     elif gpu.bandwidth is None:
         text = f"the memory bandwidth of {gpu.name} is not known: --gpu names a GPU of the table"

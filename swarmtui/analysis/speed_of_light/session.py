@@ -45,6 +45,7 @@ _MAX_FIT_ERROR = 0.3
 _MOST_SHARE = 1.02
 # The TTFT of shorter prompts says nothing about the speed at which prompts are read.
 _MIN_PROMPT = 256
+_MODEL_BITS = 16.0
 # Bits of a number in the KV cache by the start of the name that flags give them.
 _KV_BITS = (("fp8", 8.0), ("q8_0", 8.5), ("int8", 8.0), ("q5", 5.5), ("q4", 4.5), ("iq4", 4.5), ("f32", 32.0))
 
@@ -107,12 +108,14 @@ def served_as(server: DiscoveredServer | None, slots: Slots | None, servers: int
     """Read from the flags of a server how it serves: GPUs per replica, replicas, KV cache, speculative decoding."""
     flags = {name.lstrip("-"): value for name, value in ((server.flags if server else None) or {}).items()}
     dp = flag_number(flags, "data-parallel-size", "dp-size", "dp") or 1
+    kv_bits, reported = _kv_bits(flags), server.kv_token_bytes if server else None
     return Serving(
         tensor_parallel=tensor_parallel_size(flags) or 1,
         replicas=slots.replicas if slots else max(1, servers) * dp,
         slots=slots.total if slots else None,
-        kv_bits=_kv_bits(flags),
-        kv_token_bytes=server.kv_token_bytes if server else None,
+        kv_bits=kv_bits,
+        # As it would be with the bits of a model, which `kv_bits` replaces.
+        kv_token_bytes=reported * _MODEL_BITS / kv_bits if reported and kv_bits else reported,
         draft_tokens=_draft_tokens(flags),
     )
 
