@@ -29,7 +29,7 @@ _KINDS = {
     "synchronised": "streams that keep in step",
     "cancel_ignored": "cancelled requests that went on",
     "precision_missed": "precision not reached",
-    "faster_stream": "streams faster than at C=1",
+    "faster_stream": "streams faster than a single one",
     "serial_extrapolated": "serial time extrapolated",
     "canaries_not_applicable": "canaries that cannot be checked",
     "host_pressure": "a busy host",

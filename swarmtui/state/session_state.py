@@ -73,7 +73,7 @@ class SessionState:
         self._t0 = t0_ns
         self._session: Session | None = None
         self.status: Status = "starting"
-        self.note = self.search_result = ""
+        self.note = self.search_result = self._predicted = ""
         self.search: SearchState | None = None
         self.left_s: float | None = None
         self.left_at_least = False
@@ -150,7 +150,7 @@ class SessionState:
             case CapacitySearch(slo=slo, context_tokens=None):
                 self._slo = usable_slo(slo)
             case CapacitySearch(context_tokens=float(tokens)):
-                self.search_result = prediction_sentence(predict_kv_cliff(tokens, self.servers))
+                self._predicted = prediction_sentence(predict_kv_cliff(tokens, self.servers))
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:
@@ -398,7 +398,8 @@ class SessionState:
             telemetry=self.telemetry,
             quality=quality,
             ttft_split=ttft_split,
-            search_result=temper(self.search_result, find_doubts(quality)),
+            # A prediction does not depend on how well requests are measured.
+            search_result=temper(self.search_result, find_doubts(quality)) or self._predicted,
             search=self.search,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,

@@ -215,7 +215,11 @@ def longest_fit(texts: Sequence[str], width: int) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Cut a text that is too wide after a whole word, with an ellipsis; for texts of which a key shows the rest."""
-    return text if cell_width(text) <= width else f"{wrap(text, max(1, width - 2))[0]} …"
+    if cell_width(text) <= width:
+        return text
+    ends = (text[:at].rstrip(" ,;:·") for at, char in enumerate(text) if char == " ")
+    cut = [part for part in ends if part and cell_width(part) < width]
+    return ljust(text, width) if not cut else cut[-1] + (" …" if cell_width(cut[-1]) + 2 <= width else "…")
 
 
 def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:

@@ -124,7 +124,7 @@ def test_names_and_descriptions_are_separated() -> None:
         assert line.startswith(f"{workload.name} ")
         assert line.split("  ", 1)[1].strip() == workload.description
     (short,) = align_columns([("chat", "1,024 tokens in, 1,024 out, random words")], 40)
-    assert short == "chat  1,024 tokens in, 1,024 out, …"
+    assert short == "chat  1,024 tokens in, 1,024 out …"
 
 
 def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
@@ -159,7 +159,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         # What is not typed yet is no error, and texts follow the width.
         await pilot.press("3", "G")
         await until(lambda: "type the name of a workload file" in screen_text(app) and "✖" not in screen_text(app))
-        assert "   chat              everyday questions: explain, write, …\n" in screen_text(app)
+        assert "   chat              everyday questions: explain, write …\n" in screen_text(app)
         await pilot.resize_terminal(200, 50)
         await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
