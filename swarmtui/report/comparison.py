@@ -83,10 +83,10 @@ def _is_named(flag: Difference, labels: Sequence[str]) -> bool:
 
 
 def _follows(difference: Difference, flags: Sequence[Difference]) -> bool:
-    """Whether the number of slots changed by the same factor as a flag did: replicas have as many each."""
-    slots = _numbers(difference) if difference.code == "slots" else None
-    return slots is not None and any(
-        found is not None and found[0] * slots[1] == found[1] * slots[0] for found in map(_numbers, flags)
+    """Whether the slots or the context changed by the same factor as a flag did, which says it: replicas share it."""
+    value = _numbers(difference) if difference.code in ("slots", "context") else None
+    return value is not None and any(
+        found is not None and found[0] * value[1] == found[1] * value[0] for found in map(_numbers, flags)
     )
 
 

@@ -31,7 +31,8 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     assert text["Why no more"].startswith("at 2 agents the first token took ")
     assert "the only slot is taken" in text["Why no more"]
     assert text["Try next"].startswith(("slots=2: ", "run again when the host is quiet"))
-    assert text["Quality"].endswith(f"saved: swarmtui sessions show {sandbox.session.name}")
+    shown = f"swarmtui sessions show {sandbox.session.name} --session-dir {sandbox.session.parent}"
+    assert text["Quality"].endswith(f"saved: {shown}")
     assert "SLO: a first token within 120 ms, for 50 % of requests" in ran.err
     summary = store.summarise(store.load_session(sandbox.sessions, "last"))
     search = store.load_session(sandbox.sessions, "last").journal.search
