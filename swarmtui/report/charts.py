@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil, fsum, isfinite
+from math import ceil, frexp, fsum, isfinite, ldexp
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
@@ -141,8 +141,14 @@ def _curve(name: str, hue: ChartHue, values: Iterable[tuple[float, float | None]
 
 
 def _so_far(hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:
-    series = _curve("so far", hue, values)
+    series = _curve("so far", hue, ((x, None if y is None else _rounded(y)) for x, y in values))
     return series._replace(stroke="points", hollow=frozenset(at for at, _ in series.points))
+
+
+def _rounded(value: float) -> float:
+    """Round to about 1 %, a dot of a chart, so that a value that hardly changes is not painted again."""
+    fraction, exponent = frexp(value)
+    return ldexp(round(fraction * 128) / 128, exponent)
 
 
 def _incomplete(levels: Sequence[Level]) -> frozenset[float]:
