@@ -153,7 +153,7 @@ def test_a_run_outlives_its_terminal(terminal: OpenTerminal, run: tuple[SessionC
         screen = terminal(["-c", command], program=("sh",))
     else:
         screen = terminal(["attach", session_id])
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     if how.startswith("closed"):
         screen.hang_up()
     else:
@@ -171,7 +171,7 @@ def test_ctrl_z_returns_to_the_shell_and_fg_to_the_app(terminal: OpenTerminal, r
     client, session_id = run
     screen = terminal(["-i"], program=("sh",), environment={"ENV": ""})
     screen.press(f"{sys.executable} -m swarmtui attach {session_id}\n".encode())
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     screen.press(b"\x1a")
     wait_for(screen, b"Stopped")
     assert termios.tcgetattr(screen.master)[3] & termios.ECHO
@@ -196,7 +196,7 @@ def in_foreground(screen: AppScreen) -> None:
     """Continue the app, which sets up the terminal and paints the whole screen."""
     screen.output = b""
     screen.press(b"fg\n")
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     wait_for(screen, b"quit")
     assert b"\x1b[?1049h" in screen.output
     assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
@@ -204,7 +204,7 @@ def in_foreground(screen: AppScreen) -> None:
 
 def test_ctrl_z_without_a_shell_changes_nothing(terminal: OpenTerminal, replay: list[str]) -> None:
     screen = terminal(replay)
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     screen.press(b"\x1a")
     wait_for(screen, b"no shell")
     screen.press(b"q")
@@ -217,7 +217,7 @@ def test_signal_ends_the_app_although_its_output_is_not_read(
 ) -> None:
     client, session_id = run
     screen = terminal(["attach", session_id])
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     accepting = select.poll()
     output = os.open(f"/proc/{screen.process.pid}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     try:
@@ -241,7 +241,7 @@ def test_a_killed_app_leaves_the_terminal_usable(
 ) -> None:
     client, session_id = run
     screen = terminal(["attach", session_id])
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
     os.kill(screen.process.pid, how)
     wait_for(screen, b"continues: swarmtui attach")
@@ -263,7 +263,7 @@ def test_a_crash_leaves_the_terminal_usable_and_the_run_in_progress(
         "from swarmtui.cli import main; main()"
     )
     screen = terminal([sys.executable, "-c", code], program=())
-    wait_for(screen, b"streams")
+    wait_for(screen, b"curve")
     screen.press(b"o")
     wait_for(screen, f"swarmtui attach {session_id}".encode())
     assert screen.process.wait(WAIT_S) is not None

@@ -34,7 +34,7 @@ ADDED = {
 }  # fmt: skip
 
 # What Textual sets in every class, and fields of ours.
-GENERATED = set(vars(type("Empty", (textual.widget.Widget,), {})))
+GENERATED = {*vars(type("Empty", (textual.widget.Widget,), {})), "_abc_impl"}
 FIELDS = {"_shown", "_styled_screen", "_styled_with", "_terminal_cells"}
 PATCHED = (
     textual.app, textual.driver, textual.drivers._writer_thread, textual.drivers.linux_driver, textual.screen,

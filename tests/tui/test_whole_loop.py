@@ -203,9 +203,11 @@ async def test_stream_screen_shows_text_as_it_arrives(tmp_path: Path, until: Unt
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until, "sim:dense-tp1?speed=4")
         await until(lambda: live.frame is not None and bool(live.frame.rows))
+        await pilot.press("2")
+        await until(lambda: "[2] agents · 1" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: "writing" in screen_text(app))
-        await until(lambda: len(screen_text(app).partition("── answer")[2].split()) > 30)
+        await until(lambda: len(screen_text(app).partition("─ answer")[2].split()) > 30)
         await pilot.press("escape", "x")
         await until(lambda: live.ended is not None)
 
