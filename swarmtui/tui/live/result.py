@@ -160,9 +160,9 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     saved: list[Line] = [[(f" {longest_fit(view.saved, width - 2)}", "dim")]] if view.saved else []
     room = height - 1 - 2 * len(saved)
     lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
-    if len(lines) + len(levels) > room and levels:
+    if len(lines) + len(levels) > room and view.levels.table.rows:
         lines = _above(view._replace(rows=tuple(row for row in view.rows if not row.in_table)), width)
-        levels = _level_lines(view.levels, width, height, room - len(lines))
+        levels = _level_lines(view.levels, width, height, room - len(lines)) if with_levels else []
     if not view.levels.table.rows:
         levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     lines += levels
