@@ -24,7 +24,7 @@ import resvg_py
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
-os.environ["TEXTUAL_ANIMATIONS"] = "none"
+os.environ |= {"TEXTUAL_ANIMATIONS": "none", "COLORTERM": "truecolor", "TERM": "xterm-256color"}
 
 HERE = Path(__file__).resolve().parent
 # A sweep over two nodes of a private Ray cluster.
@@ -46,7 +46,7 @@ from swarmtui.tui.frame_source import ReplaySource  # noqa: E402
 
 END_S = 100_000.0
 WIDTH = 1200
-FRAMES = 30
+FRAMES = 20
 # The width of a cell in the SVG.
 CELL = 12.2
 _OUTPUT = "speed=2&output.median=90"
@@ -234,7 +234,7 @@ async def animate(root: Path, session: str, compared: Path) -> None:
         for number in range(FRAMES):
             source.seek(source.length_s * number / FRAMES)
             await pilot.pause(0.15)
-            shoot(0.35)
+            shoot(0.5)
         source.seek(source.length_s)
         await pilot.pause(1.0)
         shoot(4.0)
