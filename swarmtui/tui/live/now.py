@@ -25,7 +25,7 @@ from swarmtui.tui.tall_digits import tall
 _GAP = 2
 # A box this high has tall digits.
 _TALL = 4
-_NO_PARTS = "queue, prefill, rest: when a request has ended"
+_NO_PARTS = "queue, prefill, rest: not known yet"
 _PART_SIGNS = {"queue": ("▒", "queue"), "prefill": ("█", "latency"), "rest": ("░", "dim")}
 
 
