@@ -99,6 +99,8 @@ def _title(data: LiveData, level: Level | None) -> str:
         return "now"
     if frame.rate is not None and data.requested_c is None:
         return f"now · {frame.rate:g} requests/s"
+    if not frame.c and data.requested_c is None:
+        return "now"
     wanted = f" → {data.requested_c}" if data.requested_c not in (None, frame.c) else ""
     return f"now · C={frame.c}{wanted}"
 

@@ -382,7 +382,7 @@ class LiveScreen(CursorScreen):
 
     def action_text(self) -> None:
         self.app.stream_text = not self.app.stream_text
-        self.app.toast(f"text of the streams: {'on' if self.app.stream_text else 'off'}")
+        self.app.toast(f"text of the agents: {'on' if self.app.stream_text else 'off'}")
         self.update_panels()
 
     def action_heat_map(self) -> None:
@@ -396,7 +396,7 @@ class LiveScreen(CursorScreen):
             streams.move_by_streams(by)
 
     def action_filter(self) -> None:
-        self.ask_filter("filter streams:")
+        self.ask_filter("filter agents:")
 
     def action_open_stream(self) -> None:
         streams = self.query_one(StreamsPanel)

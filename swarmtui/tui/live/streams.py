@@ -172,12 +172,12 @@ def _line(
 
 def _empty_reason(frame: Frame, filter_text: str) -> str:
     if filter_text and frame.rows:
-        return f"no stream matches “{filter_text}”; Esc clears the filter"
+        return f"no agent matches “{filter_text}”; Esc clears the filter"
     if frame.status == "ended":
-        return "the run has ended: no open streams"
+        return "the run has ended: no agent is at work"
     if frame.status == "paused":
-        return "paused: no open streams"
-    return "no open streams: all agents pause" if frame.finished else "no streams yet"
+        return "paused: no agent is at work"
+    return "all agents pause" if frame.finished else "no agent has begun yet"
 
 
 # widget
