@@ -20,6 +20,8 @@ _ENDS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 # The share of equal steps between levels from which on their axis is linear.
 _EVEN = 2 / 3
 _SAME = 0.1
+# Smaller values have no exponent of their own: they are drawn as 0.
+_SMALLEST = 1e-300
 
 
 class Axis(NamedTuple):
@@ -45,6 +47,8 @@ def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, fro
     It begins at 0, unless values are negative, it is logarithmic, or `from_zero` is false.
     """
     low, high = min(values, default=0.0), max(values, default=0.0)
+    if max(abs(low), abs(high)) < _SMALLEST:
+        low = high = 0.0
     if may_log and low > 0 and high / low > _LOG_FROM:
         return _log_axis(low, high, most)
     if from_zero and low >= 0:

@@ -84,7 +84,8 @@ def test_s1_curve_and_summary(sandbox: Sandbox) -> None:
     ]  # fmt: skip
     slots = summary["scaling"]["slots"]
     assert (slots["replicas"], slots["per_replica"]) == (2, 2)
-    assert "queue forms at C=8" in " ".join(ran.out.split())
+    assert "queue forms at C=8" in summary["scaling"]["sentence"]
+    assert "all 4 slots are taken" in " ".join(ran.out.split())
 
 
 def test_s1_answers_rotate_through_three_lengths(sandbox: Sandbox) -> None:
