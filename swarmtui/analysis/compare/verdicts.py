@@ -222,7 +222,7 @@ def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interva
     interval = estimate.interval(alpha)
     change = evidence.change or 0.0
     # The figures shown weigh runs by their length: rarely, their change has the other sign.
-    if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0:
+    if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0 or _is_wide(interval):
         return "not sure yet", interval
     return ("faster" if change > 0 else "slower"), interval
 
@@ -263,9 +263,13 @@ def change_text(change: float | None, interval: Interval, replicates: str) -> st
 
 def interval_text(interval: Interval, between: str) -> str:
     """Show both ends, unless they are further apart than half and twice as much: that tells nothing."""
-    if 1.0 + interval.high > _WIDEST * (1.0 + interval.low):
+    if _is_wide(interval):
         return "not known"
     return f"{signed_percent(interval.low)}{between}{signed_percent(interval.high)}"
+
+
+def _is_wide(interval: Interval) -> bool:
+    return 1.0 + interval.high > _WIDEST * (1.0 + interval.low)
 
 
 def verdict_text(word: VerdictWord | None) -> str:

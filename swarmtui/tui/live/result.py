@@ -25,7 +25,7 @@ from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
-_QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 shows them", "doubtful": "doubtful: 6 shows more"}
+_QUALITY = {"ok": "ok", "note": "ok, with remarks: key 6", "doubtful": "doubtful: key 6 says why"}
 _NAME = 13
 _GAP = 3
 # A part of the table of levels has at least these rows.

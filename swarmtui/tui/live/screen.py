@@ -55,6 +55,8 @@ class LiveScreen(CursorScreen):
         # The keys of the panel that the keys act on, and of the one that was chosen for the shared region.
         self._focused: int | None = None
         self._chosen: int | None = None
+        # Whether that was after the end: what was chosen before gives way to the result.
+        self._chosen_ended = False
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
         self._retry_pending = False
@@ -190,7 +192,7 @@ class LiveScreen(CursorScreen):
     def _shared_key(self, layout: LiveLayout, panels: Sequence[LivePanel]) -> int:
         """The panel in the shared region: the chosen one, else its owner, and after the end the result."""
         sharing = {panel.key: panel for panel in panels if layout.place_of(panel.place) == layout.shared}
-        if self._chosen in sharing:
+        if self._chosen in sharing and (self._chosen_ended or not self.has_ended):
             return self._chosen or 0
         owner = next(panel.key for panel in sharing.values() if panel.place == layout.shared)
         return ResultPanel.key if self.has_ended else owner
@@ -317,6 +319,7 @@ class LiveScreen(CursorScreen):
             self._show_only(None if self.only_panel == key else key)
             return
         self._focused = self._chosen = key
+        self._chosen_ended = self.has_ended
         self.update_panels()
 
     def action_next_panel(self, by: int) -> None:
