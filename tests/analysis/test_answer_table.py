@@ -182,7 +182,7 @@ ALL = AnswerFacts(
 OPTIONAL = [name for name in AnswerFacts.__struct_fields__ if getattr(AnswerFacts(), name) is None]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.sets(st.sampled_from(OPTIONAL)), st.integers(0, 3), st.sampled_from([SLOW_START, FEW, SLOW_STREAM, JOINT]))
 def test_no_sentence_is_said_where_its_facts_are_missing(missing: set[str], levels: int, missed: Missed) -> None:
     some = msgspec.structs.replace(ALL, missed=missed, levels=levels)

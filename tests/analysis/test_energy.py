@@ -198,7 +198,7 @@ def test_simulated_gpu_is_marked() -> None:
     assert found is not None and found.simulated
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     watts=st.floats(1.0, 1000.0),
     start=st.floats(0.0, 9.0),

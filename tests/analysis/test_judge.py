@@ -198,7 +198,7 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
     assert judge(QualityFacts(cached_share=0.9)) == ()
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     st.builds(
         QualityFacts,

@@ -379,7 +379,7 @@ def test_ttfo_follows_reasoning() -> None:
     assert level.ttfo_s.min == pytest.approx(0.020)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -57,7 +57,7 @@ def test_estimate_needs_prompts_of_equal_length() -> None:
     assert estimate_split(3.0, 1024.0, None, 1024.0) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
 def test_parts_are_non_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
     found = split_by_counters(

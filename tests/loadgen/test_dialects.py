@@ -437,7 +437,7 @@ def test_empty_events_and_padded_done_are_accepted() -> None:
     assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.binary(max_size=80), st.sampled_from(list(PATHS)))
 def test_arbitrary_bytes_do_not_crash_the_reader(data: bytes, dialect: Dialect) -> None:
     read(data, dialect)

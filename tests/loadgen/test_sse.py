@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swarmtui.loadgen import sse
 from swarmtui.loadgen.sse import MAX_EVENT, ErrorPayload, EventSplitter, LineSplitter, Splitter, TooLong
 
-_SETTINGS = settings(max_examples=100)
+_SETTINGS = settings(max_examples=60)
 
 _LINES = st.one_of(
     st.sampled_from(

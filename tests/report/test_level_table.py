@@ -266,7 +266,7 @@ def test_escape_sequences_and_control_characters_are_removed(given: str, shown: 
     assert sanitize(given) == shown
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\x1b[]\\;m\x07\x9b\x9c\n"))))
 def test_any_text_becomes_one_printable_line(text: str) -> None:
     assert sanitize(text).isprintable()

@@ -227,7 +227,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(
     arrivals=arrivals,
     slots=st.integers(1, 4),

@@ -128,7 +128,7 @@ def test_page_without_known_metrics_is_none(text: str) -> None:
     assert parse_prometheus(text) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.data())
 def test_no_text_raises(data: st.DataObject) -> None:
     """Use real lines, cut anywhere and joined with random text."""

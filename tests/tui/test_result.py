@@ -134,6 +134,13 @@ def test_a_doubt_is_said_once_before_the_answer() -> None:
     assert text.count("the host was busy") == 1
 
 
+def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:
+    again = NextStep(code="quiet_host", sentence="run again when the host is quiet", command="")
+    busy = msgspec.structs.replace(ANSWER, next=(again, *ANSWER.next))
+    text = " ".join(result_text(ended_frame(busy), None).split())
+    assert "run again when the host is quiet; then more slots: about 30 agents" in text
+
+
 def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
     """Without an answer, as in the journal of a session that was not saved completely."""
     seen = msgspec.structs.replace(ended_frame(None), slots=Slots(per_replica=3))

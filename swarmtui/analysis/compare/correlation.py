@@ -28,6 +28,8 @@ _LEAST = {2: 0.6, 3: 0.5}
 
 # Runs whose squared deviations sum to less are equal.
 _ROUNDING = 1e-18
+# Estimates this close are the same: two runs of a level have −1/2, whatever ρ is.
+_SAME = 1e-9
 
 Order = tuple[tuple[int, int], ...]
 """Runs in the order of time: the position and the level of each."""
@@ -60,7 +62,7 @@ def correlation(sides: Sequence[Sequence[tuple[Sequence[int], Sequence[float]]]]
     expected = [sum(curve) / len(orders) for curve in zip(*map(_expected, orders), strict=True)]
     below = 0.0
     for (low, at_low), (high, at_high) in pairwise(zip(_GRID, expected, strict=True)):
-        if estimate <= at_low:
+        if estimate <= at_low + _SAME:
             break
         below = high if estimate >= at_high else low + (high - low) * (estimate - at_low) / (at_high - at_low)
     return below

@@ -12,7 +12,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import point_text
+from swarmtui.report.answer import leading_steps, point_text
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
@@ -94,15 +94,15 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
 
 
 def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
-    at, step = answer.at_capacity, answer.next[0] if answer.next else None
+    at, steps = answer.at_capacity, leading_steps(answer)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
     doubts = f"not sure: {answer.doubts}; " if answer.doubts else ""
-    command = step.command if step is not None and step.command not in step.sentence else ""
+    command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
     return (
         ResultRow("", f"{doubts}{answer.headline.sentence}", "bold"),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Try next", step.sentence if step else "", command=command),
+        ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         _verdict(comparison),
         ResultRow("Quality", f"{sign} {_QUALITY[answer.quality]}", style),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
