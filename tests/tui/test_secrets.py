@@ -112,7 +112,7 @@ async def test_parts_of_a_url_are_on_no_screen_and_in_no_file(
             await until(lambda: app.screen.query_one("#endpoints", PickList).picked == url)
             await see("enter", "token/…/v1?api-version=7&user=…")
             await until(lambda: len(server.completed) > 20)
-            await see("x", "saved: ")
+            await see("x", "R run again")
             await see("P", "publication checklist")
             await see("escape e", "Export")
             await see("enter", "✓ written")
