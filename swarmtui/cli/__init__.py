@@ -76,6 +76,7 @@ def _run_command() -> NoReturn:
     import click
 
     from swarmtui.cli.options import commands
+    from swarmtui.processes.exits import redact_given
     from swarmtui.text import write_text
 
     try:
@@ -83,7 +84,7 @@ def _run_command() -> NoReturn:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        write_text(sys.stderr, shown.getvalue(), end="")
+        write_text(sys.stderr, redact_given(shown.getvalue()), end="")
         sys.exit(error.exit_code)
     except click.Abort:
         _exit_with(4, "stopped")

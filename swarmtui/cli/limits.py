@@ -78,29 +78,31 @@ def _find_server(target: str | None) -> DiscoveredServer:
     """Describe the server at an endpoint; exit code 3 if it does not answer."""
     from swarmtui.client.catalogue import identify_server, inspect_server
     from swarmtui.model.base import BadInput
-    from swarmtui.model.endpoint import SIMULATOR_PREFIX, Endpoint
+    from swarmtui.model.endpoint import SIMULATOR_PREFIX, Endpoint, check_url, show_url
     from swarmtui.model.redaction import Secrets
 
     (endpoint,) = find_endpoints((target or only_endpoint(),))
     if endpoint.url.startswith(SIMULATOR_PREFIX):
         raise BadInput("a simulator has no model; name the directory or file of one", key=endpoint.url)
+    check_url(endpoint.url)
     known = Endpoint(url=endpoint.url, model="", ca_file=endpoint.ca_file, insecure=endpoint.insecure)
     found = identify_server(known, Secrets())
     if found is None:
         problem = inspect_server(endpoint).problem or "no inference server answers"
-        echo(f"swarmtui: {endpoint.url}: {problem}", err=True)
+        echo(f"swarmtui: {show_url(endpoint.url)}: {problem}", err=True)
         sys.exit(3)
     return found
 
 
 def _server_model(server: DiscoveredServer | None) -> Any:
     from swarmtui.model.base import BadInput
+    from swarmtui.model.endpoint import show_url
     from swarmtui.telemetry.model_files.find import find_shape
 
     assert server is not None
     shape, problem = find_shape(server)
     if shape is None:
-        raise BadInput(f"{problem}; name its directory or file with --model-path", key=server.url)
+        raise BadInput(f"{problem}; name its directory or file with --model-path", key=show_url(server.url))
     return shape
 
 

@@ -111,6 +111,14 @@ def test_keys_in_the_wrong_place_are_refused_and_not_repeated(sandbox: Sandbox, 
     assert any(words in said for words in told)
 
 
+def test_no_command_repeats_the_key_of_a_url(sandbox: Sandbox) -> None:
+    url, path = f"http://127.0.0.1:1/v1?api_key={KEY}", f"http://127.0.0.1:1/token/{KEY}/v1"
+    named = [(name, "--endpoint", url) for name in ("run", "capacity", "probe", "doctor")]
+    given = [("quick", url), ("limits", url), ("limits", path), ("doctor", url), ("run", url), (url,)]
+    for words, ran in zip([*named, *given], sandbox.run_each(*named, *given), strict=True):
+        assert ran.code in (1, 2, 3) and KEY not in ran.out + ran.err, words[0]
+
+
 def test_header_can_come_from_a_variable(sandbox: Sandbox) -> None:
     """All users can read in the list of processes what was typed."""
     given = ("--header", "X-Api-Key=$MY_KEY", *GIVEN[4:])
