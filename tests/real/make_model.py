@@ -1,6 +1,7 @@
-"""Make a tiny model with random weights: `make_model.py gguf|hf OUT`; run by the Python that has the engine.
+"""Make a model with random weights: `make_model.py gguf|hf OUT [SIZE]`; run by the Python that has the engine.
 
-Its answers are noise, and end at their token limit. The vocabulary is trained on the licences and the Python library of
+SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are GGUF files of 14 and 28 GB for a GPU.
+Answers are noise, and end at their token limit. The vocabulary is trained on the licences and the Python library of
 this machine, so that prompts have about as many tokens as elsewhere. The GGUF answers with letters and spaces only:
 llama.cpp rejects answers that begin like a tool call and are none.
 """
@@ -10,11 +11,11 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 VOCABULARY, CONTEXT = 8192, 32768
-LAYERS, WIDTH, HEADS, KV_HEADS, HEAD_WIDTH, HIDDEN = 2, 256, 4, 1, 64, 768
 SPECIAL = ("<|end|>", "<|start|>", "<|stop|>")
 END, STOP = 0, 2
 _SPACE = "Ġ"  # how a byte-level vocabulary writes a space
@@ -24,6 +25,28 @@ TEMPLATE = (
     "{%- if message.tool_calls %}{{- message.tool_calls | tojson }}{%- endif %}{{- '<|stop|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|start|>assistant\\n' }}{%- endif %}"
 )
+
+
+class Size(NamedTuple):
+    """The sizes of a decoder; with experts, `hidden` is the width of one."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    hidden: int
+    experts: int = 0
+    used: int = 0
+
+
+SIZES = {
+    "tiny": Size(2, 256, 4, 1, 64, 768),
+    "dense": Size(32, 4096, 32, 8, 128, 14336),
+    "moe": Size(24, 2048, 16, 4, 128, 1408, experts=64, used=6),
+}
+# As many random numbers are drawn; large tensors repeat them.
+_DRAWN = (1 << 24) + 57
 
 
 def train_tokenizer() -> Any:
@@ -43,26 +66,39 @@ def train_tokenizer() -> Any:
     return tokenizer
 
 
-def write_gguf(path: Path) -> None:
+def write_gguf(path: Path, size: Size) -> None:
     import gguf
     import numpy as np
 
-    chance = np.random.default_rng(0)
+    tiny = size is SIZES["tiny"]  # in float16, which CPUs compute faster
+    kind = gguf.GGMLQuantizationType.F16 if tiny else gguf.GGMLQuantizationType.BF16
+
+    def halves(values: Any) -> Any:
+        wide = np.asarray(values, np.float32)
+        return wide.astype(np.float16).view(np.uint16) if tiny else (wide.view(np.uint32) >> 16).astype(np.uint16)
+
+    drawn = halves(np.random.default_rng(0).standard_normal(_DRAWN) * 0.02)
     tokenizer = train_tokenizer()
     tokens = [token for token, _ in sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1])]
     pairs = json.loads(tokenizer.to_str())["model"]["merges"]
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
-    writer = gguf.GGUFWriter(str(path), "llama")
-    writer.add_name("tiny")
+    writer = gguf.GGUFWriter(str(path), "qwen3moe" if size.experts else "llama")
+    writer.add_name(path.stem)
     writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(HIDDEN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(HEAD_WIDTH)
+    writer.add_embedding_length(size.width)
+    writer.add_block_count(size.layers)
+    writer.add_feed_forward_length(size.hidden)
+    writer.add_head_count(size.heads)
+    writer.add_head_count_kv(size.kv_heads)
+    writer.add_key_length(size.head_width)
+    writer.add_value_length(size.head_width)
+    writer.add_rope_dimension_count(size.head_width)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
+    if size.experts:
+        writer.add_expert_count(size.experts)
+        writer.add_expert_used_count(size.used)
+        writer.add_expert_feed_forward_length(size.hidden)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if tiny else gguf.LlamaFileType.MOSTLY_BF16)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -74,32 +110,47 @@ def write_gguf(path: Path) -> None:
     writer.add_pad_token_id(END)
     writer.add_add_bos_token(False)
     writer.add_chat_template(TEMPLATE)
+    at = 0
 
     def add(name: str, *shape: int) -> None:
-        matrix = len(shape) > 1
-        values = chance.standard_normal(shape) * 0.02 if matrix else np.ones(shape)
-        # The first channel is the same for all tokens, so that its weight in the head is a bias of the logits.
+        """Add a tensor. The first channel is 1 for all tokens and changed by none: its weight in the head is a bias."""
+        nonlocal at
+        if len(shape) == 1:
+            writer.add_tensor(f"{name}.weight", np.ones(shape, np.float32))
+            return
+        values = np.resize(drawn[at:], shape)
+        at = (at + prod(shape)) % (_DRAWN // 2)
+        words = (token.removeprefix(_SPACE) for token in tokens)
         if name == "token_embd":
-            values[:, 0] = 1.0
-        if name == "output":
-            words = [token.removeprefix(_SPACE) for token in tokens]
-            values[:, 0] = [0.0 if word.isascii() and word.isalpha() else -3.0 for word in words]
-        writer.add_tensor(f"{name}.weight", values.astype(np.float16 if matrix else np.float32))
+            values[:, 0] = halves([1.0])
+        elif name == "output":
+            values[:, 0] = halves([0.0 if word.isascii() and word.isalpha() else -3.0 for word in words])
+        elif name.endswith(("attn_output", "ffn_down", "ffn_down_exps")):
+            values[..., 0, :] = 0
+        else:
+            values[..., 0] = 0
+        writer.add_tensor(f"{name}.weight", values.view(np.uint8), raw_dtype=kind)
 
-    add("token_embd", VOCABULARY, WIDTH)
-    add("output", VOCABULARY, WIDTH)
-    add("output_norm", WIDTH)
-    for layer in range(LAYERS):
+    add("token_embd", VOCABULARY, size.width)
+    add("output", VOCABULARY, size.width)
+    add("output_norm", size.width)
+    queries, keys = size.heads * size.head_width, size.kv_heads * size.head_width
+    for layer in range(size.layers):
         block = f"blk.{layer}"
-        add(f"{block}.attn_norm", WIDTH)
-        add(f"{block}.attn_q", HEADS * HEAD_WIDTH, WIDTH)
-        add(f"{block}.attn_k", KV_HEADS * HEAD_WIDTH, WIDTH)
-        add(f"{block}.attn_v", KV_HEADS * HEAD_WIDTH, WIDTH)
-        add(f"{block}.attn_output", WIDTH, HEADS * HEAD_WIDTH)
-        add(f"{block}.ffn_norm", WIDTH)
-        add(f"{block}.ffn_gate", HIDDEN, WIDTH)
-        add(f"{block}.ffn_up", HIDDEN, WIDTH)
-        add(f"{block}.ffn_down", WIDTH, HIDDEN)
+        add(f"{block}.attn_norm", size.width)
+        add(f"{block}.attn_q", queries, size.width)
+        add(f"{block}.attn_k", keys, size.width)
+        add(f"{block}.attn_v", keys, size.width)
+        add(f"{block}.attn_output", size.width, queries)
+        add(f"{block}.ffn_norm", size.width)
+        suffix, each = ("_exps", (size.experts,)) if size.experts else ("", ())
+        if size.experts:
+            add(f"{block}.attn_q_norm", size.head_width)
+            add(f"{block}.attn_k_norm", size.head_width)
+            add(f"{block}.ffn_gate_inp", size.experts, size.width)
+        add(f"{block}.ffn_gate{suffix}", *each, size.hidden, size.width)
+        add(f"{block}.ffn_up{suffix}", *each, size.hidden, size.width)
+        add(f"{block}.ffn_down{suffix}", *each, size.width, size.hidden)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -110,17 +161,22 @@ def write_hf(folder: Path) -> None:
     """Write configuration and tokenizer; the server makes the weights itself (`--load-format dummy`)."""
     folder.mkdir(parents=True, exist_ok=True)
     train_tokenizer().save(str(folder / "tokenizer.json"))
+    size = SIZES["tiny"]
     names = {"eos_token": SPECIAL[STOP], "pad_token": SPECIAL[END]}
     tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT, "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer | names))
     config = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCABULARY,
-        "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS, "head_dim": HEAD_WIDTH,
-        "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "max_position_embeddings": CONTEXT,
+        "hidden_size": size.width, "intermediate_size": size.hidden, "num_hidden_layers": size.layers,
+        "head_dim": size.head_width, "num_attention_heads": size.heads, "num_key_value_heads": size.kv_heads,
+        "max_position_embeddings": CONTEXT,
         "eos_token_id": STOP, "pad_token_id": END, "tie_word_embeddings": False, "dtype": "float32",
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
 
 
 if __name__ == "__main__":
-    (write_gguf if sys.argv[1] == "gguf" else write_hf)(Path(sys.argv[2]))
+    if sys.argv[1] == "gguf":
+        write_gguf(Path(sys.argv[2]), SIZES[(*sys.argv[3:], "tiny")[0]])
+    else:
+        write_hf(Path(sys.argv[2]))

@@ -187,6 +187,10 @@ def wait_until_quiet(timeout_s: float) -> None:
             return
 
 
+def is_up(url: str) -> bool:
+    return _read(url) is not None
+
+
 def _read(url: str) -> str | None:
     """Return the page at a URL; None if nothing answers."""
     try:

@@ -1,0 +1,228 @@
+"""Hold the limits of `swarmtui run` against llama.cpp on a GPU: bytes, the hard limit, the fit, and what binds.
+
+    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--only dense,moe,…] [--json F]
+
+Needs a llama-server that was built for the GPU of this host, a Python with gguf, numpy and tokenizers, 60 GB in D for
+the models (random weights, made once) and as much GPU memory as two of them; takes about eight minutes. Of the cases,
+`kv` has a vLLM for CPUs (--vllm-python) and needs no GPU. Exits with code 1 if the bytes of the headers are not those
+of the files (0.5 %), if a step is faster than the hard limit, if the fit of levels 1 and 8 is off at 16, 32 or 64 by
+more than 15 % (dense) or 20 % (MoE), or if another resource is named than the one that the case makes scarce.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from swarmtui.analysis.speed_of_light.fit import fit_steps, predicted_step
+from swarmtui.analysis.speed_of_light.step import decode_step
+from swarmtui.model.speed_of_light import Binding, SpeedOfLight
+from tests.forwarding import ForwardingProxy
+from tests.real.servers import is_up
+
+_HERE = Path(__file__).parent
+FITTED, PREDICTED = (1, 8), (16, 32, 64)
+MAX_BYTES_ERROR = 0.005
+MAX_FIT_ERROR = {"dense": 0.15, "moe": 0.20}
+_START_TIMEOUT_S, _RUN_TIMEOUT_S = 180.0, 240.0
+_DELAY_S = 0.5
+
+
+class Case(NamedTuple):
+    """A server, a load, and what binds at the highest level of it; `binds` is empty where the curve is what counts."""
+
+    name: str
+    model: str
+    slots: int
+    context: int
+    levels: str
+    tokens: tuple[int, int]
+    requests: str = ""
+    binds: tuple[Binding, ...] = ()
+    delayed: bool = False
+    vllm: bool = False
+
+
+CASES = (
+    Case("dense", "dense", 64, 1024, "1,8,16,32,64", (128, 512)),
+    Case("moe", "moe", 64, 1024, "1,8,16,32,64", (128, 512)),
+    Case("slots", "dense", 4, 1024, "1,4,8", (128, 256), binds=("slots",)),
+    Case("long", "dense", 8, 20480, "1,8", (14000, 2048), "1C", binds=("bandwidth",)),
+    Case("batch", "dense", 256, 512, "8,256", (64, 256), "2C", binds=("compute",)),
+    Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead",)),
+    Case("gateway", "dense", 8, 1024, "1,4", (128, 128), binds=("client",), delayed=True),
+    Case("kv", "hf", 16, 2048, "1,8", (512, 1024), "2C", binds=("kv_capacity",), vllm=True),
+)
+
+
+class DelayingGateway(ForwardingProxy):
+    """Holds the beginning of every answer back."""
+
+    async def _forward(self, server: asyncio.StreamReader, client: asyncio.StreamWriter, body: bytes) -> None:
+        await asyncio.sleep(_DELAY_S if b'"stream":true' in body else 0.0)
+        await super()._forward(server, client, body)
+
+    async def _relay(self, server: asyncio.StreamReader, client: asyncio.StreamWriter, body: bytes) -> None:
+        while data := await server.read(65536):
+            client.write(data)
+            await client.drain()
+
+
+def command(case: Case, port: int, options: argparse.Namespace) -> list[str]:
+    if case.vllm:
+        flags = f"--served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
+        size = f"--max-model-len {case.context} --max-num-seqs {case.slots} --num-gpu-blocks-override 32"
+        serve = [str(options.vllm_python), "-m", "vllm.entrypoints.openai.api_server", "--load-format", "dummy"]
+        return [*serve, "--model", str(options.dir / "tiny.hf"), *flags.split(), *size.split()]
+    flags = f"-ngl 99 -fa on -np {case.slots} -c {case.slots * case.context} --host 127.0.0.1 --port {port}"
+    return [str(options.llama_server), "-m", str(options.dir / f"{case.model}.gguf"), *flags.split(), "--metrics"]
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@contextmanager
+def served(case: Case, options: argparse.Namespace) -> Iterator[int]:
+    """Start the server of a case; yield the port at which it answers."""
+    port = free_port()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if case.vllm:
+        environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    with (options.dir / f"{case.name}.log").open("wb") as log:
+        server = subprocess.Popen(
+            command(case, port, options), env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    try:
+        while not is_up(f"http://127.0.0.1:{port}/health"):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"{case.name}: the server did not start; see {options.dir / f'{case.name}.log'}")
+            time.sleep(0.2)
+        yield port
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def measure(case: Case, url: str, folder: Path) -> dict[str, Any]:
+    """Run the load of a case; return the session as `run --json` prints it."""
+    workload = folder / f"{case.name}.toml"
+    prompt, answer = case.tokens
+    text = (
+        f'kind = "random"\nname = "{case.name}"\ninput_tokens = {prompt}\noutput_tokens = {answer}\ntemperature = 0.0\n'
+    )
+    workload.write_text(text)
+    words = [sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--workload", str(workload), "--json"]
+    length = ["--requests", case.requests] if case.requests else []
+    done = subprocess.run(
+        [*words, "--levels", case.levels, *length, "--session-dir", str(folder / "sessions")],
+        capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    (folder / f"{case.name}.run.log").write_text(done.stderr)
+    return dict(json.loads(done.stdout))
+
+
+def judge(case: Case, session: dict[str, Any], folder: Path) -> Iterator[str]:
+    """Yield a line for each level, and one that begins with `WRONG` for each thing that does not hold."""
+    found = msgspec.convert(session["speed_of_light"], SpeedOfLight)
+    model, gpu = found.model, found.gpu
+    for missing in found.missing:
+        yield f"  {missing.text}"
+    if not case.vllm and (model is None or gpu is None):
+        yield "WRONG: model or GPU not known"
+        return
+    points = {}
+    for level in found.levels:
+        step = 0.0 if level.step_s is None else 1e3 * level.step_s
+        shown = f"  C={level.c:<4} batch {level.batch:6.1f}  context {level.context:7.0f}  step {step:7.2f} ms"
+        if model is not None and gpu is not None and level.step_s is not None:
+            serving = msgspec.structs.replace(found.serving, context=level.context)
+            expected = decode_step(model, gpu, serving, level.batch)
+            points[level.c] = (expected.seconds or 0.0, level.step_s)
+            shown += f"  {expected.bytes / 1e9:6.2f} GB  {level.share or 0.0:5.1%} of the limit"
+        yield f"{shown}  {level.binds}: {level.because}"
+        if level.share is not None and level.share > 1.0:
+            yield f"WRONG: at C={level.c} a step is faster than the hard limit"
+    yield f"  fit {found.fit}"
+    if not case.vllm and model is not None:
+        path = folder / f"{case.model}.gguf"
+        error = model.total_bytes / tensor_bytes(path, model.total_bytes) - 1.0
+        yield f"  {model.total_bytes / 1e9:.3f} GB of weights, the file {path.stat().st_size / 1e9:.3f} GB"
+        if abs(error) > MAX_BYTES_ERROR:
+            yield f"WRONG: bytes are off by {error:.2%}"
+    if case.name in MAX_FIT_ERROR:
+        fit = fit_steps([points[c] for c in FITTED])
+        for c in PREDICTED:
+            if fit is None or c not in points:
+                yield f"WRONG: no fit, or C={c} was not measured"
+                continue
+            limit, step = points[c]
+            off = predicted_step(limit, fit.overhead_s, fit.efficiency) / step - 1.0
+            wrong = "WRONG: " if abs(off) > MAX_FIT_ERROR[case.name] else "  "
+            terms = f"(η {fit.efficiency:.2f}, t0 {1e3 * fit.overhead_s:.2f} ms)"
+            yield f"{wrong}levels 1 and 8 predict C={c} {off:+.1%} {terms}"
+    if case.binds and found.levels[-1].binds not in case.binds:
+        yield f"WRONG: {found.levels[-1].binds} is said to bind, arranged was {' or '.join(case.binds)}"
+
+
+def tensor_bytes(path: Path, claimed: float) -> float:
+    """Return the bytes of a file that hold tensors: what is not in its header, which is at most 2 MiB here."""
+    size = path.stat().st_size
+    return claimed if 0 <= size - claimed < 2 << 20 else float(size)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--llama-server", type=Path)
+    parser.add_argument("--python", type=Path, default=Path(sys.executable))
+    parser.add_argument("--vllm-python", type=Path)
+    parser.add_argument("--dir", type=Path, default=Path("limits"))
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    options.dir.mkdir(parents=True, exist_ok=True)
+    wanted = [name for name in options.only.split(",") if name]
+    wrong, results = 0, {}
+    for case in CASES:
+        if case.name not in wanted if wanted else (options.vllm_python if case.vllm else options.llama_server) is None:
+            continue
+        path = options.dir / ("tiny.hf" if case.vllm else f"{case.model}.gguf")
+        if not path.exists():
+            python, kind = (options.vllm_python, "hf") if case.vllm else (options.python, "gguf")
+            subprocess.run([str(python), str(_HERE / "make_model.py"), kind, str(path), path.stem], check=True)
+        begun = time.monotonic()
+        with served(case, options) as port:
+            if case.delayed:
+                with DelayingGateway("127.0.0.1", port) as gateway:
+                    session = measure(case, gateway.url, options.dir)
+            else:
+                session = measure(case, f"http://127.0.0.1:{port}", options.dir)
+        lines = list(judge(case, session, options.dir))
+        print(f"{case.name} ({time.monotonic() - begun:.0f} s)", *lines, sep="\n", flush=True)
+        wrong += sum(line.startswith("WRONG") for line in lines)
+        results[case.name] = {"lines": lines, "speed_of_light": session["speed_of_light"], "levels": session["levels"]}
+        if options.json:
+            options.json.write_text(json.dumps(results))
+    print(f"{wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
