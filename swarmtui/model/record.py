@@ -203,8 +203,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def decoded(self) -> tuple[int, float] | None:
-        """n − tokens up to the first chunk, and t_end − t_first in seconds; needs two chunks and a known n."""
-        if self.tokens_out is None or self.first_tokens is None:
+        """n − tokens up to the first chunk, and t_end − t_first in seconds; needs two chunks and a known n.
+
+        Not known if most chunks have the timestamp of the first one: it may have come any time before.
+        """
+        if self.tokens_out is None or self.first_tokens is None or 2 * self.first_coalesced >= self.chunks > 1:
             return None
         span = _seconds(self.t_first_ns, self.t_end_ns)
         later = self.tokens_out - self.first_tokens

@@ -159,3 +159,12 @@ def test_a_shared_first_timestamp_is_bounded_by_the_gaps_after_it_and_by_what_ca
     assert msgspec.structs.replace(early, chunks=3).first_error_s == pytest.approx(0.100)
     assert msgspec.structs.replace(early, first_coalesced=0).first_error_s == 0.0
     assert Record(task=1).first_error_s is None
+
+
+def test_answer_that_came_in_one_read_for_the_most_part_has_no_rate() -> None:
+    answer = Record(
+        task=1, t_sent_ns=0, t_first_ns=100_000_000, t_last_ns=100_030_000, chunks=4, tokens_out=4, first_tokens=1,
+        token_source="usage",
+    )  # fmt: skip
+    assert msgspec.structs.replace(answer, first_coalesced=1).decode_tps == pytest.approx(3 / 30e-6)
+    assert msgspec.structs.replace(answer, first_coalesced=2).decode_tps is None

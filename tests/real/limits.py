@@ -147,7 +147,6 @@ def judge(case: Case, session: dict[str, Any], folder: Path) -> Iterator[str]:
         yield f"  {missing.text}"
     if not case.vllm and (model is None or gpu is None):
         yield "WRONG: model or GPU not known"
-        return
     points = {}
     for level in found.levels:
         step = 0.0 if level.step_s is None else 1e3 * level.step_s
