@@ -32,8 +32,8 @@ def test_single_runs_ask_for_more_runs() -> None:
 
 
 def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:
-    before = summary([level(4, tps=100, runs=[95, 105, 100, 100])], A)
-    after = summary([level(4, tps=103, runs=[98, 108, 103, 103])], B, plan=Plan(seed=1))
+    before = summary([level(4, tps=100, runs=[98, 102, 100, 100])], A)
+    after = summary([level(4, tps=103, runs=[101, 105, 103, 103])], B, plan=Plan(seed=1))
     found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
     assert found.verdict == "not sure yet"
     needed = [

@@ -4,7 +4,7 @@ What disturbs one run (heat, a neighbour, memory) often lasts into the next one 
 correlation ρ between one run and the next, ρ² with the one after that, and so on. ρ is estimated from all levels and
 sides together, in the order in which they ran: the runs of a single level are too few for that. The estimate is
 corrected for its bias: deviations from the mean of a few correlated runs look less correlated than the runs are.
-Of one level it cannot be estimated, and of two or three only badly: there a correlation is assumed.
+Of one level it cannot be estimated, and of two or three only badly: there a correlation of up to 0.7 is assumed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from itertools import pairwise
 
 # Steps of ρ between which the expected value of the estimate is interpolated.
 _GRID = tuple(k / 20 for k in range(20))
-# The factor of a correlation of 0.7 from one run of a level to its next, in four to eight runs: no more is assumed.
-_MAX_FACTOR = 6.5
-# The correlation of the runs of a single level, by their number. With 0.7, equal sides are said to differ in 5 % of
-# cases if runs are so correlated; but four v four independent runs would then find 5 % at a CV of 1 % in 70 % of cases,
-# and no other rule does better (`python -m tests.bench.verdicts tradeoff`). With these, they find it in 95 %.
-_ASSUMED, _MOST_ASSUMED = {4: 0.38, 5: 0.55, 6: 0.65}, 0.7
-# The estimate from so few runs of a single level is not used: it would only make them find less.
-_TOO_FEW_RUNS = 5
+# A little more than the factor of a correlation of 0.7 from one run to the next: no more is assumed.
+_MAX_FACTOR = 6.6
+# The correlation that runs of a single level are taken to have, by their number. With these, equal sides whose runs
+# correlate by up to 0.7 are said to differ in at most 5 % of cases. Four v four independent runs find a change of five
+# times their CV in 67 % of cases then, where no rule with as few false claims finds it in more than 73 %; six v six
+# find it in 95 % (`python -m tests.bench.verdicts tradeoff`).
+_ASSUMED, _MOST_ASSUMED = {2: 0.2, 3: 0.58, 4: 0.65, 5: 0.68, 6: 0.69}, 0.71
 # The least correlation of the runs of several levels, by the number of levels.
 _LEAST = {2: 0.6, 3: 0.5}
 
@@ -70,10 +69,9 @@ def correlation(sides: Sequence[Sequence[tuple[Sequence[int], Sequence[float]]]]
 
 def assumed_correlation(levels: int, runs: int, estimate: float) -> float:
     """Return the ρ to reckon with: `estimate` is that of all levels, `runs` the fewest runs of a level."""
-    if levels == 1 and runs <= _TOO_FEW_RUNS:
-        return _ASSUMED.get(runs, 0.0)
-    least = _ASSUMED.get(runs, _MOST_ASSUMED) if levels == 1 else _LEAST.get(levels, 0.0)
-    return max(estimate, least)
+    if levels == 1:
+        return _ASSUMED.get(runs, _MOST_ASSUMED)
+    return max(estimate, _LEAST.get(levels, 0.0))
 
 
 def variance_factor(at: Sequence[int], rho: float) -> float:
