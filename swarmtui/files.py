@@ -1,4 +1,4 @@
-"""Read and create files without trusting them: only regular files are read, up to a size limit.
+"""Say where files are, and read and create them without trusting them: only regular ones, up to a size limit.
 
 Errors are OSError, also for what is not a file: callers describe it by its `strerror`.
 """
@@ -131,6 +131,21 @@ def runtime_directory() -> Path:
     """Return where files of running sessions are: below the user's runtime directory or, without one, below /tmp."""
     base = os.environ.get("XDG_RUNTIME_DIR")
     return Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
+
+
+def sessions_root() -> Path:
+    """Return the sessions directory in the user's data directory, or in XDG_DATA_HOME."""
+    from platformdirs import user_data_dir  # lazily: not every command reads sessions
+
+    return Path(user_data_dir("swarmtui")) / "sessions"
+
+
+def config_path(directory: Path | None = None) -> Path:
+    if directory is None:
+        from platformdirs import user_config_dir
+
+        directory = Path(user_config_dir("swarmtui"))
+    return directory / "config.toml"
 
 
 def is_private_directory(path: Path) -> bool:

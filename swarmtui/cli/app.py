@@ -20,7 +20,7 @@ def open_app(session_dir: str | None, *, slow: bool) -> NoReturn:
 
 
 def session_root(directory: str | None) -> Path:
-    from swarmtui.sessions.files import sessions_root
+    from swarmtui.files import sessions_root
 
     return Path(directory).resolve() if directory else sessions_root()
 

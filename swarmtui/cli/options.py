@@ -117,7 +117,7 @@ _EXCLUSIVE_OPTIONS = (
 
 def config_defaults(command: str) -> dict[str, Any]:
     """The [defaults] of config.toml that apply to a command."""
-    from swarmtui.sessions.files import config_path
+    from swarmtui.files import config_path
 
     if not config_path().exists():  # avoids importing the reader
         return {}

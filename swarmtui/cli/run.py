@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -276,8 +276,6 @@ def probe(
         echo(to_json(found) if as_json else paint(history_blocks(found)), nl=as_json)
         return
     if install_hint:
-        from swarmtui.cli.probe_timer import install_hint_text
-
         echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
     params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"plan": "probe"}
@@ -349,3 +347,36 @@ def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
     exit_if_stuck()
     ignore_signals_unless_stuck()
     raise KeyboardInterrupt
+
+
+def install_hint_text(command: Sequence[str], every_s: float) -> str:
+    """Return a systemd timer and a cron line that run a probe at an interval."""
+    import shlex
+
+    line = shlex.join(command)
+    minutes = max(1, round(every_s / 60))
+    when = f"*/{minutes} * * * *" if minutes < 60 else f"0 */{max(1, round(minutes / 60))} * * *"
+    return f"""\
+# As a systemd user timer: create these two files, then `systemctl --user enable --now swarmtui-probe.timer`
+# ~/.config/systemd/user/swarmtui-probe.service
+[Unit]
+Description=swarmtui probe
+
+[Service]
+Type=oneshot
+ExecStart={line.replace("%", "%%")}
+
+# ~/.config/systemd/user/swarmtui-probe.timer
+[Unit]
+Description=swarmtui probe at an interval
+
+[Timer]
+OnBootSec=2min
+OnUnitActiveSec={minutes}min
+
+[Install]
+WantedBy=timers.target
+
+# Or a line for `crontab -e`:
+{when} {line.replace("%", chr(92) + "%")}
+"""

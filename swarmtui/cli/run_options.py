@@ -144,7 +144,7 @@ _OPTION_NAMES = {
 def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
     """Look up names of config.toml; anything else is an address or a simulator preset."""
     from swarmtui.client.config_file import find_endpoint, read_config
-    from swarmtui.sessions.files import config_path
+    from swarmtui.files import config_path
 
     configured = read_config().endpoints
     return [find_endpoint(endpoint, configured, str(config_path())) for endpoint in endpoints]

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.files import read_file
+from swarmtui.files import config_path, read_file
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, check_url, show_url
 from swarmtui.model.parsing import parse_toml, suggest
 from swarmtui.model.redaction import MASK, is_secret_name, looks_like_key
-from swarmtui.sessions.files import config_path
 
 _NO_SECRETS = "do not store a key in a file; set api_key_env to the environment variable that holds it"
 _HEADER_VALUE = re.compile(r"[\t -~]*")

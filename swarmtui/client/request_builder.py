@@ -1,4 +1,4 @@
-"""Build a run request from what the user typed, for the command line and the app alike."""
+"""Build a run request, for the command line and the app alike: from what the user typed, or to repeat a session."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 
-from swarmtui.client.catalogue import load_workload, simulator_presets, validate_endpoint
+from swarmtui.client.catalogue import is_listening, load_workload, simulator_presets, validate_endpoint
 from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.config_file import check_ca_file, check_headers, merge_endpoints, read_api_key
 from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
-from swarmtui.model.config import EndpointConfig
+from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
-from swarmtui.model.redaction import Secrets, mask_secrets
+from swarmtui.model.redaction import MASK, Secrets, mask_secrets
 from swarmtui.model.run_request import RESTART_TIMEOUT_S, RunRequest
-from swarmtui.model.session import Session
+from swarmtui.model.session import Session, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.workload import Workload
 
@@ -253,3 +253,72 @@ def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan
         baseline = found[0]
     loaded = load_session(root, baseline)
     return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)
+
+
+def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunRequest:
+    """Return the request that runs the plan of a session again, with the session as its baseline.
+
+    Raise BadInput, which says what to do, if the server does not answer, or if what the session needs is not stored.
+    """
+    session = summary.session
+    if not session.endpoints:
+        raise BadInput("this session is of another tool: start a new run on the setup screen")
+    urls = _addresses(summary)
+    known = {one.url: one for one in config.endpoints.values()}
+    endpoint = merge_endpoints([known.get(url) or EndpointConfig(url=url) for url in urls])
+    first = session.endpoints[0]
+    return RunRequest(
+        endpoints=urls,
+        model=first.model,
+        api=endpoint.api or first.dialect,
+        workload=_workload(session),
+        plan=session.plan,
+        session_root=str(session_root),
+        secrets=Secrets(api_key=read_api_key(endpoint.api_key_env), headers=endpoint.headers),
+        ca_file=first.ca_file,
+        insecure=first.insecure,
+        metrics_urls=endpoint.metrics_urls,
+        gpu_metrics_urls=endpoint.gpu_metrics_urls,
+        model_path=endpoint.model_path,
+        # Without the label and the typed flags: the server may have been started with others since.
+        tags=session.tags,
+        previous=session.id,
+        # The same requests, but not in the server's prefix cache.
+        salt=secrets.token_hex(4),
+    )
+
+
+def _addresses(summary: Summary) -> tuple[str, ...]:
+    """Return the endpoints: the preset of a simulator that ended with its run, or servers that answer."""
+    session = summary.session
+    if session.endpoints[0].embedded:
+        return (_simulator(summary),)
+    for endpoint in session.endpoints:
+        if MASK in endpoint.url:
+            raise BadInput("a part of its address is not stored: type it on the setup screen")
+        if not is_listening(endpoint.url):
+            raise BadInput(f"nothing answers at {endpoint.url}: start the server, then press R")
+    return tuple(endpoint.url for endpoint in session.endpoints)
+
+
+def _simulator(summary: Summary) -> str:
+    from swarmtui.engines.simulator import simulator_address
+
+    address = simulator_address(next((server.flags for server in summary.servers if server.flags), None))
+    if address is None:
+        raise BadInput("its simulator is not known: choose one on the setup screen")
+    validate_endpoint(address)
+    return address
+
+
+def _workload(session: Session) -> str:
+    """Return the path of the workload, if it still is the one of the session."""
+    from swarmtui.prompts.library import workload_digest
+
+    try:
+        found = load_workload(session.workload)
+    except BadInput:
+        raise BadInput(f"workload {session.workload} is a file elsewhere: choose it on the setup screen") from None
+    if workload_digest(found) != session.workload_digest:
+        raise BadInput(f"workload {session.workload} has changed since: start a new run on the setup screen")
+    return str(Path(found.source).resolve())

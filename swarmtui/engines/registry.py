@@ -8,14 +8,12 @@ from typing import Any
 
 from swarmtui.engines.base import Engine, flag_number
 from swarmtui.engines.command_line import is_secret, parse_command_line, program_name
-from swarmtui.engines.gateway import LiteLlm, ReverseProxy
-from swarmtui.engines.generic import Generic
+from swarmtui.engines.generic import Generic, LiteLlm, ReverseProxy, Transformers
 from swarmtui.engines.llamacpp import LlamaCpp
 from swarmtui.engines.ollama import Ollama
 from swarmtui.engines.sglang import Sglang
 from swarmtui.engines.simulator import Simulator
 from swarmtui.engines.tgi import Tgi
-from swarmtui.engines.transformers import Transformers
 from swarmtui.engines.vllm import Vllm
 
 GENERIC = Generic()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar, TypeVarTuple
 
 from swarmtui.analysis.quality.facts import usage_facts
+from swarmtui.files import sessions_root
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
@@ -22,7 +23,6 @@ from swarmtui.model.telemetry import QualityFacts
 from swarmtui.processes.finished_counts import inherited, read_total
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.sessions.files import sessions_root
 from swarmtui.sessions.journal import has_journal
 from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
 

@@ -48,7 +48,7 @@ from swarmtui.session_process.workers import (
     worker_setup,
     workers_per_host,
 )
-from swarmtui.sessions.files import new_session_id
+from swarmtui.sessions.index import new_session_id
 from swarmtui.sessions.journal import machine_spools
 from swarmtui.sessions.store import discard_session
 from swarmtui.state.session_state import SessionState

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +22,6 @@ from swarmtui.model.plan import PlanGoal, level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
-from swarmtui.sessions.files import is_session_id
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
@@ -29,6 +30,8 @@ _INDEX_VERSION = 6
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
+
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 SortOrder = Literal["newest", "best", "model", "workload"]
 
@@ -116,6 +119,11 @@ class _IndexFile(Stored, frozen=True, kw_only=True):
 _index_decoder = msgspec.json.Decoder(_IndexFile)
 
 
+def new_session_id(now: datetime) -> str:
+    """Return an id that sorts by time; in UTC, so daylight saving does not change the order."""
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+
+
 def session_directories(root: Path) -> list[str]:
     """Return the directories under `root`, newest first, followed by those not named like a session."""
     try:
@@ -125,7 +133,7 @@ def session_directories(root: Path) -> list[str]:
         return []
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", source=str(root)) from None
-    return sorted(names, key=lambda name: (is_session_id(name), name), reverse=True)
+    return sorted(names, key=lambda name: (_ID.fullmatch(name) is not None, name), reverse=True)
 
 
 def list_sessions(root: Path) -> list[SessionRow]:

@@ -29,13 +29,12 @@ from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.analysis.speed_of_light.session import session_limits
-from swarmtui.files import MAX_JOURNAL, open_regular, write_file, write_parts
+from swarmtui.files import MAX_JOURNAL, open_regular, sessions_root, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity, SearchState, Slots
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Level, Session, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
-from swarmtui.sessions.files import sessions_root
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,

@@ -195,7 +195,7 @@ class SwarmApp(PatchedApp[AppResult]):
 
     @property
     def session_root(self) -> Path:
-        from swarmtui.sessions.files import sessions_root
+        from swarmtui.files import sessions_root
 
         return self._session_root or sessions_root()
 

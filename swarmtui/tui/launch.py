@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from swarmtui.client.config_file import read_config
 from swarmtui.client.session_client import SessionClient, attach, start_session
+from swarmtui.files import config_path
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Hello, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
 from swarmtui.processes.exits import FAULT, write_crash_report
 from swarmtui.processes.spawn import start_session_process
-from swarmtui.sessions.files import config_path
 from swarmtui.text import sanitize, write_text
 
 if TYPE_CHECKING:

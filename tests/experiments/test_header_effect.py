@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.experiments.header_effect import cache_use, header_effect
+from swarmtui.experiments.ab import cache_use, header_effect
 from swarmtui.model.session import TelemetryEntry
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.tuning import CacheUse

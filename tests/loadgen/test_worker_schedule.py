@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from swarmtui.loadgen.event_loop import Callback, EventLoop
-from swarmtui.loadgen.schedule import Schedule
+from swarmtui.loadgen.worker import Schedule
 from swarmtui.model.worker_protocol import Begin, Drop, Enqueue, Ready, StartStage
 from swarmtui.model.workload import Task
 from tests.loadgen.driver import DrivenWorker, task

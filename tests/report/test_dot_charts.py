@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.capacity.marks import LevelMarks
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import curve_charts
-from swarmtui.report.dot_chart import paint_charts
-from swarmtui.report.dot_grid import ACROSS, UP, DotGrid
+from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
 from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
 from tests.analysis.level_builders import level
 

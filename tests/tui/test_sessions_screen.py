@@ -12,10 +12,10 @@ import pytest
 from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
-from swarmtui.client import repeat
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import SearchEntry, entry_encoder
+from swarmtui.prompts import library
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import read_summary, write_summary
 from swarmtui.tui.app import SwarmApp
@@ -126,7 +126,7 @@ async def test_enter_opens_the_result_of_a_session_from_which_it_can_be_replayed
         await until(lambda: isinstance(app.screen, ReplayScreen))
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, SavedScreen))
-        monkeypatch.setattr(repeat, "workload_digest", lambda found: "another")
+        monkeypatch.setattr(library, "workload_digest", lambda found: "another")
         await pilot.press("R")
         await until(lambda: "cannot run it again" in " ".join(texts))
         assert not started

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from swarmtui.client.repeat import repeat_request
+from swarmtui.client.request_builder import repeat_request
 from swarmtui.model.base import BadInput
 from swarmtui.numbers import local_time
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
