@@ -11,7 +11,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import Number, WholeNumber, commands, to_json
+from swarmtui.cli.options import Number, WholeNumber, commands, print_blocks, print_result, to_json
 from swarmtui.cli.run_options import find_endpoints
 from swarmtui.text import echo, write_document
 
@@ -25,14 +25,10 @@ def workloads(context: click.Context, as_json: bool) -> None:
         from swarmtui.prompts.library import builtin_workloads
         from swarmtui.prompts.validate import describe_workload
         from swarmtui.report.lists import workload_table
-        from swarmtui.report.text import paint
 
         rows = [(found.workload.name, describe_workload(found)) for found in builtin_workloads()]
-        if as_json:
-            echo(to_json([{"name": name, "description": row} for name, row in rows]))
-        else:
-            table = workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows])
-            echo(paint([table]), nl=False)
+        table = workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows])
+        print_result([{"name": name, "description": row} for name, row in rows], [table], as_json=as_json)
 
 
 @workloads.command("show")
@@ -112,6 +108,7 @@ def _inspect_configured(found: set[str]) -> Any:
 @shared.json
 def discover(timeout: float, as_json: bool) -> None:
     """List the inference servers on this host and in config.toml: engine, models, slots, flags."""
+    from swarmtui.report.lists import discovery_blocks
     from swarmtui.telemetry.discovery import discover as discover_servers
     from swarmtui.telemetry.discovery import with_gpus
     from swarmtui.telemetry.gpu.readers import read_gpus
@@ -120,13 +117,7 @@ def discover(timeout: float, as_json: bool) -> None:
     found += _inspect_configured({server.url for server in found})
     if found:
         found = with_gpus(found, read_gpus()[0])
-    if as_json:
-        echo(to_json(found))
-    else:
-        from swarmtui.report.lists import discovery_blocks
-        from swarmtui.report.text import paint
-
-        echo(paint(discovery_blocks(found)), nl=False)
+    print_result(found, discovery_blocks(found), as_json=as_json)
 
 
 @commands.command()
@@ -162,7 +153,6 @@ def doctor(
     from swarmtui.client.doctor import run_checks
     from swarmtui.client.request_builder import check_hosts
     from swarmtui.report.lists import check_blocks
-    from swarmtui.report.text import paint
 
     check_hosts(hosts)
     server = find_endpoints((endpoint,))[0] if endpoint else None
@@ -182,7 +172,7 @@ def doctor(
     for line in checks:
         lines.append(line)
         if not as_json:
-            echo(paint(check_blocks(line)), nl=False)
+            print_blocks(check_blocks(line))
     if as_json:
         echo(to_json(lines))
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)

@@ -12,7 +12,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal
-from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, to_json
+from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, print_result
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
@@ -93,11 +93,10 @@ def ab(
     from swarmtui.client.config_file import read_config
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
-    from swarmtui.experiments.store import ab_directory, add_change
+    from swarmtui.experiments.store import add_change, experiment_directory
     from swarmtui.model.base import BadInput
     from swarmtui.model.parsing import parse_seconds
     from swarmtui.model.tuning import AbTest, is_command
-    from swarmtui.report.text import paint
     from swarmtui.report.tuning import ab_blocks
 
     header = options["agent_header"]
@@ -124,14 +123,16 @@ def ab(
         shown = [escape(launch, keep="") for launch in launches]
         _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
     root = Path(request.session_root)
-    runner = AbRunner(test, request, ab_directory(root, test), _reporter(quiet), open_progress(sys.stderr, quiet))
+    runner = AbRunner(
+        test, request, experiment_directory(root, test.name), _reporter(quiet), open_progress(sys.stderr, quiet)
+    )
     stop = StopControl()
     with stop.on_signals():
         runner.run(stop)
     result = ab_result(runner.experiment)
     if change := log_entry(result):
         add_change(root, change)
-    echo(to_json(result) if as_json else paint(ab_blocks(result)), nl=as_json)
+    print_result(result, ab_blocks(result), as_json=as_json)
     if result.problem:
         echo(f"swarmtui: {result.problem}", err=True)
     sys.exit(UNUSABLE if result.problem else STOPPED if result.stopped else DONE)
@@ -177,7 +178,6 @@ def tune(
     from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
-    from swarmtui.report.text import paint
     from swarmtui.report.tuning import commands_text, tune_blocks
 
     tune_file = parse_tune(read_text(Path(file)), file)
@@ -211,7 +211,7 @@ def tune(
             stopped = stop.requested
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
     summary = summarise_tune(tune_file, rows)
-    echo(to_json(summary) if as_json else paint(tune_blocks(summary)), nl=as_json)
+    print_result(summary, tune_blocks(summary), as_json=as_json)
     if stopped:
         echo("swarmtui: stopped; run the same command again to continue", err=True)
     sys.exit(STOPPED if stopped else DONE)

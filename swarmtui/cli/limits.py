@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.options import WholeNumber, commands, to_json
+from swarmtui.cli.options import WholeNumber, commands, print_result
 from swarmtui.cli.run_options import find_endpoints, only_endpoint
 from swarmtui.text import echo
 
@@ -48,6 +48,7 @@ def limits(target: str | None, model_path: str | None, context: int, levels: str
     """
     from swarmtui.analysis.speed_of_light.limits import limits as find_limits
     from swarmtui.client.plan_builder import parse_levels
+    from swarmtui.report.limits import limits_blocks
     from swarmtui.telemetry.model_files.reader import read_model
 
     wanted = parse_levels(levels)
@@ -58,14 +59,9 @@ def limits(target: str | None, model_path: str | None, context: int, levels: str
     path = target if is_path else model_path
     shape = read_model(Path(path).expanduser()) if path else _server_model(server)
     found = find_limits(shape, gpu, serving, wanted, kv_tokens=server.kv_tokens if server else None)
-    if options["as_json"]:
-        fields = ("model", "gpu", "serving", "kv_tokens", "kv_predicted", "levels", "missing")
-        echo(to_json({"context": context} | {name: getattr(found, name) for name in fields}))
-    else:
-        from swarmtui.report.limits import limits_blocks
-        from swarmtui.report.text import paint
-
-        echo(paint(limits_blocks(found)), nl=False)
+    fields = ("model", "gpu", "serving", "kv_tokens", "kv_predicted", "levels", "missing")
+    document = {"context": context} | {name: getattr(found, name) for name in fields}
+    print_result(document, limits_blocks(found), as_json=options["as_json"])
 
 
 def _is_path(text: str) -> bool:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from swarmtui import __version__
 from swarmtui.cli.app import open_app
+from swarmtui.text import echo
+
+if TYPE_CHECKING:
+    from swarmtui.report.table import Block
 
 # Name: module and one-line help, in the order in which a new user needs them.
 _COMMANDS = {
@@ -230,3 +235,17 @@ def to_json(value: Any) -> str:
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def print_blocks(blocks: Iterable[Block]) -> None:
+    from swarmtui.report.text import paint
+
+    echo(paint(blocks), nl=False)
+
+
+def print_result(value: Any, blocks: Iterable[Block], *, as_json: bool) -> None:
+    """Print what a command found: for programs, or for people."""
+    if as_json:
+        echo(to_json(value))
+    else:
+        print_blocks(blocks)

@@ -17,9 +17,9 @@ from swarmtui.cli.options import (
     config_defaults,
     drop_overridden_defaults,
     parse_share,
-    to_json,
+    print_result,
 )
-from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request, parse_limits
+from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -229,11 +229,12 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     # Started first: it imports its modules while the options are checked, and exits if they are wrong.
     process = start_session_process()
     from swarmtui.analysis.compare.verdicts import DETECT
+    from swarmtui.analysis.limits.fail_if import parse_fail_if
     from swarmtui.cli.follow import follow_run
 
     options = drop_overridden_defaults(context, options)
     mistakes = Mistakes(context)
-    limits = mistakes.catch(lambda: parse_limits(options["fail_if"])) or ()
+    limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
     detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
     request = build_run_request(endpoints, options, mistakes)
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, limits=limits, detect=detect))
@@ -268,12 +269,11 @@ def probe(
     if show_history:
         from swarmtui.analysis.compare.probe_history import probe_history
         from swarmtui.report.probes import history_blocks
-        from swarmtui.report.text import paint
         from swarmtui.sessions.probes import probes_by_target
 
         probes = probes_by_target(session_root(options["session_dir"]))
         found = {target: probe_history(results) for target, results in probes.items()}
-        echo(to_json(found) if as_json else paint(history_blocks(found)), nl=as_json)
+        print_result(found, history_blocks(found), as_json=as_json)
         return
     if install_hint:
         echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)

@@ -105,7 +105,7 @@ class CheckedCommand(click.Command):
 class Mistakes:
     """Collects what is wrong with a command line, so that the user can correct all of it together.
 
-    >>> limits = mistakes.catch(lambda: parse_limits(expressions))
+    >>> share = mistakes.catch(lambda: parse_share(text))
     >>> mistakes.raise_all()
     """
 
@@ -173,11 +173,3 @@ def only_endpoint() -> str:
         "no server found on this host; for example --endpoint http://127.0.0.1:8000 or --endpoint sim:moe-tp1",
         key="--endpoint",
     )
-
-
-def parse_limits(expressions: tuple[str, ...]) -> Any:
-    if not expressions:
-        return ()
-    from swarmtui.analysis.limits.fail_if import parse_fail_if
-
-    return [parse_fail_if(expression) for expression in expressions]

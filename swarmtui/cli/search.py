@@ -120,14 +120,11 @@ def _search(
     defaults = run.make_context("run", [], default_map=config_defaults(str(context.info_name))).params
     unset = dict.fromkeys(_NOT_FOR_QUICK, None) if brief else {}
     request: RunRequest = build_run_request(endpoints, defaults | unset | options, Mistakes(context))
-    echo(f"SLO: {_slo_words(request)}", err=True) if not quiet else None
+    if not quiet:
+        from swarmtui.analysis.limits.slo import parse_slo
+
+        echo(f"SLO: {parse_slo(request.plan.slo).words()}", err=True)
     sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, brief=brief))
-
-
-def _slo_words(request: RunRequest) -> str:
-    from swarmtui.analysis.limits.slo import parse_slo
-
-    return parse_slo(request.plan.slo).words()
 
 
 def _found_endpoint() -> str:

@@ -10,7 +10,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import WholeNumber, commands, parse_share, to_json
+from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
 from swarmtui.report import FORMATS, format_of, offered_formats
 from swarmtui.text import echo, write_document
 
@@ -46,7 +46,6 @@ def sessions(
 
         from swarmtui.experiments.groups import describe_groups, group_id, group_sessions, list_rows, session_changes
         from swarmtui.report.session_list import session_list
-        from swarmtui.report.text import paint
         from swarmtui.sessions.index import list_sessions, search_sessions
 
         root = session_root(session_dir)
@@ -56,7 +55,7 @@ def sessions(
             echo(to_json([msgspec.to_builtins(row) | {"group": group_id(row) or None} for row in found[:most]]))
         elif found:
             rows = list_rows(group_sessions(found, describe_groups(root, found))[:most], None if every else ())
-            echo(paint(session_list(rows, session_changes(saved))), nl=False)
+            print_blocks(session_list(rows, session_changes(saved)))
         else:
             echo(f"none of {len(saved)} sessions matches {find!r}" if saved else f"no sessions yet in {root}")
 
@@ -73,7 +72,6 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     and kind.
     """
     from swarmtui.report.session import session_blocks
-    from swarmtui.report.text import paint
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, load_session
 
@@ -82,7 +80,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     if as_json:
         echo(summary_json(summary).decode())
         return
-    echo(paint([*session_blocks(summary), *_baseline_blocks(loaded.directory, summary)]), nl=False)
+    print_blocks([*session_blocks(summary), *_baseline_blocks(loaded.directory, summary)])
 
 
 def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
@@ -137,12 +135,10 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
     from swarmtui.report.answer import advice_blocks
-    from swarmtui.report.text import paint
     from swarmtui.sessions.store import load_session, summarise
 
     summary = summarise(load_session(session_root(session_dir or context.obj), session))
-    steps = summary.answer.next if summary.answer else ()
-    echo(to_json(steps) if as_json else paint(advice_blocks(summary)), nl=as_json)
+    print_result(summary.answer.next if summary.answer else (), advice_blocks(summary), as_json=as_json)
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")
@@ -159,7 +155,6 @@ def change_log(
     """Show the tuning log: each change, its effect, and whether it was kept."""
     from swarmtui.experiments.store import mark_change, read_log
     from swarmtui.model.base import BadInput
-    from swarmtui.report.text import paint
     from swarmtui.report.tuning import log_blocks
 
     root = session_root(session_dir or context.obj)
@@ -170,7 +165,7 @@ def change_log(
             "give the number of the change; it is in the first column of `swarmtui sessions log`", key="sessions log"
         )
     changes = read_log(root)
-    echo(to_json(changes) if as_json else paint(log_blocks(changes)), nl=as_json)
+    print_result(changes, log_blocks(changes), as_json=as_json)
 
 
 @commands.command()
@@ -196,7 +191,6 @@ def compare(
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.model.base import BadInput
     from swarmtui.report.comparison import comparison_blocks
-    from swarmtui.report.text import paint
     from swarmtui.sessions.store import earlier_sessions, read_summary
 
     names = (baseline, *session) if baseline and baseline not in session else session
@@ -209,7 +203,7 @@ def compare(
         summaries, index, history=earlier_sessions(root, [summary.session for summary in summaries]), detect=detected
     )
     named = dict(zip(found.sessions, session_names(summaries), strict=True))
-    echo(to_json(found) if as_json else paint(comparison_blocks(found, named)), nl=as_json)
+    print_result(found, comparison_blocks(found, named), as_json=as_json)
 
 
 @commands.command()

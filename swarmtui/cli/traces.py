@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.options import commands, to_json
+from swarmtui.cli.options import commands, print_result
 from swarmtui.model.base import BadInput
 from swarmtui.text import count_noun, echo
 
@@ -51,10 +51,9 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     from swarmtui.prompts.library import find_traces
     from swarmtui.prompts.traces.reader import read_sessions
     from swarmtui.report.lists import trace_blocks
-    from swarmtui.report.text import paint
 
     found = trace_stats(read_sessions(path for given in paths for path in find_traces(given)))
-    echo(to_json(found) if as_json else paint(trace_blocks(found)), nl=as_json)
+    print_result(found, trace_blocks(found), as_json=as_json)
 
 
 @traces.command()

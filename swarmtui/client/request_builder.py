@@ -122,7 +122,9 @@ def build_request(
     tags = catch("tags", lambda texts: mask_secrets(_pairs(texts)), choices.tags)
     metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
-    catch("model_path", _check_model_path, choices.model_path.strip() or endpoint.model_path)
+    model_path = choices.model_path.strip() or endpoint.model_path
+    if model_path and not Path(model_path).expanduser().exists():
+        errors.found.append(FieldError("model_path", f"{model_path}: no such file or directory"))
     catch("hosts", check_hosts, choices.hosts)
     restart_timeout_s = catch("on_restart", _parse_restart, choices.on_restart)
     if errors.found or plan is None:
@@ -143,7 +145,7 @@ def build_request(
         gpus=not choices.no_gpu,
         metrics_urls=metrics_urls or endpoint.metrics_urls,
         gpu_metrics_urls=gpu_metrics_urls or endpoint.gpu_metrics_urls,
-        model_path=choices.model_path.strip() or endpoint.model_path,
+        model_path=model_path,
         restart_timeout_s=restart_timeout_s,
         label=choices.label.strip(),
         note=choices.note.strip(),
@@ -154,11 +156,6 @@ def build_request(
         # The same requests as the baseline's, but not in the server's prefix cache.
         salt=secrets.token_hex(4) if baseline else "",
     )
-
-
-def _check_model_path(text: str) -> None:
-    if text and not Path(text).expanduser().exists():
-        raise BadInput(f"{text}: no such file or directory")
 
 
 def check_hosts(text: str) -> None:

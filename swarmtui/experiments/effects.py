@@ -149,7 +149,11 @@ def _result(starts: Sequence[Start], first: int, objective: Objective) -> Config
 def _mean(values: Sequence[float | None]) -> float | None:
     """Return the geometric mean, whose logs are compared; null if a value is missing."""
     known = [value for value in values if value]
-    return exp(fsum(map(log, known)) / len(known)) if len(known) == len(values) else None
+    return exp(_mean_log(known)) if len(known) == len(values) else None
+
+
+def _mean_log(values: Sequence[float]) -> float:
+    return fsum(map(log, values)) / len(values)
 
 
 def _standings(
@@ -172,17 +176,13 @@ def _standings(
             standings[index] = "best"
         elif _is_rival(row, first):
             by_chance = games_howell_range(best.values, row.values, family)
-            apart = abs(log(_centre(row)) - log(_centre(best)))
+            apart = abs(_mean_log(row.values) - _mean_log(best.values))
             standings[index], chance[index] = "behind" if apart > by_chance else "tied", expm1(by_chance)
     return standings, chance
 
 
 def _is_rival(row: ConfigurationResult, first: int) -> bool:
     return row.state == "done" and row.round == first and len(row.values) >= MIN_STARTS
-
-
-def _centre(row: ConfigurationResult) -> float:
-    return exp(fsum(map(log, row.values)) / len(row.values))
 
 
 def games_howell_range(a: Sequence[float], b: Sequence[float], k: int) -> float:
@@ -260,7 +260,7 @@ def _effect(rows: Sequence[Start], name: str, base: Value, value: Value, objecti
             found.append((one, other))
     if not found:
         return Effect(flag=name, base=base, value=value, pairs=0)
-    before, after = (exp(fsum(map(log, side)) / len(side)) for side in zip(*found, strict=True))
+    before, after = (exp(_mean_log(side)) for side in zip(*found, strict=True))
     changes = [other / one - 1.0 for one, other in found]
     return Effect(
         flag=name,

@@ -63,10 +63,6 @@ def tune_directories(root: Path) -> list[Path]:
     return [directory for _, directory in sorted(found, reverse=True)]
 
 
-def ab_directory(root: Path, test: AbTest) -> Path:
-    return experiment_directory(root, test.name)
-
-
 def experiment_directory(root: Path, name: str) -> Path:
     """The directory of the experiment of which sessions have this name in their series."""
     return root / _FOLDER / name

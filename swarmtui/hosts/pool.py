@@ -286,7 +286,11 @@ class HostPool:
         keep_alive(connection)
         try:
             async with asyncio.timeout(_HELLO_TIMEOUT_S):
-                hello = host_protocol.decode_hello(await _read_message(connection))
+                # Exactly one message: what follows belongs to others.
+                size = int.from_bytes(await _read_exactly(connection, worker_protocol.HEADER_BYTES), "big")
+                if size > _MAX_HELLO:
+                    raise ValueError(f"invalid message of {size} bytes")
+                hello = host_protocol.decode_hello(await _read_exactly(connection, size))
         except (OSError, TimeoutError, ValueError, RecursionError):
             connection.close()
             return
@@ -411,14 +415,6 @@ def _listen(address: str) -> socket.socket:
         raise BadInput(f"cannot listen on {address}: {os.strerror(error.errno or 0)}", key="hosts") from None
     listening.setblocking(False)
     return listening
-
-
-async def _read_message(connection: socket.socket) -> bytes:
-    """Read exactly one message: what follows belongs to others."""
-    size = int.from_bytes(await _read_exactly(connection, worker_protocol.HEADER_BYTES), "big")
-    if size > _MAX_HELLO:
-        raise ValueError(f"invalid message of {size} bytes")
-    return await _read_exactly(connection, size)
 
 
 async def _read_exactly(connection: socket.socket, size: int) -> bytes:

@@ -172,8 +172,10 @@ class Worker:
         if stage.cancel:
             for agent in self._agents[stage.agents :]:
                 agent.cancel()
-        while len(self._agents) < stage.agents:
-            self._add_agent()
+        for place in range(before, stage.agents):
+            assert self._setup is not None
+            number = self._setup.worker + self._setup.workers * place
+            self._agents.append(Agent(number, stage, self._setup.keep_text, self._on_finished, self._on_agent_free))
         for agent in self._agents:
             agent.stage = stage
         if not stage.agents and not any(agent.busy for agent in self._agents):
@@ -183,11 +185,6 @@ class Worker:
         self._preconnect(new if stage.preconnect is None else min(new, stage.preconnect))
         self._idle = deque(a for a in self._agents[: stage.agents] if not a.busy and a.number not in self._backing_off)
         self._assign_tasks()
-
-    def _add_agent(self) -> None:
-        assert self._setup is not None
-        number = self._setup.worker + self._setup.workers * len(self._agents)
-        self._agents.append(Agent(number, self._stage, self._setup.keep_text, self._on_finished, self._on_agent_free))
 
     def _preconnect(self, count: int) -> None:
         if count <= 0 or not self._pools:
@@ -261,9 +258,7 @@ class Worker:
 
     def _on_backoff_over(self, agent: Agent) -> None:
         self._backing_off.discard(agent.number)
-        if self._is_active(agent):
-            self._idle.append(agent)
-            self._assign_tasks()
+        self._on_agent_free(agent, 0.0)
 
     def _is_active(self, agent: Agent) -> bool:
         assert self._setup is not None

@@ -161,11 +161,13 @@ class TaskGenerator:
 
     def _task(self, index: int, item: PromptItem, number: int, cap: int | None) -> Task:
         cold = self._cold and not item.followups  # the history of later turns is in the cache
+        kind, turns = self._agent_header, range(1 + len(item.followups))
+        headers = [header_messages(kind, self._seed, self._salt, number, turn) for turn in turns] if kind else []
         return Task(
             id=index,
             messages=self._messages(item, number),
             followups=item.followups,
-            headers=self._headers(number, 1 + len(item.followups)),
+            headers=tuple(headers),
             tools=self._tools,
             type=item.type,
             max_tokens=cap,
@@ -176,12 +178,6 @@ class TaskGenerator:
             check=item.check or self.workload.check,
             replayed=item.replayed,
         )
-
-    def _headers(self, number: int, turns: int) -> tuple[tuple[Message, ...], ...]:
-        kind = self._agent_header
-        if kind is None:
-            return ()
-        return tuple(header_messages(kind, self._seed, self._salt, number, turn) for turn in range(turns))
 
     def _cap(self, item: PromptItem) -> int | None:
         if self._max_tokens is not None:
@@ -209,7 +205,8 @@ class _WrittenItems:
 
     def __init__(self, items: tuple[PromptItem, ...], workload: WrittenWorkload, seed: int) -> None:
         self.items, self._workload, self._seed = items, workload, seed
-        self._warmups = _warmups(workload)
+        own = workload.warmup_prompts if isinstance(workload, Prompts) else ()
+        self._warmups = tuple(map(item_from_prompt, own)) or _WARMUP_ITEMS
         self._types = [item.type for item in items]
         self._cycle, self._order = -1, [0]
 
@@ -319,12 +316,6 @@ def tools_of(workload: Workload) -> tuple[Tool, ...]:
         )
         for tool in workload.tools
     )
-
-
-def _warmups(workload: WrittenWorkload) -> tuple[PromptItem, ...]:
-    if isinstance(workload, Prompts) and workload.warmup_prompts:
-        return tuple(item_from_prompt(prompt) for prompt in workload.warmup_prompts)
-    return _WARMUP_ITEMS
 
 
 def header_messages(kind: AgentHeader, seed: int, salt: str, number: int, turn: int) -> tuple[Message, ...]:

@@ -51,7 +51,9 @@ def validate_workload(path: str | Path) -> list[BadInput]:
         text = read_text(path)
         workload: Workload = parse_toml(text, Workload, source)  # type: ignore[arg-type]
     except BadInput as first:
-        return [first] if _unrecoverable(first) else _collect_problems(text, source, first)
+        # Without a readable file or a valid kind, its keys are not known.
+        unknown = first.key == "kind" or (first.key == "" and first.missing in ("", "kind"))
+        return [first] if unknown else _collect_problems(text, source, first)
     found = [_with_line(problem, text) for problem in find_problems(workload, source)]
     if isinstance(workload, RandomText | SharedPrefix) or any(problem.key == "prompts" for problem in found):
         return found
@@ -119,11 +121,6 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
         cache=workload.cache,
         sample=items[0].messages[-1].content,
     )
-
-
-def _unrecoverable(problem: BadInput) -> bool:
-    """The file cannot be read, is not TOML, or has no valid kind, so its keys are not known."""
-    return problem.key == "kind" or (problem.key == "" and problem.missing in ("", "kind"))
 
 
 def _collect_problems(text: str, source: str, first: BadInput) -> list[BadInput]:

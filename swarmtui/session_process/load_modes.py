@@ -83,9 +83,6 @@ class PlannedLoad:
         self.mode: Load = plan.load
         self._current: TaskSource | None = None
 
-    def switch_to_manual(self) -> None:
-        self.mode = self.mode.steered()
-
     @property
     def duration_s(self) -> float | None:
         """The duration of a run, if the scheduler ends runs by time; arrivals of an open loop end by themselves."""

@@ -22,7 +22,6 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
-from swarmtui.model.record import Record
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, Session
@@ -84,9 +83,12 @@ class SessionProcess:
         self._stop_now = asyncio.Event()
         self._exit_now = asyncio.Event()
         self._clients = ClientConnections(self._hello, self._frame, self._handle_command)
+        started: list[StartedProcess] = []
         if request.hosts:
             first_worker.socket.close()
-        started = [] if request.hosts else self._start_local_workers(first_worker)
+        else:
+            (count,) = workers_per_host(request.plan, [os.cpu_count() or 2])
+            started = [first_worker, *(start_worker() for _ in range(1, count))]
         self._workers = WorkerPool(started, self._handle_report, self._interrupt)
         self._hosts: HostPool | None = None
 
@@ -112,10 +114,6 @@ class SessionProcess:
         await self._clients.close(ended, self._frame(False))
         for simulator in self._simulators:
             simulator.end()
-
-    def _start_local_workers(self, first_worker: StartedProcess) -> list[StartedProcess]:
-        (count,) = workers_per_host(self._request.plan, [os.cpu_count() or 2])
-        return [first_worker, *(start_worker() for _ in range(1, count))]
 
     async def _start_hosts(self, endpoints: tuple[Endpoint, ...]) -> bool:
         """Start workers on other hosts instead of this one; return False if the user stops the session first."""
@@ -149,9 +147,16 @@ class SessionProcess:
             check_open_file_limit(max(request.plan.load.levels), len(self._workers.links), open_file_limit())
         workload = find_workload(request.workload)
         session_id = new_session_id(datetime.now(UTC))
-        self._journal = journal = _open_journal(Path(request.session_root) / session_id)
+        directory, path = Path(request.session_root) / session_id, socket_path(session_id)
+        try:
+            self._journal = journal = JournalQueue(directory)
+        except OSError as error:
+            raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
         journal.on_write = self._state.apply
-        await self._listen(socket_path(session_id))
+        try:
+            await self._clients.listen(path)
+        except OSError as error:
+            raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
         # Reading a large trace takes as long as the checks of the endpoints.
         digesting = asyncio.create_task(run_interruptible(self._stopped_early, workload_digest, workload))
         inspecting = await run_interruptible(
@@ -240,13 +245,11 @@ class SessionProcess:
         if outage.changes:
             return "stopped", f"the server came back with other flags: {outage.changes}"
         ending = running.result()
-        return ending, _describe_failure(endpoints[0], scheduler.first_error) if ending == "unusable" else ""
-
-    async def _listen(self, path: Path) -> None:
-        try:
-            await self._clients.listen(path)
-        except OSError as error:
-            raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
+        if ending != "unusable":
+            return ending, ""
+        error = scheduler.first_error
+        why = f"every request failed: {error.error}: {error.error_detail}" if error else "no request was answered"
+        return ending, f"{endpoints[0].url}: {why}"
 
     def _frame(self, rows: bool) -> client_protocol.Frame:
         return self._state.frame(time.perf_counter_ns(), rows=rows)
@@ -263,7 +266,7 @@ class SessionProcess:
             case client_protocol.Subscribe():
                 client.subscribe(command)
             case client_protocol.Stop(grace_s, immediate):
-                self._stop(grace_s, immediate=immediate)
+                self.stop(grace_s, immediate=immediate)
             case _ if scheduler is None or session is None or journal is None:
                 self._early_commands.append((client, command))
             case client_protocol.Pause():
@@ -290,7 +293,8 @@ class SessionProcess:
             case _:
                 scheduler.set_goal(command)
 
-    def _stop(self, grace_s: float, *, immediate: bool = False) -> None:
+    def stop(self, grace_s: float = 0.0, *, immediate: bool = False) -> None:
+        """Stop the load; SIGTERM does so without a grace period."""
         if immediate:
             self._exit_now.set()
         if immediate or self._load_ended:
@@ -311,14 +315,13 @@ class SessionProcess:
         self._update_warnings()
 
     def _update_warnings(self) -> None:
-        warnings = (self._journal.warning if self._journal else None, self._save_refused)
-        hosts = self._hosts.warnings if self._hosts is not None else ()
-        too_long = (SessionWarning("too_long", self._findings.too_long),) if self._findings.too_long else ()
-        self._state.warnings = (
-            *too_long,
-            *hosts,
-            *(warning for warning in warnings if warning is not None),
+        found = (
+            SessionWarning("too_long", self._findings.too_long) if self._findings.too_long else None,
+            *(self._hosts.warnings if self._hosts is not None else ()),
+            self._journal.warning if self._journal else None,
+            self._save_refused,
         )
+        self._state.warnings = tuple(warning for warning in found if warning is not None)
 
     def _handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
         scheduler = self._scheduler
@@ -362,10 +365,6 @@ class SessionProcess:
         self._interruption = self._interruption or reason
         self._interrupted.set()
 
-    def stop(self) -> None:
-        """Handle SIGTERM: stop without a grace period."""
-        self._stop(grace_s=0.0)
-
     async def _save(self, ending: Ending, message: str) -> finish.SavedSession:
         assert self._journal is not None
         self._state.status = "saving"
@@ -401,19 +400,6 @@ class SessionProcess:
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now
         )
-
-
-def _open_journal(directory: Path) -> JournalQueue:
-    try:
-        return JournalQueue(directory)
-    except OSError as error:
-        raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
-
-
-def _describe_failure(endpoint: Endpoint, first_error: Record | None) -> str:
-    if first_error is None:
-        return f"{endpoint.url}: no request was answered"
-    return f"{endpoint.url}: every request failed: {first_error.error}: {first_error.error_detail}"
 
 
 async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:

@@ -86,7 +86,8 @@ class EndpointInspector:
         rows = _model_rows(response)
         names = None if rows is None else [str(row.get("id") or row.get("name") or "") for row in rows]
         chosen = model if model is not None else self._first_model(names, path, response)
-        if names and not _is_partial(response) and not _is_listed(chosen, names):
+        # A list of one page is judged; with several, the others may have it.
+        if names and not response.raw_json().get("has_more") and not _is_listed(chosen, names):
             listed = ", ".join(names[:_MAX_NAMED]) + (" …" if len(names) > _MAX_NAMED else "")
             raise BadInput(f"{self._address.root} has no model {chosen!r}; it lists {listed}", key="--model")
         return chosen, self._engine(rows or [], response.server)
@@ -149,7 +150,9 @@ class EndpointInspector:
         The counts are those of `/tokenize`, or else the usage of one-token requests.
         """
         texts = calibration_texts(seed, salt=str(time.time_ns()))
-        prompts, tools = [_prompt(workload.system, text) for text in texts], tools_of(workload)
+        system = (Message(role="system", content=workload.system),) if workload.system else ()
+        prompts = [(*system, Message(role="user", content=text)) for text in texts]
+        tools = tools_of(workload)
         api = load_dialect(dialect)
         counts = [self._tokenize(model, _to_builtins(api.tokenize_fields(prompt, tools))) for prompt in prompts]
         if None in counts:
@@ -198,11 +201,6 @@ def _to_builtins(fields: dict[str, Any]) -> dict[str, Any]:
     return decoded
 
 
-def _prompt(system: str, text: str) -> tuple[Message, ...]:
-    messages = (Message(role="system", content=system),) if system else ()
-    return (*messages, Message(role="user", content=text))
-
-
 def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
     """Return the entries of a model list as they are, or None if the response is not a model list."""
     try:
@@ -211,11 +209,6 @@ def _model_rows(response: HttpReply) -> list[dict[str, Any]] | None:
         return None
     rows = found.get("data", found.get("models")) if isinstance(found, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
-
-
-def _is_partial(response: HttpReply) -> bool:
-    """Whether there are more models than the server listed in one page."""
-    return bool(response.raw_json().get("has_more"))
 
 
 def _is_listed(model: str, names: Sequence[str]) -> bool:

@@ -151,8 +151,8 @@ class RecordedTasks(TaskSource):
             return
         end_ns = record.t_end_ns or record.t_done_ns or self._clock_ns()
         if record.ok:
-            for due in play.finish(position, end_ns):
-                heappush(self._due, (due.due_ns, slot, due.position))
+            for due_ns, later in play.finish(position, end_ns):
+                heappush(self._due, (due_ns, slot, later))
         if not record.ok or play.ended:
             self._free(slot, end_ns + int((_NEXT_SESSION_S if record.ok else _AFTER_FAILURE_S) * 1e9))
 

@@ -19,7 +19,7 @@ class Scheduler(Stages):
     def set_goal(self, goal: Goal) -> None:
         if not self.steering.set_goal(goal):
             return
-        self.load.switch_to_manual()
+        self.load.mode = self.load.mode.steered()
         match goal, self._stage:
             case client_protocol.SetConcurrency(c, cancel=True), ActiveStage() as stage:
                 if c < stage.c and not stage.source.continues:

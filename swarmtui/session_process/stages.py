@@ -309,17 +309,10 @@ class Stages:
         A closed loop whose time is up ends with a whole cycle; if it waits for its answers, fillers replace the rest.
         """
         source = stage.source
-        if goal is not None and goal.reached:
-            if source.may_end is not None:
-                return True
-            if source.has_more:
-                source.start_fillers()
-                self._workers.drop(cancel=False)
-                self._supply()
-            return self._workers.measured_ended
+        reached = goal is not None and goal.reached
         if source.may_end is not None:
-            return source.over or (stage.timed_out and source.may_end)
-        if not stage.complete or not source.fills or stage.until is None:
+            return reached or source.over or (stage.timed_out and source.may_end)
+        if not reached and (not stage.complete or not source.fills or stage.until is None):
             return stage.complete
         if source.has_more:
             source.start_fillers()

@@ -50,17 +50,13 @@ _BEGIN_NS = 5_000_000
 _CLOSED = Closed()
 
 
-def worker_count(streams: int, cores: int) -> int:
-    """Return one worker per 512 streams, but leave one core for everything else."""
-    return max(1, min(-(-streams // _STREAMS_PER_WORKER), cores - 1))
-
-
 def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
-    """Divide C over hosts with so many cores, and return the number of workers of each."""
+    """Divide C over hosts with so many cores: one worker per 512 streams, but one core is for everything else."""
     hosts = len(cores)
     if plan.workers is not None:
         return [plan.workers // hosts + (number < plan.workers % hosts) for number in range(hosts)]
-    return [worker_count(-(-max(plan.load.levels) // hosts), each) for each in cores]
+    needed = -(-max(plan.load.levels) // (hosts * _STREAMS_PER_WORKER))
+    return [max(1, min(needed, each - 1)) for each in cores]
 
 
 def open_file_limit() -> int | None:

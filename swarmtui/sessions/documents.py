@@ -11,7 +11,7 @@ import msgspec
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.base import SCHEMA_VERSION
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
-from swarmtui.model.session import Level, Session, Summary
+from swarmtui.model.session import Level, Summary
 
 _NOT_IN_TOML = ("by_run",)
 _DIGITS = 6
@@ -35,9 +35,11 @@ def detail_json(summary: Summary, records: Sequence[Record]) -> Iterator[bytes]:
     The times of single chunks are only in the journal.
     """
     encode = msgspec.json.Encoder(order="deterministic").encode
+    urls = dict(enumerate(endpoint.url for endpoint in summary.session.endpoints))
     yield encode(summary)[:-1] + b',"requests":[\n'
     for number, record in enumerate(records):
-        yield (b",\n" if number else b"") + encode(_request_fields(record, summary.session))
+        fields = _fields(record, JOURNAL_ONLY_FIELDS) | {"endpoint": urls.get(record.endpoint)}
+        yield (b",\n" if number else b"") + encode(fields)
     yield b"\n]}\n"
 
 
@@ -96,12 +98,6 @@ def summary_toml(summary: Summary) -> bytes:
     }
     text: str = tomli_w.dumps(_trimmed(msgspec.to_builtins(document)), multiline_strings=False)
     return text.encode()
-
-
-def _request_fields(record: Record, session: Session) -> dict[str, Any]:
-    fields = _fields(record, JOURNAL_ONLY_FIELDS)
-    known = 0 <= record.endpoint < len(session.endpoints)
-    return fields | {"endpoint": session.endpoints[record.endpoint].url if known else None}
 
 
 def _fields(struct: msgspec.Struct, excluded: tuple[str, ...]) -> dict[str, Any]:

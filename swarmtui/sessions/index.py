@@ -178,7 +178,8 @@ def read_row(directory: Path) -> SessionRow:
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
         if row.requests is None and row.state != "running":
             spool_bytes = _spool_bytes(directory)
-            row = msgspec.structs.replace(row, requests=_count_requests(directory))
+            known = _saved_records(directory).values()
+            row = msgspec.structs.replace(row, requests=sum(record.phase == "level" for record in known))
             if time.time() - file.st_mtime > _SETTLED_S:
                 found = _IndexFile(schema=_INDEX_VERSION, journal_bytes=file.st_size, spool_bytes=spool_bytes, row=row)
                 # The directory may be read-only.
@@ -260,12 +261,6 @@ class _RequestLine(msgspec.Struct, frozen=True):
 
 
 _line_decoder = msgspec.json.Decoder(_RequestLine)
-
-
-def _count_requests(directory: Path) -> int:
-    """Count the requests of levels that were not cancelled."""
-    records = _saved_records(directory).values()
-    return sum(record.phase == "level" for record in records)
 
 
 def count_saved_requests(directory: Path) -> tuple[int, int]:

@@ -37,9 +37,12 @@ def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
     for row in reversed(list_sessions(root)):
         if row.series is None or row.series.kind != "probe" or row.problem is not None:
             continue
-        detail = _read_detail(row)
-        probe = _probe(row, detail) if detail is not None else None
-        if detail is None or probe is None:
+        try:
+            detail = _decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA))
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        probe = _probe(row, detail)
+        if probe is None:
             continue
         target = f"{row.series.name} {row.model} {row.workload}"
         before, now = servers.get(target), detail.servers[-1] if detail.servers else None
@@ -47,13 +50,6 @@ def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
         servers |= {target: now} if now is not None else {}
         found.setdefault(target, []).append(msgspec.structs.replace(probe, server_changed=changed))
     return dict(sorted(found.items(), key=lambda item: item[1][-1].id, reverse=True))
-
-
-def _read_detail(row: SessionRow) -> _ProbeDetail | None:
-    try:
-        return _decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 def _probe(row: SessionRow, detail: _ProbeDetail) -> ProbeResult | None:

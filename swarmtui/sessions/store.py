@@ -10,6 +10,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 
 import msgspec
@@ -31,7 +32,7 @@ from swarmtui.analysis.quality.judge import judge
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, sessions_root, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.findings import Capacity, SearchState, Slots
+from swarmtui.model.findings import Capacity
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Level, Session, SessionState, Summary
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
@@ -81,13 +82,10 @@ def load_session(root: Path, which: str) -> LoadedSession:
 def read_summary(root: Path, which: str) -> Summary:
     """Summarise a session, a result file of another tool (*.json), or several of them pooled as A+B+C."""
     names = [which] if Path(which).is_file() else which.split("+")
-    found = [_read_one_summary(root, name) for name in names]
+    found = [
+        import_result(Path(name)) if name.endswith(".json") else summarise(load_session(root, name)) for name in names
+    ]
     return found[0] if len(found) == 1 else pool(found)
-
-
-def _read_one_summary(root: Path, which: str) -> Summary:
-    path = Path(which)
-    return import_result(path) if path.suffix == ".json" else summarise(load_session(root, which))
 
 
 def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
@@ -128,12 +126,16 @@ def summarise(loaded: LoadedSession) -> Summary:
     )
     levels = flag_outages(figures, journal.stages, journal.events)
     quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
-    slots = journal_slots(journal)
+    # Behind a load balancer, the slots of one server say nothing about the others.
+    several = any(event.name == "several_servers" for event in journal.events)
+    slots = None if several else server_slots(session, journal.servers)
     measured = requests_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
     counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
     gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
+    unread = f"{count_noun(journal.damaged_lines, 'line', 'lines')} of the journal could not be read"
+    damage = Event(t_ns=session.t0_ns, name="damaged", detail=unread)
     summary = Summary(
         schema=SCHEMA_VERSION,
         state=state,
@@ -141,7 +143,7 @@ def summarise(loaded: LoadedSession) -> Summary:
         session=session,
         levels=levels,
         warmup_requests=warmup_requests,
-        events=(*journal.events, *_damage(journal)),
+        events=(*journal.events, *([damage] if journal.damaged_lines else [])),
         checks=publication_checklist(
             session,
             levels,
@@ -158,15 +160,9 @@ def summarise(loaded: LoadedSession) -> Summary:
         gpus=gpu_names(gpus),
         quality=quality,
         tasks=task_figures(measured),
-        search=_last_search(journal),
+        search=reduce(follow_search, journal.entries, None),
     )
     return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
-
-
-def journal_slots(journal: Journal) -> Slots | None:
-    """Return the known slots; behind a load balancer those of one server say nothing about the others."""
-    several = any(event.name == "several_servers" for event in journal.events)
-    return None if several else server_slots(journal.head.session, journal.servers)
 
 
 def _find_slo(journal: Journal) -> Slo | None:
@@ -178,13 +174,6 @@ def _find_slo(journal: Journal) -> Slo | None:
         return parse_slo(_slo_text(journal))
     except BadInput:
         return None
-
-
-def _last_search(journal: Journal) -> SearchState | None:
-    search: SearchState | None = None
-    for entry in journal.entries:
-        search = follow_search(search, entry)
-    return search
 
 
 def _slo_text(journal: Journal) -> str:
@@ -319,13 +308,6 @@ def _state(loaded: LoadedSession) -> SessionState:
     if loaded.journal.end is not None:
         return loaded.journal.end.state
     return "running" if is_running(loaded.directory) else "interrupted"
-
-
-def _damage(journal: Journal) -> tuple[Event, ...]:
-    if not journal.damaged_lines:
-        return ()
-    detail = f"{count_noun(journal.damaged_lines, 'line', 'lines')} of the journal could not be read"
-    return (Event(t_ns=journal.head.session.t0_ns, name="damaged", detail=detail),)
 
 
 def last_complete(root: Path, kind: str, url: str, model: str, simulated: bool, before: str = "") -> list[str]:

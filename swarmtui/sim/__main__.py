@@ -22,8 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replicas", help="engines behind one address")
     parser.add_argument("--watch-stdin", action="store_true", help="exit when stdin is closed")
     given = parser.parse_args(arguments)
+    added = [f"{key}={getattr(given, key)}" for key in ("speed", "slots", "replicas") if getattr(given, key)]
+    separator = ("&" if "?" in given.preset else "?") if added else ""
     try:
-        preset, settings = parse_spec(_spec(given))
+        preset, settings = parse_spec(f"{given.preset}{separator}{'&'.join(added)}")
         serve(
             preset,
             port=given.port,
@@ -36,12 +38,6 @@ def main(arguments: list[str] | None = None) -> int:
         echo(f"swarmtui: {problem}", err=True)
         return 2
     return 0
-
-
-def _spec(given: argparse.Namespace) -> str:
-    """Return the preset with the settings that were given as options."""
-    settings = [f"{key}={getattr(given, key)}" for key in ("speed", "slots", "replicas") if getattr(given, key)]
-    return f"{given.preset}{'&' if '?' in given.preset else '?'}{'&'.join(settings)}" if settings else str(given.preset)
 
 
 if __name__ == "__main__":

@@ -62,17 +62,17 @@ class Reply(ABC):
         self.stalled = False
         self._limit = self.request.output_tokens
 
-    @abstractmethod
     def start(self) -> None:
         """Send what precedes the first token."""
+        return
 
-    @abstractmethod
     def _add(self, start: int, count: int) -> None:
         """Add tokens `start` to `start + count`."""
+        return
 
-    @abstractmethod
     def flush(self) -> None:
         """Write pending tokens."""
+        return
 
     @abstractmethod
     def complete(self) -> None:
@@ -85,15 +85,6 @@ class Reply(ABC):
 
 class WholeReply(Reply):
     """A response that is not streamed."""
-
-    def start(self) -> None:
-        return
-
-    def _add(self, start: int, count: int) -> None:
-        return
-
-    def flush(self) -> None:
-        return
 
     def complete(self) -> None:
         words, reasoned, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens

@@ -95,8 +95,9 @@ class SimulatorServer:
             "/health": lambda: b"",
         }
         path = request.path
-        key = self._preset.api_key
-        if key and path.startswith(("/v1/", "/api/")) and not _has_key(request, key):
+        key, shown = self._preset.api_key, request.headers.get
+        known = shown("authorization") == f"Bearer {key}" or shown("x-api-key") == key
+        if key and path.startswith(("/v1/", "/api/")) and not known:
             connection.respond(401, b'{"error":"Unauthorized"}')
         elif path in gets and request.method == "GET":
             kind = metrics.CONTENT_TYPE if path.endswith("/metrics") else "application/json"
@@ -233,10 +234,6 @@ class SimulatorServer:
             for cards, replica in zip(self._cards, self._engine.replicas, strict=True)
         ]
         return metrics.page(gpu.render(self._preset.gpu, readings))
-
-
-def _has_key(request: HttpRequest, key: str) -> bool:
-    return request.headers.get("authorization") == f"Bearer {key}" or request.headers.get("x-api-key") == key
 
 
 def serve(

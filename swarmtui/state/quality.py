@@ -172,8 +172,11 @@ class QualityMonitor:
         growth = self._counter_growth(self._baseline or self._first)
         # Only when all requests have ended do both sides count the same tokens.
         counted = growth.output_tokens if growth is not None and self._baseline and ended and not self._failed else None
-        others, in_flight = (self._max_other_clients if ended else self._current_other_clients()) or (None, None)
-        lag_ms = self.lag_p99_ms
+        others, in_flight = self._max_other_clients or (None, None)
+        if not ended:
+            others = other_clients(self._server_counts)
+            in_flight = None if others is None else self._server_counts[-1][0]
+        lag_ms = percentile(sorted(self._lags), 0.99) if self._lags else None
         cpu = max((share for frames in self._cpu.values() if (share := _cpu_share(frames)) is not None), default=None)
         throttled = QualityFacts(
             throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
@@ -193,7 +196,10 @@ class QualityMonitor:
                 worker_cpu=self.cpu if ended and self.cpu is not None else cpu,
                 in_flight=None if self._counters_lost else in_flight,
                 other_clients=None if self._counters_lost else others,
-                client_tokens=self._own_tokens if counted is not None else None,
+                # The tokens of cancelled requests follow from their chunks.
+                client_tokens=None
+                if counted is None
+                else self._tokens + self._cancelled_chunks * self._tokens_per_chunk,
                 server_tokens=counted,
                 uncertain_tokens=uncertain_tokens(self._cancelled, answers.tpot_s),
                 uncounted_tokens=self._uncounted_tokens,
@@ -209,11 +215,6 @@ class QualityMonitor:
     def _counters_lost(self) -> bool:
         """Whether the counters do not cover the session: a server restarted, or several share one URL."""
         return self._restarted or self._several_servers
-
-    @property
-    def _own_tokens(self) -> float:
-        """The tokens of all our requests; those of cancelled ones follow from their chunks."""
-        return self._tokens + self._cancelled_chunks * self._tokens_per_chunk
 
     @property
     def _uncounted_tokens(self) -> float:
@@ -237,15 +238,6 @@ class QualityMonitor:
             return None
         change = counter_change(since, self._latest)
         return change.state if change is not None and not change.restarted else None
-
-    def _current_other_clients(self) -> tuple[float, float] | None:
-        """Return the requests of other clients and our own."""
-        others = other_clients(self._server_counts)
-        return None if others is None else (others, self._server_counts[-1][0])
-
-    @property
-    def lag_p99_ms(self) -> float | None:
-        return percentile(sorted(self._lags), 0.99) if self._lags else None
 
 
 def _cpu_share(frames: Sequence[tuple[int, int]]) -> float | None:

@@ -338,22 +338,12 @@ class SessionState:
             per_stream_tps=self._stream_tps(),
         )
 
-    def _worst_send_delay(self, now: int) -> float | None:
-        """Return the largest send delay of the last seconds; only an open loop has send times."""
-        if not traits(self.load).by_rate:
-            return None
-        return max((delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS), default=None)
-
     def _judge(self, now: int) -> tuple[tuple[QualityLine, ...], TtftSplit | None]:
         """Return the measurement quality and the split of the TTFT, which look at all recent answers: once a second."""
         if self._judged is None or self._judged[1] is not self.levels or not 0 <= now - self._judged[0] < _JUDGED_NS:
             lines = self.quality.lines(self.levels) if self._final_quality is None else self._final_quality
             self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
         return self._judged[2:]
-
-    def _recent_news(self, now: int) -> str:
-        t_ns, text = self._server_news
-        return text if now - t_ns < _NEWS_NS and self.status != "ended" else ""
 
     def frame(self, now: int, *, rows: bool) -> Frame:
         stage, point = self._stage, self._point(now)
@@ -362,11 +352,12 @@ class SessionState:
         quality, ttft_split = self._judge(now)
         known = {level.key for level in self.levels}
         provisional = (level for key, level in self._provisional.items() if key not in known)
-        workers = self._workers.values()
+        workers, (news_ns, news) = self._workers.values(), self._server_news
+        recent_delays = (delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS)
         return Frame(
             t_ns=now,
             status=self.status,
-            note=self.note or self._recent_news(now),
+            note=self.note or (news if now - news_ns < _NEWS_NS and self.status != "ended" else ""),
             elapsed_s=(now - self._t0) / 1e9,
             left_s=self.left_s,
             left_at_least=self.left_at_least,
@@ -406,7 +397,8 @@ class SessionState:
             load=self.load,
             steered=stage is not None and stage.steered,
             rate=stage.rate if stage is not None else None,
-            send_delay_s=self._worst_send_delay(now),
+            # Only an open loop has send times.
+            send_delay_s=max(recent_delays, default=None) if traits(self.load).by_rate else None,
             tasks=self._tasks,
             outage_s=None if self._outage_ns is None else (now - self._outage_ns) / 1e9,
             trace=self._trace.view(self.servers),

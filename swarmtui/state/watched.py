@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from functools import partial
 from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import spread
@@ -29,7 +30,9 @@ class WatchedStreams:
         self._latest: WatchedUpdate | None = None
         self._times: list[int] = []
         self._reasoning = self._text = ""
-        self._finished: defaultdict[int, deque[EarlierRequest]] = defaultdict(_few_requests)
+        self._finished: defaultdict[int, deque[EarlierRequest]] = defaultdict(
+            partial(deque[EarlierRequest], maxlen=_FINISHED_REQUESTS)
+        )
         self._tails: dict[int, TextTail] = {}
 
     def select(self, agent: int | None) -> None:
@@ -100,10 +103,6 @@ class WatchedStreams:
             text=self._text,
             before=finished,
         )
-
-
-def _few_requests() -> deque[EarlierRequest]:
-    return deque(maxlen=_FINISHED_REQUESTS)
 
 
 def recorded_update(record: Record, now: int) -> WatchedUpdate:

@@ -7,6 +7,7 @@ import pwd
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,6 +29,7 @@ from swarmtui.engines.registry import (
 from swarmtui.http_client import HttpClient
 from swarmtui.model.telemetry import DiscoveredServer, Gpu
 from swarmtui.telemetry.fingerprint import fingerprint
+from swarmtui.telemetry.host import process_family
 
 _USUAL_PORTS = frozenset(port for engine in ENGINES for port in engine.ports)
 # Databases, message queues, printers and the like: not HTTP, and some fail on unexpected input.
@@ -67,12 +69,8 @@ def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
         pool.shutdown(wait=False, cancel_futures=True)
     found = [future.result() for future in done] + [_unreachable(futures[future], timed_out=True) for future in late]
     servers = [server for server in found if server is not None]
-    return tuple(sorted(servers, key=_listing_order))
-
-
-def _listing_order(server: DiscoveredServer) -> tuple[bool, bool, int, str]:
-    """Those that answer first, then the user's own, by the number of their port."""
-    return not server.reachable, bool(server.user), urlsplit(server.url).port or 0, server.url
+    # Those that answer first, then the user's own, by the number of their port.
+    return tuple(sorted(servers, key=lambda s: (not s.reachable, bool(s.user), urlsplit(s.url).port or 0, s.url)))
 
 
 def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
@@ -110,7 +108,9 @@ def process_flags(pid: int) -> dict[str, str] | None:
     """
     try:
         process = psutil.Process(pid)
-        settings = _environment_settings(process)
+        settings = None
+        with suppress(psutil.Error, OSError):
+            settings = flags_from_environment(process.environ())
         for candidate in (process, *process.parents()[:_ANCESTORS]):
             argv = candidate.cmdline()
             if _has_title(argv) or not (candidate is process or engine_from_command(argv)):
@@ -122,13 +122,6 @@ def process_flags(pid: int) -> dict[str, str] | None:
     return settings
 
 
-def _environment_settings(process: psutil.Process) -> dict[str, str] | None:
-    try:
-        return flags_from_environment(process.environ())
-    except (psutil.Error, OSError):
-        return None
-
-
 def _has_title(argv: Sequence[str]) -> bool:
     """Whether there is no command line but only a title, such as VLLM::Worker."""
     return not argv or "::" in argv[0]
@@ -137,10 +130,7 @@ def _has_title(argv: Sequence[str]) -> bool:
 def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
     if pid is None or not any(gpu.processes for gpu in gpus):
         return ()
-    try:
-        family = {pid} | {child.pid for child in psutil.Process(pid).children(recursive=True)}
-    except psutil.Error:
-        family = {pid}
+    family = process_family([pid])
     return tuple(gpu.uuid for gpu in gpus if any(process.pid in family for process in gpu.processes))
 
 

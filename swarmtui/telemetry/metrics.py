@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import NamedTuple
 
@@ -103,7 +104,8 @@ def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     count = total = None
     for part, sample in parts:
         if part == "_bucket":
-            buckets[_bound(sample.labels.get("le", ""))] += sample.value
+            with suppress(ValueError):
+                buckets[float(sample.labels.get("le", ""))] += sample.value
         elif part == "_count":
             count = (count or 0.0) + sample.value
         else:
@@ -113,13 +115,6 @@ def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     # The unbounded bucket equals the count, and JSON has no infinity.
     bounds = tuple(Bucket(le=le, count=n) for le, n in sorted(buckets.items()) if isfinite(le))
     return ServerHistogram(count=count, sum=total, buckets=bounds)
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 class MetricsReader:

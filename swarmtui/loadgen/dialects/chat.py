@@ -123,7 +123,10 @@ def _read_chunks(response: Response, payloads: list[bytes], times: list[int]) ->
                 _add_chunk(response, chunk, payload, t)
             return
     for payload, t in zip(payloads, times, strict=True):
-        _read_chunk(response, payload, t)
+        if type(payload) is not ErrorPayload and payload.strip() == DONE:
+            response.finished = True
+        elif (decoded := decode_payload(_decode, response, payload)) is not None:
+            _add_chunk(response, decoded, payload, t)
 
 
 def _texts_of_equals(payloads: list[bytes]) -> list[str] | None:
@@ -168,13 +171,6 @@ def _contents(chunks: list[_OpenAiChunk]) -> list[str]:
     return contents
 
 
-def _read_chunk(response: Response, payload: bytes, t: int) -> None:
-    if type(payload) is not ErrorPayload and payload.strip() == DONE:
-        response.finished = True
-    elif (chunk := decode_payload(_decode, response, payload)) is not None:
-        _add_chunk(response, chunk, payload, t)
-
-
 def _add_chunk(response: Response, chunk: _OpenAiChunk, payload: bytes, t: int) -> None:
     if response.t_first_event is None:
         response.t_first_event = t
@@ -187,7 +183,10 @@ def _add_chunk(response: Response, chunk: _OpenAiChunk, payload: bytes, t: int) 
         else:
             content = delta.content
             reasoning = delta.reasoning_content or delta.reasoning
-            other = _tool_text(delta.tool_calls) if delta.tool_calls else ""
+            other = ""
+            for call in delta.tool_calls or ():
+                if call.function is not None:
+                    other += (call.function.name or "") + (call.function.arguments or "")
         if content or reasoning or other:
             had_output = True
             response.add_output(t, content, reasoning, other)
@@ -210,10 +209,6 @@ def _add_chunk(response: Response, chunk: _OpenAiChunk, payload: bytes, t: int) 
         response.fail("error_event", error_message(chunk.error))
     elif not chunk.choices and bytes(_decode_error_object(payload).object) == b'"error"':
         response.fail("error_event", error_text(payload))
-
-
-def _tool_text(calls: list[_ToolCall]) -> str:
-    return "".join((call.function.name or "") + (call.function.arguments or "") for call in calls if call.function)
 
 
 def read_usage(response: Response, usage: Usage, had_output: bool) -> None:

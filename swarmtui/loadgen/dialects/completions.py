@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from swarmtui.loadgen.dialects import chat
-from swarmtui.model.workload import Message, Tool
+from swarmtui.model.workload import Message
 
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
     return {"prompt": "\n\n".join(message.content for message in messages)}
 
 
-def _tokenize_fields(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> dict[str, Any]:
-    return _prompt_fields(messages)
-
-
-DIALECT = chat.DIALECT._replace(prompt_fields=_prompt_fields, tool_fields=None, tokenize_fields=_tokenize_fields)
+DIALECT = chat.DIALECT._replace(
+    prompt_fields=_prompt_fields, tool_fields=None, tokenize_fields=lambda messages, tools: _prompt_fields(messages)
+)

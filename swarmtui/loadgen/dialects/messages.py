@@ -78,14 +78,11 @@ def _auth_headers(api_key: str | None) -> dict[str, str]:
 
 
 def _prompt_fields(messages: tuple[Message, ...]) -> dict[str, Any]:
+    """Send several system messages as blocks: servers look for a billing line at the start of a block."""
     system, conversation = split_system(messages)
-    return ({"system": _system(messages, system)} if system else {}) | {"messages": _turns(conversation)}
-
-
-def _system(messages: tuple[Message, ...], joined: str) -> str | list[dict[str, Any]]:
-    """Return several system messages as blocks: servers look for a billing line at the start of a block."""
     blocks = [{"type": "text", "text": message.content} for message in messages if message.role == "system"]
-    return blocks if len(blocks) > 1 else joined
+    fields: dict[str, Any] = {"system": blocks if len(blocks) > 1 else system} if system else {}
+    return fields | {"messages": _turns(conversation)}
 
 
 def _turns(messages: list[Message]) -> list[Message | dict[str, Any]]:

@@ -124,7 +124,10 @@ def read_agentperf(path: Path) -> Iterator[TraceSession]:
         if output_tokens is None:
             raise BadInput("the length of the answer is missing", source=str(path), line=number)
         messages = tuple(known.setdefault(message, message) for message in map(_to_message, row.messages))
-        tools = tuple(map(_to_tool, row.tools))
+        tools = tuple(
+            Tool(name=f.name, description=f.description or "", parameters=bytes(f.parameters).decode())
+            for f in (tool.function for tool in row.tools)
+        )
         text = "\n".join(msgspec.json.encode(part).decode() for part in (tools, *messages))
         input_tokens = row.recorded_prompt_tokens or round(len(text) / _CHARACTERS_PER_TOKEN)
         blocks = blocks or _TextBlocks(len(text) / max(1, input_tokens))
@@ -171,13 +174,4 @@ def _to_message(found: _Message) -> Message:
             for call in found.tool_calls or ()
         ),
         tool_call_id=found.tool_call_id or "",
-    )
-
-
-def _to_tool(found: _Tool) -> Tool:
-    definition = found.function
-    return Tool(
-        name=definition.name,
-        description=definition.description or "",
-        parameters=bytes(definition.parameters).decode(),
     )

@@ -28,13 +28,6 @@ class SharedBlocks:
         self.seen: set[int] = set()
 
 
-class DueRequest(NamedTuple):
-    """A request of a play that may be sent, at `due_ns` of the monotonic clock."""
-
-    due_ns: int
-    position: int
-
-
 class ComposedRequest(NamedTuple):
     """A request as it is sent: the prompt of one user message, or recorded messages with their tools."""
 
@@ -67,8 +60,9 @@ class Play:
         self.number, self._recording, self._text = number, recording, text
         self._key, self._start, self._seen = key, start, seen
         self._max_gap_s, self._time_scale = max_gap_s, time_scale
-        self._first = recording.parents[place]
-        self._size = len(recording.requests) - self._first
+        # The position of the first request.
+        self.first = recording.parents[place]
+        self._size = len(recording.requests) - self.first
         self._ends: dict[int, int] = {}
         self._chains: dict[int, PromptChain] = {}
         self._blocks: dict[int, list[int]] = {}
@@ -77,19 +71,14 @@ class Play:
     def ended(self) -> bool:
         return len(self._ends) == self._size
 
-    @property
-    def first(self) -> int:
-        """The position of the first request."""
-        return self._first
-
-    def finish(self, position: int, end_ns: int) -> list[DueRequest]:
-        """Note that a request has been answered; return the requests that waited for it only."""
+    def finish(self, position: int, end_ns: int) -> list[tuple[int, int]]:
+        """Note that a request has been answered; return when those that waited for it only are due, and which."""
         self._ends[position] = end_ns
         due = []
         for later, request in enumerate(self._recording.requests[position + 1 :], position + 1):
             if position in request.after and all(before in self._ends for before in request.after):
                 gap_ns = int(min(request.gap_s, self._max_gap_s) / self._time_scale * 1e9)
-                due.append(DueRequest(max(self._ends[before] for before in request.after) + gap_ns, later))
+                due.append((max(self._ends[before] for before in request.after) + gap_ns, later))
         return due
 
     def compose(self, position: int) -> ComposedRequest:
@@ -119,7 +108,7 @@ class Play:
                 turn=request.turn,
                 subagent=agent,
                 requests=len(self._recording.requests),
-                skipped=self._first,
+                skipped=self.first,
                 input_tokens=request.input_tokens,
                 reusable_tokens=min(known * self._recording.block_size, request.input_tokens),
             ),

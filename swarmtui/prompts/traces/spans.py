@@ -74,7 +74,12 @@ def read_spans(path: Path) -> Iterator[TraceSession]:
         except (ValueError, TypeError, OverflowError) as error:
             raise BadInput(f"not a valid span: {error}", source=str(path), line=number) from None
     for index, calls in enumerate(sessions.values(), 1):
-        yield _to_session(f"{path.stem}:{index}", sorted(calls, key=lambda pair: pair[1].start_s))
+        agents: dict[str, list[Call]] = {}
+        for agent, call in sorted(calls, key=lambda pair: pair[1].start_s):
+            agents.setdefault(agent, []).append(call)
+        # The agent of the first call is the parent of the others.
+        parent, *others = agents.values()
+        yield session_from_calls(f"{path.stem}:{index}", parent, others)
 
 
 def _calls(line: _Line) -> Iterator[tuple[str, str, Call]]:
@@ -102,12 +107,3 @@ def _model_call(
         raise ValueError("negative tokens or duration")
     cached = max(0, int(attributes.get(_CACHED) or 0))
     yield session, str(attributes.get(_AGENT) or ""), Call(start_s, end_s, input_tokens, cached, output_tokens)
-
-
-def _to_session(name: str, calls: list[tuple[str, Call]]) -> TraceSession:
-    """The agent of the first call is the parent of the others."""
-    agents: dict[str, list[Call]] = {}
-    for agent, call in calls:
-        agents.setdefault(agent, []).append(call)
-    parent, *others = agents.values()
-    return session_from_calls(name, parent, others)

@@ -9,6 +9,7 @@ from typing import Any
 from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import throttle_reasons
+from swarmtui.telemetry.gpu.sysfs import GENERATIONS
 from swarmtui.telemetry.prometheus import Fetcher, parse_samples
 
 _MIB = 1 << 20
@@ -102,7 +103,6 @@ _AMD_FIELDS: dict[str, tuple[tuple[str, ...], float]] = {
 _MEMORY = {"memory_used": "gpu_used_vram", "memory_total": "gpu_total_vram"}
 _CLOCKS = {"GPU_CLOCK_TYPE_SYSTEM": "sm_mhz", "GPU_CLOCK_TYPE_MEMORY": "memory_mhz"}
 _PCIE = {"pcie_generation": "pcie_speed", "pcie_max_generation": "pcie_max_speed"}
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # by speed in GT/s
 _AMD_METRICS = {"gpu_clock", *_MEMORY.values(), *_PCIE.values()}.union(*(names for names, _ in _AMD_FIELDS.values()))
 
 
@@ -137,7 +137,7 @@ def _amd_gpu(uuid: str, number: str, labels: dict[str, str], values: dict[str, f
         read[field] = None if value is None else value * unit
     read |= {field: round(values[name] * _MIB) for field, name in _MEMORY.items() if name in values}
     read |= {field: round(values[field]) for field in _CLOCKS.values() if field in values}
-    read |= {field: _GENERATIONS.get(values[name]) for field, name in _PCIE.items() if name in values}
+    read |= {field: GENERATIONS.get(values[name]) for field, name in _PCIE.items() if name in values}
     return Gpu(
         uuid=uuid,
         index=_index(number),

@@ -107,6 +107,14 @@ def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"utilisation": found.gpu / 100, "memory_utilisation": found.memory / 100}
 
 
+def _field_values(nvml: Any, handle: Any, fields: list[Any]) -> list[Any]:
+    found = nvml.nvmlDeviceGetFieldValues(handle, fields)
+    for each in found:
+        if each.nvmlReturn:
+            raise nvml.NVMLError(each.nvmlReturn)
+    return [each.value for each in found]
+
+
 def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
     """Use the newer name of the call, else the one of older drivers and packages."""
     try:
@@ -121,10 +129,8 @@ def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _memory_temperature(nvml: Any, handle: Any) -> dict[str, Any]:
-    (found,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    if found.nvmlReturn:
-        raise nvml.NVMLError(found.nvmlReturn)
-    return {"memory_temperature_c": float(found.value.uiVal)}
+    (found,) = _field_values(nvml, handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
+    return {"memory_temperature_c": float(found.uiVal)}
 
 
 def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -141,11 +147,8 @@ def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
 
 def _nvlink_traffic(nvml: Any, handle: Any) -> dict[str, Any]:
     fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
-    sent, received = nvml.nvmlDeviceGetFieldValues(handle, [(field, _ALL_LINKS) for field in fields])
-    for found in (sent, received):
-        if found.nvmlReturn:
-            raise nvml.NVMLError(found.nvmlReturn)
-    return {"nvlink_sent": sent.value.ullVal * 1024, "nvlink_received": received.value.ullVal * 1024}
+    sent, received = _field_values(nvml, handle, [(field, _ALL_LINKS) for field in fields])
+    return {"nvlink_sent": sent.ullVal * 1024, "nvlink_received": received.ullVal * 1024}
 
 
 def _processes(nvml: Any, handle: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from swarmtui.telemetry.gpu.cadence import Depth
 
 ROOT = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # of PCIe, by speed in GT/s
 _THROTTLE_REASONS = {
     "pl1": "power cap", "pl2": "power cap", "pl4": "power cap", "ratl": "power cap", "vr_tdc": "power cap",
     "thermal": "thermal", "prochot": "hardware thermal", "vr_thermalert": "hardware thermal",
@@ -42,7 +42,8 @@ class SysfsReader:
     def _card(self, card: Path, index: int) -> Gpu:
         device = card / "device"
         hwmon = next(iter(sorted((device / "hwmon").glob("hwmon*"))), device / "hwmon")
-        slot = _slot(device)
+        found = re.search(r"^PCI_SLOT_NAME=(\S+)", _text(device / "uevent"), re.MULTILINE)
+        slot = found.group(1) if found else card.name
         uuid = _text(device / "unique_id") or slot
         energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # the card, else its chip
         limit = next((watts for name in _LIMITS if (watts := _scaled(hwmon / name, 1e-6))), None)
@@ -117,11 +118,6 @@ def _megahertz(path: Path) -> int | None:
     return None if value is None else round(value / 1e6)
 
 
-def _slot(device: Path) -> str:
-    found = re.search(r"^PCI_SLOT_NAME=(\S+)", _text(device / "uevent"), re.MULTILINE)
-    return found.group(1) if found else device.parent.name
-
-
 def _name(device: Path, slot: str) -> str:
     vendor = _VENDORS[_text(device / "vendor")]
     product = _text(device / "product_name") or _text(device / "device").removeprefix("0x")
@@ -178,4 +174,4 @@ def _throttle_reason(reason: str) -> str:
 
 def _generation(path: Path) -> int | None:
     found = re.match(r"(\d+(?:\.\d+)?) GT/s", _text(path))
-    return _GENERATIONS.get(float(found.group(1))) if found else None
+    return GENERATIONS.get(float(found.group(1))) if found else None
