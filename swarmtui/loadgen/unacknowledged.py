@@ -13,8 +13,8 @@ import msgspec
 
 from swarmtui.files import append_whole, is_private_directory, make_private_directory
 from swarmtui.loadgen.clock import monotonic_ns
+from swarmtui.model.journal import RequestEntry
 from swarmtui.model.record import Record, shift_times
-from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import HEADER_BYTES, Finished, decode_report, pack
 from swarmtui.text import echo
 

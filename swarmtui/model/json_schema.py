@@ -12,10 +12,11 @@ from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity, Check, Goodput, Scaling
 from swarmtui.model.hosts import Host
+from swarmtui.model.journal import Entry
 from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
-from swarmtui.model.session import ClientInfo, Entry, Level, SessionState, Summary
+from swarmtui.model.session import ClientInfo, Level, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer

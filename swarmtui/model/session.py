@@ -1,22 +1,20 @@
-"""A session: the entries of its journal, and the figures derived from them."""
+"""A session: what was measured and how, and the figures derived from its journal."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
 from swarmtui.model.answer import Answer
-from swarmtui.model.base import SCHEMA_VERSION, Stored
+from swarmtui.model.base import Stored
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity, Check, Findings, Goodput, Scaling, SearchState
-from swarmtui.model.hosts import ClockOffset, Host
+from swarmtui.model.hosts import Host
 from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
-from swarmtui.model.record import Phase, Record, TokenSource
+from swarmtui.model.record import TokenSource
 from swarmtui.model.session_tags import ModelFacts, Series
 from swarmtui.model.speed_of_light import SpeedOfLight
-from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityFacts, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityLine, TtftSplit
 
 # A stream may be faster than at C=1 by this much and still have a slowdown of 0 %.
 FASTER_TOLERANCE = 0.005
@@ -63,142 +61,12 @@ class Session(Stored, frozen=True, kw_only=True):
     model_facts: ModelFacts | None = None
 
 
-class Head(Stored, frozen=True, kw_only=True, tag_field="kind", tag="session"):
-    """The first line of a journal."""
-
-    session: Session
-    pid: int
-    schema: int = SCHEMA_VERSION
-
-
-class StageStart(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
-    """The start of a stage with `c` streams; `of` is the planned number of requests, if there is one.
-
-    `steered`: C was set by manual control or a ramp; the level is complete only if the stage lasted long enough. `rate`
-    is that of an open loop, in requests per second; the level is then the rate, and `c` the maximum in flight.
-    `runs` are planned for the level. `abandoned` are plays of a trace that ended before because C was lowered.
-    """
-
-    number: int
-    t_ns: int
-    c: int
-    run: int
-    phase: Phase
-    of: int | None = None
-    steered: bool = False
-    load: str = "closed"
-    rate: float | None = None
-    runs: int = 1
-    abandoned: tuple[int, ...] = ()
-
-
-class StageEnd(Stored, frozen=True, kw_only=True, tag_field="kind", tag="stage_end"):
-    """The end of a stage; `complete`: it ran as planned."""
-
-    number: int
-    t_ns: int
-    complete: bool
-
-
-class RequestEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="request"):
-    record: Record
-
-
 class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """Something that affects the figures: a pause, a worker that died, a field that was omitted."""
 
     t_ns: int
     name: str
     detail: str = ""
-
-
-class CapacitySearch(Stored, frozen=True, kw_only=True, tag_field="kind", tag="capacity_search"):
-    """The start of a search for the capacity; written again when the mean tokens in the context of an agent are known.
-
-    `alpha` is the error of the bounds that decide a level.
-    """
-
-    t_ns: int
-    slo: str
-    alpha: float
-    context_tokens: float | None = None
-
-
-class SearchEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="search"):
-    """A search for the cliff or the capacity writes what it knows before each of its runs, and at its end."""
-
-    t_ns: int
-    search: SearchState
-
-
-class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
-    """A label and note that replace those of the head."""
-
-    label: str
-    note: str
-
-
-class TelemetryEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="telemetry"):
-    """A reading of GPUs and servers, about once per second."""
-
-    telemetry: Telemetry
-
-
-class TokenCount(Stored, frozen=True, kw_only=True, tag_field="kind", tag="tokens"):
-    """The tokens of an answer by the server's /tokenize; replaces the count of chunks in its record."""
-
-    task: int
-    turn: int
-    stage: int
-    tokens_out: int
-
-
-class ServerEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="server"):
-    """The server of an endpoint: engine, version, flags, slots."""
-
-    endpoint: int
-    server: DiscoveredServer
-
-
-class ClockEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="clock"):
-    """The clock of a host, measured at the start and every two seconds; times in records are already converted."""
-
-    host: str
-    clock: ClockOffset
-
-
-class QualityEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="quality"):
-    """The measurement quality at the end of a session, and the `facts` that it was judged from."""
-
-    lines: tuple[QualityLine, ...]
-    facts: QualityFacts
-
-
-class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
-    t_ns: int
-    state: Literal["done", "stopped", "unusable", "failed", "interrupted"]
-    message: str = ""
-
-
-Entry = (
-    Head
-    | StageStart
-    | StageEnd
-    | RequestEntry
-    | Event
-    | CapacitySearch
-    | SearchEntry
-    | DescriptionEntry
-    | TelemetryEntry
-    | TokenCount
-    | ServerEntry
-    | ClockEntry
-    | QualityEntry
-    | End
-)
-
-entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-entry_encoder = msgspec.json.Encoder()
 
 
 class Spread(Stored, frozen=True, kw_only=True):

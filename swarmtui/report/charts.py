@@ -10,9 +10,10 @@ from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.client_protocol import ProvisionalLevel
+from swarmtui.model.journal import StageStart
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, StageStart, Summary
+from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
 from swarmtui.report.chart import Chart, ChartHue, ChartSeries, Marks, Points
 from swarmtui.report.colours import Hue

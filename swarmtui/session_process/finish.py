@@ -16,9 +16,10 @@ from swarmtui.files import sessions_root
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.journal import End, TokenCount
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import End, Summary, TokenCount
+from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import QualityFacts
 from swarmtui.processes.finished_counts import inherited, read_total
 from swarmtui.session_process import preflight

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from swarmtui.files import MAX_JOURNAL, append_whole, read_file
 from swarmtui.model.client_protocol import SessionWarning, WarningCode
-from swarmtui.model.session import End, Entry, Event, RequestEntry, StageEnd, StageStart, entry_encoder
+from swarmtui.model.journal import End, Entry, RequestEntry, StageEnd, StageStart, entry_encoder
+from swarmtui.model.session import Event
 from swarmtui.sessions.journal import JournalWriter, discard_spools, read_spooled, spool_files, without_chunk_times
 from swarmtui.sessions.store import discard_session
 from swarmtui.text import count_noun

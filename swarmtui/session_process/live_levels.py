@@ -11,9 +11,10 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.quality.silence import silence_sentence
+from swarmtui.model.journal import StageEnd, StageStart, entry_encoder
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, StageEnd, StageStart, entry_encoder
+from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue

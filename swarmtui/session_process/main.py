@@ -22,9 +22,10 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ending, SessionWarning
 from swarmtui.model.endpoint import Endpoint, hide_urls, parse_address
 from swarmtui.model.hosts import ClockOffset
+from swarmtui.model.journal import ClockEntry, DescriptionEntry, Head
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import ClockEntry, DescriptionEntry, Event, Head, Session
+from swarmtui.model.session import Event, Session
 from swarmtui.processes.exits import redact_stderr
 from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
 from swarmtui.prompts.generator import TaskGenerator

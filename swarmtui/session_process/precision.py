@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from swarmtui.analysis.levels.runs import LevelRun, runs_by_level
 from swarmtui.analysis.levels.window import relative_half_width
+from swarmtui.model.journal import StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import StageStart
 from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from swarmtui.model.session import ServerEntry, TelemetryEntry
+from swarmtui.model.journal import ServerEntry, TelemetryEntry
 from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import ServerEvents

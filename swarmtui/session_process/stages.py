@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 from swarmtui.model import client_protocol, worker_protocol
+from swarmtui.model.journal import RequestEntry, StageEnd, StageStart
 from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import RequestEntry, StageEnd, StageStart
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator

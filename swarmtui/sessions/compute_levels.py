@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures, level_readings
-from swarmtui.model.session import Head, RequestEntry, ServerEntry, StageEnd, StageStart, TelemetryEntry
+from swarmtui.model.journal import Head, RequestEntry, ServerEntry, StageEnd, StageStart, TelemetryEntry
 from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from swarmtui.files import MAX_JOURNAL, make_private_directory, open_regular
 from swarmtui.model.base import BadInput
-from swarmtui.model.session import DescriptionEntry, entry_encoder
+from swarmtui.model.journal import DescriptionEntry, entry_encoder
 from swarmtui.sessions.journal import JOURNAL, lock_file
 from swarmtui.sessions.store import write_summary
 

@@ -18,9 +18,10 @@ from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
 from swarmtui.model.base import BadInput, Stored, check_schema
 from swarmtui.model.endpoint import parse_address
+from swarmtui.model.journal import DescriptionEntry, End, Head
 from swarmtui.model.plan import PlanGoal, level_name
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import DescriptionEntry, End, Head, Session, SessionState, Summary
+from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 

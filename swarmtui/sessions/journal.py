@@ -23,25 +23,24 @@ from swarmtui.files import (
     runtime_directory,
 )
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
-from swarmtui.model.record import Record
-from swarmtui.model.session import (
+from swarmtui.model.journal import (
     CapacitySearch,
     DescriptionEntry,
     End,
     Entry,
-    Event,
     Head,
     QualityEntry,
     RequestEntry,
     SearchEntry,
     ServerEntry,
-    Session,
     StageEnd,
     StageStart,
     TelemetryEntry,
     TokenCount,
     entry_decoder,
 )
+from swarmtui.model.record import Record
+from swarmtui.model.session import Event, Session
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
 JOURNAL = "journal.jsonl"

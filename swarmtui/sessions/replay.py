@@ -13,21 +13,19 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.client_protocol import Frame, Hello
-from swarmtui.model.load import traits
-from swarmtui.model.session import (
+from swarmtui.model.journal import (
     End,
     Entry,
-    Event,
     Head,
-    Level,
     QualityEntry,
     RequestEntry,
     ServerEntry,
     StageEnd,
     StageStart,
-    Summary,
     TelemetryEntry,
 )
+from swarmtui.model.load import traits
+from swarmtui.model.session import Event, Level, Summary
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import TextTail
 from swarmtui.sessions.journal import Journal

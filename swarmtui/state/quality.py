@@ -22,8 +22,9 @@ from swarmtui.analysis.quality.facts import (
 )
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.engines.registry import engine_named
+from swarmtui.model.journal import QualityEntry
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Event, Level, QualityEntry
+from swarmtui.model.session import Event, Level
 from swarmtui.model.telemetry import (
     CachePromise,
     HostLoad,

@@ -17,25 +17,21 @@ from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import SearchState, Slots
-from swarmtui.model.load import traits
-from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
-from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import (
+from swarmtui.model.journal import (
     CapacitySearch,
     Entry,
-    Event,
     Head,
-    Level,
     RequestEntry,
     SearchEntry,
     ServerEntry,
-    Session,
     StageEnd,
     StageStart,
-    Summary,
-    TaskFigures,
     TelemetryEntry,
 )
+from swarmtui.model.load import traits
+from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.limit_line import LimitLine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import StageEnd, StageStart
 
 BOOT_NS = 7_000_000_000_123
 MS = 1_000_000

@@ -19,7 +19,8 @@ from swarmtui.analysis.quality.facts import (
 )
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.findings import Check
-from swarmtui.model.session import Event, Level, QualityEntry
+from swarmtui.model.journal import QualityEntry
+from swarmtui.model.session import Event, Level
 from swarmtui.model.telemetry import (
     DiscoveredServer,
     Energy,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.findings import Finding
+from swarmtui.model.journal import Entry, RequestEntry, StageEnd, StageStart, TokenCount
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import Entry, Level, RequestEntry, StageEnd, StageStart, TokenCount
+from swarmtui.model.session import Level
 from swarmtui.sessions.journal import read_journal
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 from tests.sessions.session_builders import T0, head, record, write_session

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.traces import reusable_tokens
 from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import Level, StageEnd, StageStart, TtftCell
+from swarmtui.model.session import Level, TtftCell
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry
 from swarmtui.model.trace import ReplayedRequest
 

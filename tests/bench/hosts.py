@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from swarmtui.model.journal import ClockEntry
 from swarmtui.model.record import Record
-from swarmtui.model.session import ClockEntry
 from swarmtui.sessions.journal import Journal, read_entries, read_journal
 from tests.bench.engine import ACCURACY_HEAD, errors_row, quantile, truth
 

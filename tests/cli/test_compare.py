@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.model.session import Head, RequestEntry
+from swarmtui.model.journal import Head, RequestEntry
 from tests.cli.programs import Sandbox, open_sandbox
 from tests.seeds.virtual_session import simulate_journal
 from tests.sessions.session_builders import write_session

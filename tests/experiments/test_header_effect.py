@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.experiments.ab import cache_use, header_effect
-from swarmtui.model.session import TelemetryEntry
+from swarmtui.model.journal import TelemetryEntry
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.model.tuning import CacheUse
 from swarmtui.prompts.generator import TaskGenerator, header_messages

@@ -31,8 +31,9 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.levels.stats import median, spread
+from swarmtui.model.journal import RequestEntry
 from swarmtui.model.record import CANCELLED, Record
-from swarmtui.model.session import RequestEntry, Summary
+from swarmtui.model.session import Summary
 from swarmtui.sessions.journal import JOURNAL, decode_line
 from tests.bench.engine import process_tree
 from tests.bench.terminal import AppScreen

@@ -17,8 +17,9 @@ import pytest
 
 from swarmtui.cli import follow
 from swarmtui.client.session_client import SessionClient, StopControl
+from swarmtui.model.journal import RequestEntry, StageEnd
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import Event, RequestEntry, StageEnd
+from swarmtui.model.session import Event
 from swarmtui.session_process import finish
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.index import list_sessions

@@ -22,9 +22,9 @@ from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import PATHS, Dialect, parse_address
+from swarmtui.model.journal import entry_encoder
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.run_length import parse_requests
-from swarmtui.model.session import entry_encoder
 from swarmtui.prompts.library import builtin_workloads, parse_workload
 from swarmtui.report import export
 from swarmtui.sessions.importers import import_result

@@ -23,7 +23,8 @@ from swarmtui.client.doctor import check_endpoint
 from swarmtui.model.client_protocol import Stop, Subscribe
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.session import Event, RequestEntry
+from swarmtui.model.journal import RequestEntry
+from swarmtui.model.session import Event
 from swarmtui.model.worker_protocol import pack
 from swarmtui.processes import finished_counts
 from swarmtui.report import export

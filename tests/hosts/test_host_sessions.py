@@ -19,11 +19,11 @@ from swarmtui.hosts import pool as pool_module
 from swarmtui.hosts.pool import HostPool
 from swarmtui.hosts.ray_cluster import check_reachable, first_line, refusal
 from swarmtui.model.host_protocol import WorkerHello
+from swarmtui.model.journal import ClockEntry
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import ClockEntry
 from swarmtui.model.worker_protocol import pack
 from swarmtui.processes.spawn import StartedProcess
 from swarmtui.sessions.journal import read_entries, read_journal

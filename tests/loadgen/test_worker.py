@@ -14,8 +14,8 @@ import pytest
 
 from swarmtui.loadgen import unacknowledged
 from swarmtui.loadgen.event_loop import READ, EventLoop
+from swarmtui.model.journal import RequestEntry
 from swarmtui.model.record import Record, shift_times
-from swarmtui.model.session import RequestEntry
 from swarmtui.model.worker_protocol import Ack, SpoolTo, StreamRow
 from tests.loadgen.driver import DrivenWorker, task
 from tests.loadgen.raw_server import DONE, ROLE, WAIT_S, RawCall, RawServer, delta, hello, usage

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from swarmtui.model.findings import Finding
-from swarmtui.model.session import Level, QualityEntry, entry_decoder, entry_encoder
+from swarmtui.model.journal import QualityEntry, entry_decoder, entry_encoder
+from swarmtui.model.session import Level
 from swarmtui.model.telemetry import QualityFacts
 from tests.analysis.level_builders import level
 

@@ -24,9 +24,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.findings import Goodput
+from swarmtui.model.journal import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Entry, Head, RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 from swarmtui.report import FORMATS, export, format_of, offered_formats, session_data
 from swarmtui.report.chart import Chart, ChartSeries

@@ -19,9 +19,10 @@ from swarmtui.analysis.answers import check_answer
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.journal import End, Head, StageEnd, StageStart
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import ClientInfo, End, Head, Level, Session, StageEnd, StageStart, Summary
+from swarmtui.model.session import ClientInfo, Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, effective_load
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.journal import RequestEntry
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import RequestEntry
 from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.journal import read_journal

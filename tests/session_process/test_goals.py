@@ -7,10 +7,10 @@ import pytest
 
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol
+from swarmtui.model.journal import CapacitySearch
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CapacitySearch
 from swarmtui.session_process.goals.capacity import VisitTally, count_request
 from swarmtui.session_process.steering import Goal, goal_of
 from swarmtui.sessions.journal import read_journal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.session import RequestEntry, StageStart
+from swarmtui.model.journal import RequestEntry, StageStart
 from swarmtui.session_process import journal_queue
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.sessions.journal import read_journal

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.model.journal import RequestEntry, StageEnd, StageStart
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, RequestEntry, StageEnd, StageStart
+from swarmtui.model.session import Level
 from swarmtui.session_process import journal_queue, live_levels
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels

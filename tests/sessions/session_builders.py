@@ -10,21 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.journal import End, Entry, Head, RequestEntry, StageEnd, StageStart, entry_encoder
 from swarmtui.model.load import Closed, Open
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
-from swarmtui.model.session import (
-    ClientInfo,
-    End,
-    Entry,
-    Event,
-    Head,
-    RequestEntry,
-    Session,
-    StageEnd,
-    StageStart,
-    entry_encoder,
-)
+from swarmtui.model.session import ClientInfo, Event, Session
 from swarmtui.sessions.journal import JournalWriter
 
 T0 = 5_000_000_000_000

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.session import RequestEntry
+from swarmtui.model.journal import RequestEntry
 from swarmtui.sessions.edit import move_session, set_description
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import is_running, read_journal

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
+from swarmtui.model.journal import End, Head, QualityEntry, RequestEntry, TokenCount, entry_encoder
 from swarmtui.model.record import Record
-from swarmtui.model.session import End, Event, Head, QualityEntry, RequestEntry, TokenCount, entry_encoder
+from swarmtui.model.session import Event
 from swarmtui.model.telemetry import QualityFacts
 from swarmtui.sessions.journal import JournalWriter, is_running, read_journal
 from tests.sessions.session_builders import T0, full_session, head, record, write_session

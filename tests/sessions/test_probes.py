@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.journal import End, Entry, RequestEntry, ServerEntry, StageEnd, StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import End, Entry, RequestEntry, ServerEntry, StageEnd, StageStart
 from swarmtui.model.session_tags import Series
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.sessions.probes import probes_by_target

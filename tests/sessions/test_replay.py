@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from swarmtui.model.client_protocol import WatchedStream
+from swarmtui.model.journal import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.model.load import Barrier, Mixed, SerialRates, Swarm
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.sessions.replay import Replay, open_replay
 from swarmtui.sessions.store import load_session, summarise
 from tests.sessions import session_builders

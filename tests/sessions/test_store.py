@@ -20,8 +20,9 @@ import pytest
 from swarmtui.files import sessions_root, write_file
 from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.journal import RequestEntry, entry_encoder
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, RequestEntry, Session, Summary, entry_encoder
+from swarmtui.model.session import Level, Session, Summary
 from swarmtui.sessions import index as session_index
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.index import list_sessions, new_session_id

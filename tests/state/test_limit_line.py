@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.speed_of_light.session import session_limits
-from swarmtui.model.session import Head, ServerEntry
+from swarmtui.model.journal import Head, ServerEntry
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.report.session import session_facts

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from swarmtui.model.findings import SearchState
+from swarmtui.model.journal import CapacitySearch, RequestEntry, SearchEntry, StageStart
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.session import CapacitySearch, Event, RequestEntry, SearchEntry, StageStart
+from swarmtui.model.session import Event
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.state.session_state import SessionState
 from tests.analysis.level_builders import level

@@ -13,10 +13,10 @@ import msgspec
 
 from swarmtui.client.session_client import start_session
 from swarmtui.model.client_protocol import Ended, Subscribe
+from swarmtui.model.journal import Head, entry_decoder, entry_encoder
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import Head, entry_decoder, entry_encoder
 from swarmtui.sessions.journal import JOURNAL
 
 RECORDED = Path(__file__).with_name("recorded")

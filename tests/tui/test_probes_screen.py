@@ -11,7 +11,7 @@ import pytest
 
 from swarmtui.analysis.compare.probe_history import probe_history
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.session import End, RequestEntry, StageEnd, StageStart
+from swarmtui.model.journal import End, RequestEntry, StageEnd, StageStart
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp

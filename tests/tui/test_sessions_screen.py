@@ -13,8 +13,8 @@ from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
 from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.journal import SearchEntry, entry_encoder
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import SearchEntry, entry_encoder
 from swarmtui.prompts import library
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import read_summary, write_summary

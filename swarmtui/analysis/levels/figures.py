@@ -37,10 +37,11 @@ from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.analysis.levels.window import are_synchronised, first_tokens_in, steady_half_width, window_stream_rate
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Replica, RunFigures, Spread, StageEnd, StageStart, TaskFigures
+from swarmtui.model.session import Level, Replica, RunFigures, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HostLoad, Telemetry
 
 # More types than this are not worth a table.

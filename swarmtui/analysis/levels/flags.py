@@ -18,8 +18,9 @@ from swarmtui.analysis.quality.judge import (
     SEND_DELAY,
 )
 from swarmtui.model.findings import Finding, Findings
+from swarmtui.model.journal import StageStart
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline, StageStart
+from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun
 

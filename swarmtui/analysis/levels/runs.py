@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.model.base import Stored
+from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
-from swarmtui.model.session import StageEnd, StageStart
 
 Span = tuple[int, int]
 

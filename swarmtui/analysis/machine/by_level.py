@@ -15,8 +15,9 @@ from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.quality.doubts import host_flags
+from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, StageEnd, StageStart, TraceFigures
+from swarmtui.model.session import Level, TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry, TtftSplit
 
 

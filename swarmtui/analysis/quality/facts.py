@@ -14,9 +14,10 @@ from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
+from swarmtui.model.journal import QualityEntry
 from swarmtui.model.load import traits
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
-from swarmtui.model.session import Level, QualityEntry, Session
+from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Telemetry
 
 # Clocks drop between levels: only samples of a busy GPU show whether they were lowered.

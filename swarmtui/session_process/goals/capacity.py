@@ -24,8 +24,8 @@ from swarmtui.analysis.capacity.slo_search import (
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.findings import SearchStep
+from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import Record
-from swarmtui.model.session import CapacitySearch, SearchEntry
 from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.

@@ -6,7 +6,8 @@ import time
 
 from swarmtui.analysis.capacity.cliff import next_level, search_state
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
-from swarmtui.model.session import Level, SearchEntry
+from swarmtui.model.journal import SearchEntry
+from swarmtui.model.session import Level
 from swarmtui.session_process.stages import Stages
 
 
