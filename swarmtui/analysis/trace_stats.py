@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from swarmtui.analysis.levels.stats import spread
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Spread
-from swarmtui.model.trace import TraceSession, requests_of, subagents_of
+from swarmtui.model.trace import TraceSession, leading_blocks, requests_of, subagents_of
 
 _CLASSES = 40
 
@@ -59,9 +59,8 @@ def trace_stats(sessions: Iterable[TraceSession]) -> TraceStats:
         for request in requests_of(session):
             inputs.append(request.input_tokens)
             outputs.append(request.output_tokens)
-            new.append(
-                request.input_tokens - _cached_tokens(request.blocks, session.block_size, request.input_tokens, seen)
-            )
+            sent_before = leading_blocks(request.blocks, seen) * session.block_size
+            new.append(max(0, request.input_tokens - sent_before))
             has_blocks = has_blocks or bool(request.blocks)
             seen.update(request.blocks)
             if request.think_s is not None and request.at_s:
@@ -87,16 +86,6 @@ def trace_stats(sessions: Iterable[TraceSession]) -> TraceStats:
         input_histogram=_histogram(inputs, step),
         histogram_step=step,
     )
-
-
-def _cached_tokens(blocks: Sequence[int], block_size: int, input_tokens: int, seen: set[int]) -> int:
-    """Count the tokens of the leading blocks that were sent before."""
-    known = 0
-    for block in blocks:
-        if block not in seen:
-            break
-        known += 1
-    return min(known * block_size, input_tokens)
 
 
 def _round_step(highest: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from swarmtui.model.base import Stored
 
@@ -63,6 +63,11 @@ class ReplayedRequest(Stored, frozen=True, kw_only=True, omit_defaults=True):
     skipped: int = 0
     input_tokens: int = 0
     reusable_tokens: int = 0
+
+
+def leading_blocks(blocks: Sequence[int], seen: Container[int]) -> int:
+    """Return how many blocks before the first new one were sent before."""
+    return next((index for index, block in enumerate(blocks) if block not in seen), len(blocks))
 
 
 def subagents_of(session: TraceSession) -> Iterator[SubAgent]:

@@ -25,7 +25,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found)))),
-        ("Quality", quality_text(found) if summary.levels else ""),
+        ("Quality", ": ".join(filter(None, (found.quality, found.doubts))) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
 
@@ -78,10 +78,6 @@ def leading_steps(found: Answer) -> tuple[NextStep, ...]:
 
 def step_text(step: NextStep) -> str:
     return step.sentence if not step.command or step.command in step.sentence else f"{step.sentence}: {step.command}"
-
-
-def quality_text(found: Answer) -> str:
-    return f"{found.quality}: {found.doubts}" if found.doubts else found.quality
 
 
 def advice_blocks(summary: Summary) -> list[Block]:

@@ -60,6 +60,11 @@ class Chart(NamedTuple):
     boundary: tuple[float, float] | None = None
 
     @property
+    def hue(self) -> str:
+        """The hue of what is measured, rather than of what it is compared with."""
+        return next((series.hue for series in self.series if series.hue != "dim"), "dim")
+
+    @property
     def xs(self) -> tuple[float, ...]:
         """All x that have a point or are planned."""
         return tuple(sorted({*self.planned, *(x for series in self.series for x, _ in series.points)}))

@@ -157,7 +157,10 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
     charts = charts[: len(rows)]
     axes = [
         value_axis(
-            chart.ys, min(_MOST_TICKS, 1 + max(1, (count - 1) // 2)), may_log=_may_log(chart), from_zero=chart.from_zero
+            chart.ys,
+            min(_MOST_TICKS, 1 + max(1, (count - 1) // 2)),
+            may_log=not chart.linear and chart.kind == "levels",
+            from_zero=chart.from_zero,
         )
         for chart, count in zip(charts, rows, strict=True)
     ]
@@ -191,10 +194,6 @@ def _rows(count: int, height: int) -> list[int]:
         return [max(1, height - 2)]
     lower = max(_LEAST_BELOW, int(room * _LOWER_SHARE / (count - 1)))
     return [room - lower * (count - 1), *[lower] * (count - 1)]
-
-
-def _may_log(chart: Chart) -> bool:
-    return not chart.linear and chart.kind == "levels"
 
 
 def _x_axis(charts: Sequence[Chart]) -> Axis:
@@ -308,7 +307,7 @@ def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool)
 
 def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
     """Name the y axis, and the series at the right unless they are known; what does not fit is left out."""
-    line: Line = [(f" {chart.y}", _main_hue(chart))]
+    line: Line = [(f" {chart.y}", chart.hue)]
     left = width - display_width(chart.y) - 2
     items: Line = []
     for text, style in _legend(chart, {(series.name, series.stroke) for series in known}):
@@ -318,11 +317,6 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
         items.append((f"  {shown}", style))
         left -= display_width(shown) + 2
     return [*line, (" " * max(0, left + 1), ""), *items]
-
-
-def _main_hue(chart: Chart) -> str:
-    """The hue of what is measured, rather than of what it is compared with."""
-    return next((series.hue for series in chart.series if series.hue != "dim"), "dim")
 
 
 def _legend(chart: Chart, known: Set[tuple[str, str]]) -> Line:
@@ -342,7 +336,7 @@ def _put_inside(grid: DotGrid, chart: Chart) -> None:
     for row in reversed(range(grid.height)):
         for column in range(1, grid.width - len(chart.y)):
             if grid.is_free(column - 1, row, len(chart.y) + 2):
-                grid.put(column, row, chart.y, _main_hue(chart))
+                grid.put(column, row, chart.y, chart.hue)
                 return
 
 

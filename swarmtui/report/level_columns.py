@@ -49,11 +49,6 @@ def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) ->
     return read
 
 
-def _two_digits(share: float) -> str:
-    """The half-width itself is not known better."""
-    return short_percent(share, 2)
-
-
 def _three(value: float) -> str:
     return significant(value, 3)
 
@@ -95,7 +90,8 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
         Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
         _rate("steady", "steady", lambda x: x.out_tps_steady),
-        Column[Level]("half_width", "±", lambda x: x.half_width, _two_digits),
+        # The half-width itself is not known better than to two digits.
+        Column[Level]("half_width", "±", lambda x: x.half_width, lambda share: short_percent(share, 2)),
         _rate("wall", "wall", lambda x: x.out_tps_wall),
         Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
         _rate("total", "prompt + output", lambda x: x.total_tps),

@@ -33,12 +33,11 @@ def session_table(
         return f"└ {text}" if row.group else text
 
     def time(row: ListRow) -> str:
-        found = _newest(row)
-        return first(row, local_time(found.created, time_form) or row.id)
+        return first(row, local_time(_newest(row).created, time_form) or row.id)
 
     def id(row: ListRow) -> str:
         if isinstance(row.entry, SessionGroup):
-            return f"{kind(row, row.entry)}, {_count(row.entry)}"
+            return f"{kind(row, row.entry)}, {count_noun(len(row.entry.sessions), 'session', 'sessions')}"
         return first(row, row.id)
 
     columns: dict[str, Column[ListRow]] = {
@@ -102,10 +101,6 @@ def best_text(row: SessionRow) -> str:
 
 def _newest(row: ListRow) -> SessionRow:
     return row.entry.newest if isinstance(row.entry, SessionGroup) else row.entry
-
-
-def _count(group: SessionGroup) -> str:
-    return count_noun(len(group.sessions), "session", "sessions")
 
 
 def _requests(row: ListRow) -> int | None:

@@ -99,7 +99,8 @@ def draw_stacked(charts: Sequence[Chart]) -> tuple[str, int]:
     for number, chart in enumerate(charts):
         last = number == len(charts) - 1
         room = LOWER if number else HEIGHT
-        up = value_axis(chart.ys, 4 if number else 6, may_log=_may_log(chart), from_zero=chart.from_zero)
+        may_log = chart.kind in ("levels", "time") and not chart.linear
+        up = value_axis(chart.ys, 4 if number else 6, may_log=may_log, from_zero=chart.from_zero)
         inset, right = (_INSET if chart.kind == "levels" else 0.0), (40.0 if chart.kind == "xy" else _RIGHT)
         end = below + room - (_BOTTOM if last else 16)
         area = _Area(along, up, below + _TOP, end, inset, right)
@@ -113,10 +114,6 @@ def draw_key(series: ChartSeries, number: int) -> str:
     """Draw the line and the mark of a series for a legend, 34 by 12."""
     line = f'<path d="M1 6H33" class="line {series.hue}" stroke-dasharray="{_DASHES[series.stroke]}"/>'
     return line + (_mark(17, 6, series, number) if series.stroke in ("line", "points") else "")
-
-
-def _may_log(chart: Chart) -> bool:
-    return chart.kind in ("levels", "time") and not chart.linear
 
 
 def _x_axis(charts: Sequence[Chart]) -> Axis:
@@ -143,9 +140,8 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     parts.append(f'<path d="M{_LEFT} {area.top}V{area.bottom}H{right}" class="axis"/>')
     unit = f"{chart.y}, logarithmic" if area.up.log else chart.y
     middle = (area.top + area.bottom) / 2
-    hue = next((series.hue for series in chart.series if series.hue != "dim"), "dim")
     turned = f'transform="translate(14 {middle:.1f}) rotate(-90)"'
-    parts.append(f'<text {turned} text-anchor="middle" class="{hue}">{escape(unit)}</text>')
+    parts.append(f'<text {turned} text-anchor="middle" class="{chart.hue}">{escape(unit)}</text>')
     if ticks:
         at = (_LEFT + WIDTH) / 2
         parts.append(

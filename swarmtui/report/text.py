@@ -41,7 +41,8 @@ def _lines(block: Block) -> list[str]:
 
 def _facts(facts: Facts) -> list[str]:
     indent = " " * (_NAME + 1)
-    width = _answer_width() if facts.answer else page_width()
+    # A line of an answer is never broken in a pipe or a file.
+    width = _terminal_width(sys.maxsize) if facts.answer else page_width()
     return [
         *textwrap.wrap(sanitize(facts.head), width),
         *(
@@ -59,18 +60,14 @@ def _facts(facts: Facts) -> list[str]:
 
 def paint_table(table: Table) -> list[str]:
     """Return a table with its title, what was dropped, and its note."""
-    layout = fit(_without_bars(table), page_width() - 1, gaps=(3, 2, 1))
+    rows = tuple(tuple(Cell(cell.text.replace("|", "¦"), cell.code) for cell in row) for row in table.rows)
+    layout = fit(table._replace(rows=rows), page_width() - 1, gaps=(3, 2, 1))
     hint = (
         f"not shown for lack of space: {', '.join(layout.dropped)}. A wider terminal or `swarmtui export` shows them."
     )
     below = [*(wrap(hint) if layout.dropped else []), *wrap(sanitize(table.note))]
     title = [sanitize(table.title), ""] if table.title else []
     return [*title, *markdown_rows(layout), *([""] if below else []), *below]
-
-
-def _without_bars(table: Table) -> Table:
-    rows = tuple(tuple(Cell(cell.text.replace("|", "¦"), cell.code) for cell in row) for row in table.rows)
-    return table._replace(rows=rows)
 
 
 def markdown_rows(layout: Layout) -> list[str]:
@@ -89,11 +86,6 @@ def markdown_rows(layout: Layout) -> list[str]:
 def page_width() -> int:
     """Return the width of the terminal, at most 100; always 100 if stdout is a pipe or a file."""
     return min(MAX_WIDTH, _terminal_width(MAX_WIDTH))
-
-
-def _answer_width() -> int:
-    """Return the width of the terminal; in a pipe or a file a line is never broken."""
-    return _terminal_width(sys.maxsize)
 
 
 def _terminal_width(otherwise: int) -> int:

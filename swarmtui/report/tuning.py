@@ -189,16 +189,17 @@ def _noise_floor(spread: float) -> str:
     )
 
 
-def _log_effect(change: LoggedChange) -> Value:
-    return change.change if change.agents is None else "{} → {} agents".format(*change.agents)
-
-
 def log_table(changes: Sequence[LoggedChange]) -> Table:
     columns: list[Column[LoggedChange]] = [
         Column("number", "#", lambda change: change.number),
         Column("created", "when", lambda change: local_time(change.created), right=False),
         Column("what", "change", lambda change: change.what, right=False, least=20),
-        Column("change", "effect", _log_effect, signed_percent),
+        Column(
+            "change",
+            "effect",
+            lambda row: row.change if row.agents is None else f"{row.agents[0]} → {row.agents[1]} agents",
+            signed_percent,
+        ),
         Column("verdict", "verdict", lambda change: verdict_cell(change.verdict), right=False),
         Column("kept", "kept?", lambda change: change.kept, right=False),
         Column("note", "note", lambda change: change.note, right=False, least=10),

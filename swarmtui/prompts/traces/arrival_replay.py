@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Load, Open, Sessions
-from swarmtui.model.trace import ReplayedRequest, TraceSession
+from swarmtui.model.trace import ReplayedRequest, TraceSession, leading_blocks
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.sampling import nonce
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
-from swarmtui.prompts.traces.play import ComposedRequest, leading_blocks
+from swarmtui.prompts.traces.play import ComposedRequest
 from swarmtui.prompts.traces.reader import read_sessions
 
 

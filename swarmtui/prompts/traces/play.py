@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.trace import ReplayedRequest
+from swarmtui.model.trace import ReplayedRequest, leading_blocks
 from swarmtui.model.workload import Message, Tool
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.sampling import nonce
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
 from swarmtui.prompts.traces.recordings import Recording, Recordings
-
-
-def leading_blocks(blocks: Sequence[int], seen: Container[int]) -> int:
-    """Return how many blocks before the first new one were sent before."""
-    return next((index for index, block in enumerate(blocks) if block not in seen), len(blocks))
 
 
 class SharedBlocks:
