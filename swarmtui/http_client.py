@@ -214,7 +214,7 @@ async def _connect(url: str, timeout_s: float) -> None:
 
 
 class _Progress:
-    """How far a request has come, for the text of its failure."""
+    """The progress of a request, for the text of its failure."""
 
     def __init__(self) -> None:
         self.new_connection = self.connected = self.responded = False

@@ -26,9 +26,8 @@ def workloads(context: click.Context, as_json: bool) -> None:
         from swarmtui.prompts.validate import describe_workload
         from swarmtui.report.lists import workload_table
 
-        rows = [(found.workload.name, describe_workload(found)) for found in builtin_workloads()]
-        table = workload_table([(name, row.kind, row.prompts, row.input, row.output) for name, row in rows])
-        print_result([{"name": name, "description": row} for name, row in rows], [table], as_json=as_json)
+        rows = [describe_workload(found) for found in builtin_workloads()]
+        print_result([{"name": row.name, "description": row} for row in rows], [workload_table(rows)], as_json=as_json)
 
 
 @workloads.command("show")

@@ -1,4 +1,4 @@
-"""What the user chose for a run, as typed: on the command line, or on the setup screen, which remembers it."""
+"""The choices of the user for a run, as typed: on the command line, or on the setup screen, which remembers them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _FIELDS = {"find_cliff": "plan", "endpoint": "endpoints"}
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """What is wrong with one field of `RunChoices`."""
+    """An error in one field of `RunChoices`."""
 
     field: str
     message: str

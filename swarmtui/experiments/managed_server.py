@@ -103,7 +103,7 @@ class ManagedServer:
         raise Interrupted
 
     def failure(self) -> str | None:
-        """How the server exited, or None; one that its command starts in the background cannot be observed."""
+        """Say how the server exited, or None; one that its command starts in the background cannot be observed."""
         if self._guardian is not None and self._guardian.stdout is not None:
             pipe = self._guardian.stdout.fileno()
             while select.select([pipe], [], [], 0)[0] and (part := os.read(pipe, 4096)):

@@ -43,7 +43,7 @@ class FrameDisplay(Protocol):
 
 
 class Trial(NamedTuple):
-    """What to measure next: `start` says which configuration; without `launch` its server is already running."""
+    """The next measurement: `start` says of which configuration; without `launch` its server is already running."""
 
     start: Start
     title: str

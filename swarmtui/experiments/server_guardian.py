@@ -38,7 +38,7 @@ GUARDIAN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
 
 class LaunchCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """How to start and stop a server: argument lists, not shell commands; `env` is added to the environment.
+    """The commands of a server: argument lists, not shell commands; `env` is added to the environment.
 
     `ready` is the URL that answers when it is ready. `stop` is a command for servers that a signal does not stop, such
     as a container or a systemd unit. `pass_env` names the variables with keys that it inherits.

@@ -54,7 +54,7 @@ class TuneRunner(Runner[TuneFile]):
         self.experiment = msgspec.structs.replace(self.experiment, starts=kept)
 
     def remaining(self) -> int:
-        """How many configurations of the current round are still to be measured."""
+        """Return how many configurations of the current round are still to be measured."""
         return len(pending_configurations(self.experiment.definition, self.experiment.starts)[1])
 
     def next_trial(self) -> Trial | None:

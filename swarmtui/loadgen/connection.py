@@ -98,7 +98,7 @@ class KeptReads(list[Any]):
 
     @property
     def last_ns(self) -> int:
-        """When the last read arrived."""
+        """The time at which the last read arrived."""
         t: int = self[-2]
         return t
 

@@ -12,23 +12,19 @@ import msgspec
 
 from swarmtui.model.hosts import Host
 from swarmtui.model.telemetry import Gpu
-
-
-class _HostMessage(msgspec.Struct, frozen=True, tag=True):
-    """Base of all messages; the class name is the tag."""
-
+from swarmtui.model.worker_protocol import ProtocolMessage
 
 # session process to launcher
 
 
-class FindNodes(_HostMessage, frozen=True):
+class FindNodes(ProtocolMessage, frozen=True):
     """First message to the launcher; `hosts` is written as on the command line, `directory` is for temporary files."""
 
     hosts: str
     directory: str
 
 
-class LaunchAgents(_HostMessage, frozen=True):
+class LaunchAgents(ProtocolMessage, frozen=True):
     """Start an agent on each node, which connects to this port and shows this token."""
 
     port: int
@@ -40,20 +36,20 @@ LauncherCommand = FindNodes | LaunchAgents
 # launcher to session process
 
 
-class NodesFound(_HostMessage, frozen=True):
+class NodesFound(ProtocolMessage, frozen=True):
     """The ids of the nodes, and the address of this host by which they reach it."""
 
     address: str
     nodes: tuple[str, ...]
 
 
-class LaunchFailed(_HostMessage, frozen=True):
+class LaunchFailed(ProtocolMessage, frozen=True):
     """`problem` is a sentence for the user."""
 
     problem: str
 
 
-class AgentEnded(_HostMessage, frozen=True):
+class AgentEnded(ProtocolMessage, frozen=True):
     """The agent of a node ended although nothing asked it to."""
 
     node: str
@@ -66,13 +62,13 @@ LauncherReport = NodesFound | LaunchFailed | AgentEnded
 # agent to session process
 
 
-class AgentHello(_HostMessage, frozen=True):
+class AgentHello(ProtocolMessage, frozen=True):
     token: str
     node: str
     host: Host
 
 
-class WorkerHello(_HostMessage, frozen=True):
+class WorkerHello(ProtocolMessage, frozen=True):
     """First message of a connection that belongs to a worker; everything after it is the worker's own protocol."""
 
     token: str
@@ -82,7 +78,7 @@ class WorkerHello(_HostMessage, frozen=True):
 HostHello = AgentHello | WorkerHello
 
 
-class Pong(_HostMessage, frozen=True):
+class Pong(ProtocolMessage, frozen=True):
     """The answer to a ping, with the monotonic clock of the host; `orphaned`: what started the agent is gone."""
 
     number: int
@@ -90,21 +86,21 @@ class Pong(_HostMessage, frozen=True):
     orphaned: bool = False
 
 
-class WorkerExited(_HostMessage, frozen=True):
+class WorkerExited(ProtocolMessage, frozen=True):
     """`code` is negative for a signal, as in `subprocess`."""
 
     worker: int
     code: int
 
 
-class HostGpus(_HostMessage, frozen=True):
+class HostGpus(ProtocolMessage, frozen=True):
     """The GPUs of the host about once per second; `serving`: an endpoint runs on this host."""
 
     gpus: tuple[Gpu, ...]
     serving: bool
 
 
-class HostSpeed(_HostMessage, frozen=True):
+class HostSpeed(ProtocolMessage, frozen=True):
     """The result of the self-test; a `problem` says why there is none."""
 
     token_us: float = 0.0
@@ -117,25 +113,25 @@ AgentReport = Pong | WorkerExited | HostGpus | HostSpeed
 # session process to agent
 
 
-class Ping(_HostMessage, frozen=True):
+class Ping(ProtocolMessage, frozen=True):
     number: int
 
 
-class StartWorker(_HostMessage, frozen=True):
+class StartWorker(ProtocolMessage, frozen=True):
     worker: int
 
 
-class KillWorker(_HostMessage, frozen=True):
+class KillWorker(ProtocolMessage, frozen=True):
     worker: int
 
 
-class SampleGpus(_HostMessage, frozen=True):
+class SampleGpus(ProtocolMessage, frozen=True):
     """Report the GPUs from now on; `endpoints` are the host names of the endpoints."""
 
     endpoints: tuple[str, ...]
 
 
-class MeasureSpeed(_HostMessage, frozen=True):
+class MeasureSpeed(ProtocolMessage, frozen=True):
     """Run the self-test."""
 
 

@@ -34,7 +34,7 @@ class Host(Stored, frozen=True, kw_only=True):
 
 
 class ClockOffset(Stored, frozen=True, kw_only=True):
-    """How far the monotonic clock of a host is ahead of the session's, measured at `t_ns` of the session's clock.
+    """The lead of a host's monotonic clock over the session's, measured at `t_ns` of the session's clock.
 
     The true offset is within ± `bound_ns`: half of the shortest round trip of several pings.
     """

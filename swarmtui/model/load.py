@@ -37,7 +37,7 @@ class SerialRates(InputStruct, frozen=True, kw_only=True):
 
 
 class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
-    """What all load modes have: their traits, and the keys that apply to each of them.
+    """Base of all load modes: their traits, and the keys that apply to each of them.
 
     `holds_c`: each stream sends its next request when the previous one ends, so that C are in flight until the end of
     a level, and its main throughput is the steady one. `scheduled`: requests have send times, whether or not streams
@@ -96,7 +96,7 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def serial_tasks(self) -> int | None:
-        """How many tasks of a batch are repeated serially; None: all of them."""
+        """The number of tasks of a batch that are repeated serially; None: all of them."""
         return 0
 
     @property
@@ -119,7 +119,7 @@ class LoadBase(InputStruct, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def run_length(self) -> str:
-        """How long a run lasts, as text: 30 s, 4C requests, 2C sessions."""
+        """The length of a run as text: 30 s, 4C requests, 2C sessions."""
         if self.duration_s is not None:
             return f"{self.duration_s:g} s"
         return self.per_run.text
@@ -425,11 +425,3 @@ _TRAITS: dict[str, type[LoadBase]] = {str(kind.__struct_config__.tag): kind for 
 def traits(name: str) -> type[LoadBase]:
     """Return the traits of the load mode that a stage, level or frame names; an unknown one has none."""
     return _TRAITS.get(name, LoadBase)
-
-
-def validate_load(load: Load, source: str) -> None:
-    """Raise BadInput for what the types do not exclude."""
-    try:
-        load.find_problem()
-    except BadInput as problem:
-        raise BadInput(problem.problem, source=source, key=f"load.{problem.key}") from None

@@ -28,7 +28,7 @@ TooLong = Literal["skip", "truncate"]
 
 
 class Plan(Stored, frozen=True, kw_only=True):
-    """What a session does: a sweep over the levels of its load, or what `goal` says instead.
+    """The plan of a session: a sweep over the levels of its load, or what `goal` says instead.
 
     That is manual control from the first level on, or a search up to `max_c`: for the cliff, or for the capacity, the
     most agents that keep the SLO. `slo` is written as on the command line. `price_per_hour` is that of the server, for

@@ -1,4 +1,4 @@
-"""How long a run is: a number of requests, a multiple of C, or what the user typed for a share."""
+"""Describe the length of a run: a number of requests, a multiple of C, or a share."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ RESTART_TIMEOUT_S = 120.0
 
 
 class RunRequest(Stored, frozen=True, kw_only=True):
-    """What to run. It contains secrets, so it is only sent in a pipe.
+    """A request to run a session. It contains secrets, so it is only sent in a pipe.
 
     `endpoints` are URLs, or `sim:PRESET` for the embedded simulator; without `api` the path of the URL decides.
     `restart_timeout_s` is how long to wait for a server that goes away; zero ends the run. `salt` changes only the

@@ -1,4 +1,4 @@
-"""What a session belongs to, and the facts about its model that the user gives as tags."""
+"""The series of a session, and the facts about its model that the user gives as tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2.0**10, "Mi":
 
 
 class Series(Stored, frozen=True, kw_only=True):
-    """What a session belongs to: the probes of an endpoint, a tune, or an A/B test.
+    """A series of sessions: the probes of an endpoint, a tune, or an A/B test.
 
     `name` is the endpoint of a probe as the user wrote it, because an embedded simulator has a new address each time;
     else the name of the tune or test. `side` is A or B.
@@ -27,7 +27,7 @@ class Series(Stored, frozen=True, kw_only=True):
 
 
 class ModelFacts(Stored, frozen=True, kw_only=True):
-    """What the user said about the model and its GPU; null is not given.
+    """Facts that the user gave about the model and its GPU; null is not given.
 
     `active_bytes` is what a decode step of one stream reads, `experts` are (used per token, total), and `gpu`
     is a name of the table in analysis/speed_of_light/gpus.

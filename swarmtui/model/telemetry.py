@@ -239,7 +239,7 @@ CachePromise = Literal["cold", "shared", "warm"]
 
 
 class QualityFacts(Stored, frozen=True, kw_only=True):
-    """What is known about the conditions of a measurement; null is not known.
+    """Facts about the conditions of a measurement; null is not known.
 
     `lag_p99_s` is how late the client's event loop was, `tpot_s` the time per token of a stream, `turnaround` the time
     between the end of a stream and its next request over the time of the requests, `send_delay` the delay of scheduled

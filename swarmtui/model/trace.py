@@ -48,7 +48,7 @@ class TraceSession(Stored, frozen=True, kw_only=True):
 
 
 class ReplayedRequest(Stored, frozen=True, kw_only=True, omit_defaults=True):
-    """Which recorded request a request replays.
+    """The recorded request that a request replays.
 
     `play` numbers the plays of recorded sessions within a session of swarmtui. `turn` counts the requests of one agent
     from 0; `subagent` is 0 for the parent. `requests` are those of the recorded session, of which the play skipped the

@@ -150,7 +150,7 @@ class Start(Stored, frozen=True, kw_only=True):
 
 
 class ExperimentStatus(Stored, frozen=True, kw_only=True):
-    """What an experiment does, for UIs; times are seconds of the wall clock.
+    """The status of an experiment, for UIs; times are seconds of the wall clock.
 
     `pid` and `born`, its start time, show whether the process is still running. Without `flags` no configuration is
     being measured. `session` is the run of the current configuration. `ended` is empty until the experiment has ended.

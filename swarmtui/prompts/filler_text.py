@@ -53,7 +53,7 @@ _MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How words become tokens; `overhead` is the number of other tokens: chat template, system message, nonce.
+    """A fit of tokens to words; `overhead` is the number of other tokens: chat template, system message, nonce.
 
     `tokens_per_word` is the mean over the whole list, `parts` the tokens of its first 16, 32 … words: in a small
     vocabulary words differ, and so does the beginning of the list from the whole.

@@ -246,9 +246,9 @@ def _length_problems(length: Length | None, source: str, key: str) -> Iterator[B
 def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
     load = effective_load(workload)
     try:
-        loads.validate_load(load, source)
+        load.find_problem()
     except BadInput as problem:
-        yield problem
+        yield BadInput(problem.problem, source=source, key=f"load.{problem.key}")
     kind, key = str(workload.__struct_config__.tag), f"load.mode {load.name}"
     if isinstance(workload, MixedWorkload) != load.primary or isinstance(workload, Graph) != isinstance(
         load, loads.Dag

@@ -72,7 +72,7 @@ def point_text(point: AnswerPoint) -> str:
 
 
 def leading_steps(found: Answer) -> tuple[NextStep, ...]:
-    """What to try first; on a busy host, also what its figures point to."""
+    """Return what to try first; on a busy host, also what its figures point to."""
     return found.next[:2] if found.next and found.next[0].code == "quiet_host" else found.next[:1]
 
 

@@ -99,7 +99,7 @@ def curve_charts(
             tail._replace(stroke="dotted"),
             _first_token("", "dim", baseline)._replace(stroke="dotted"),
         ),
-        _load_unit((*levels, *provisional)),
+        _unit((*levels, *provisional)),
     )
     measured = {level.offered_load for level in (*levels, *provisional)}
     missing = tuple(sorted(float(load) for load in planned if load not in measured))
@@ -156,10 +156,6 @@ def _incomplete(levels: Sequence[Level]) -> frozenset[float]:
     return frozenset(level.offered_load for level in levels if not level.has_complete_run)
 
 
-def _load_unit(levels: Sequence[Level | ProvisionalLevel]) -> str:
-    return "requests/s" if is_open_loop(levels) else "C"
-
-
 def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     """Return the charts that show every session, if they have data; the first is what the others are compared with."""
     many = len(sessions) > 1
@@ -201,11 +197,11 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     for number, (name, summary, *_) in enumerate(sessions):
         upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))
         lower.append(_first_token(name, _hue(number, "latency"), summary.levels))
-    return _picture(upper, lower, _session_unit(sessions))
+    return _picture(upper, lower, _unit(level for session in sessions for level in session.summary.levels))
 
 
-def _session_unit(sessions: Sequence[SessionData]) -> str:
-    return "requests/s" if any(is_open_loop(session.summary.levels) for session in sessions) else "C"
+def _unit(levels: Iterable[Level | ProvisionalLevel]) -> str:
+    return "requests/s" if is_open_loop(levels) else "C"
 
 
 def _hue(number: int, hue: Hue) -> ChartHue:
@@ -238,7 +234,8 @@ def _level_chart(
             shown = (session.name, _hue(number, hue)) if many else (figure, hue)
             series.append(_curve(*shown, values))
     drawn = tuple(curve for curve in series if curve.points)
-    return Chart(name, title, "levels", _session_unit(sessions), y, drawn, linear=linear)
+    unit = _unit(level for session in sessions for level in session.summary.levels)
+    return Chart(name, title, "levels", unit, y, drawn, linear=linear)
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:

@@ -137,7 +137,7 @@ _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
 
 
 class _Frame(NamedTuple):
-    """Where a chart is drawn: its grid, its axes, and the cells between the left edge and the first point."""
+    """The place of a chart: its grid, its axes, and the cells between the left edge and the first point."""
 
     grid: DotGrid
     along: Axis

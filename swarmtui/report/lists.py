@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from swarmtui.analysis.trace_stats import TraceStats
 from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
+from swarmtui.model.workload import WorkloadDescription
 from swarmtui.numbers import MISSING, count, percent, seconds
 from swarmtui.report.table import Block, Code, Column, Facts, Fields, Sentence, Table, keyed, tabulate
 from swarmtui.text import count_noun
@@ -18,14 +19,13 @@ _STATES: dict[str, tuple[str, Code]] = {
 }  # fmt: skip
 
 
-def workload_table(rows: Sequence[tuple[str, str, int | None, str, str]]) -> Table:
-    """Tabulate name, kind, number of prompts, input and output length."""
-    columns: list[Column[tuple[str, str, int | None, str, str]]] = [
-        Column("name", "name", lambda row: row[0], right=False),
-        Column("kind", "kind", lambda row: row[1], right=False),
-        Column("prompts", "prompts", lambda row: row[2]),
-        Column("in", "in", lambda row: row[3], right=False, least=12),
-        Column("out", "out", lambda row: row[4], right=False, least=12),
+def workload_table(rows: Sequence[WorkloadDescription]) -> Table:
+    columns: list[Column[WorkloadDescription]] = [
+        Column("name", "name", lambda row: row.name, right=False),
+        Column("kind", "kind", lambda row: row.kind, right=False),
+        Column("prompts", "prompts", lambda row: row.prompts),
+        Column("in", "in", lambda row: row.input, right=False, least=12),
+        Column("out", "out", lambda row: row.output, right=False, least=12),
     ]
     return tabulate("", rows, columns)
 

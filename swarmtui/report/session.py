@@ -41,7 +41,7 @@ FORMULAS = (
 
 
 class Report(NamedTuple):
-    """What Markdown and HTML show, in this order: the answer in one sentence and as named lines, then all else."""
+    """A report for Markdown and HTML, in this order: the answer in one sentence and as named lines, then all else."""
 
     title: str
     headline: str
@@ -187,7 +187,7 @@ def _server_description(server: DiscoveredServer) -> str:
 
 
 def _limits(summary: Summary) -> Table:
-    """What the hardware allows by level; above 100 % of the limit, the facts about model or GPU are wrong."""
+    """Tabulate the limit of each level; above 100 % of it, the facts about model or GPU are wrong."""
     found = summary.speed_of_light
     if found is None or all(level.limit_tps is None for level in found.levels):
         return Table("", (), ())

@@ -66,7 +66,7 @@ def escape(text: str) -> str:
 
 
 class _Area(NamedTuple):
-    """Where a chart is drawn, from `top` to `bottom`, and its axes."""
+    """The area of a chart, from `top` to `bottom`, and its axes."""
 
     along: Axis
     up: Axis

@@ -91,7 +91,7 @@ async def check_usage(
 
 
 class SavedSession(NamedTuple):
-    """How the session ended in the end; without a summary if that could not be written, or was not waited for."""
+    """The end of a session; without a summary if that could not be written, or was not waited for."""
 
     ending: Ending | Literal["unsaved"]
     message: str

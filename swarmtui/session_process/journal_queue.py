@@ -62,7 +62,7 @@ class JournalQueue:
 
     @property
     def warning(self) -> SessionWarning | None:
-        """What is not safely on disk, and how to save the running session elsewhere; None if all is on disk."""
+        """Say what is not safely on disk, and how to save the running session elsewhere; None if all is on disk."""
         code = self._problem_code
         if code is None:
             return None
@@ -72,7 +72,7 @@ class JournalQueue:
 
     @property
     def final_problem(self) -> str:
-        """What is not safely on disk at the end, when nothing can be saved elsewhere any more."""
+        """Say what is not safely on disk at the end, when nothing can be saved elsewhere any more."""
         code = self._problem_code
         if code is None:
             return ""

@@ -129,7 +129,7 @@ class PlannedLoad:
         return range(0) if c == 1 else contents[: self.mode.serial_tasks]
 
     def requests_in_sequence(self, c: int) -> float:
-        """How many requests a stream sends one after another in a run of this level, with pre-roll and a filler."""
+        """Return how many requests a stream sends in sequence in a run of this level, with pre-roll and a filler."""
         if isinstance(self.mode, Closed):
             unmeasured = (c > 1) + (self.complete or self.mode.complete)
             return self.mode.per_run.at(c) / c + (unmeasured if self.mode.preroll else 0)

@@ -122,7 +122,7 @@ class TaskSource:
 
     @property
     def to_finish(self) -> int | None:
-        """How many tasks that count will end, if that is known."""
+        """The number of tasks that count and will end, if that is known."""
         return self.total
 
     @property

@@ -206,7 +206,7 @@ class WorkerLink:
 
     @property
     def clock_offset_ns(self) -> int:
-        """How far the clock of its host is ahead of ours."""
+        """The lead of its host's clock over ours."""
         return 0 if self.host is None else self.host.clock.newest.offset_ns
 
     def send(self, command: msgspec.Struct) -> None:
@@ -308,7 +308,7 @@ class WorkerPool:
             self.links[number].send(worker_protocol.TakeBack(count))
 
     def worker_ready(self, link: WorkerLink, stage: int) -> None:
-        """When the last worker is ready, let all of them begin as soon as each can know of it."""
+        """Let all workers begin when the last one is ready, as soon as each can know of it."""
         self._ready.add(link.number)
         if stage != self._held_stage or not self._supplied <= self._ready:
             return

@@ -74,7 +74,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """What sort of session it is, so that like is compared with like."""
+        """The kind of session, so that like is compared with like."""
         return session_kind(self.series, self.goal)
 
     @property

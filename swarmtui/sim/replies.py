@@ -18,7 +18,7 @@ FAILURE = RequestRefused(500, "EngineCore encountered an issue (simulated).", ki
 
 
 class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What all responses of one simulator have in common."""
+    """Settings that all responses of one simulator share."""
 
     model: str
     boot: int

@@ -219,7 +219,7 @@ class QualityMonitor:
 
     @property
     def _uncounted_tokens(self) -> float:
-        """How far the server's count may be below ours because of cancelled requests.
+        """The tokens by which the server's count may be below ours because of cancelled requests.
 
         A chunk may hold only one. A server that counts the tokens of a request at its end has not counted those of
         requests that it has not noticed to be cancelled.

@@ -22,7 +22,7 @@ _MAXIMUM = ("kv_use", "accept_length", "accept_rate")
 
 
 class _Meaning(NamedTuple):
-    """What a metric name stands for; `part` is empty for a plain value."""
+    """The meaning of a metric name; `part` is empty for a plain value."""
 
     engine: Engine
     field: str

@@ -67,7 +67,7 @@ class Missed(Stored, frozen=True, kw_only=True):
 
 
 class AnswerFacts(Stored, frozen=True, kw_only=True):
-    """What is known of a session. `c` is the level at which something ends: the first missed one, or the cliff.
+    """The facts of a session. `c` is the level at which something ends: the first missed one, or the cliff.
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `one_tps` is the median

@@ -60,7 +60,7 @@ def _interval(facts: AnswerFacts) -> str:
 
 
 def _sure(facts: AnswerFacts) -> str:
-    """How sure it is; a doubtful measurement is not, whatever its statistics say."""
+    """Say how sure it is; a doubtful measurement is not, whatever its statistics say."""
     return "" if facts.sure is None or facts.doubts else f" ({short_percent(facts.sure)} sure)"
 
 

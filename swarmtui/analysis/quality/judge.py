@@ -70,7 +70,7 @@ class Grade(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How one fact is judged. `unknown` explains why it can be missing; without it, a missing fact is not listed.
+    """The rule for one fact. `unknown` explains why it can be missing; without it, a missing fact is not listed.
 
     `external`: the fact comes from the server or the machine, which may not report it.
     """

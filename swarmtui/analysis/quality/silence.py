@@ -47,7 +47,7 @@ _SENTENCES = {
 
 
 class PrefillTimes(NamedTuple):
-    """How long the first token usually takes, in all and per prompt token, and how many prompt tokens are usual.
+    """The usual time of a first token, in all and per prompt token, and the usual number of prompt tokens.
 
     `fastest_s` is the TTFT of the fastest level: in others, requests may wait for a slot.
     """

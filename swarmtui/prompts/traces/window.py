@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
 
 class TooLongRequests(NamedTuple):
-    """How many requests of a trace do not fit into a window, and the tokens of the longest with its answer."""
+    """The number of requests that do not fit into a window, and the tokens of the longest with its answer."""
 
     window: int
     requests: int

@@ -58,7 +58,7 @@ class Document(dict[str, Any]):
 
 
 class Format(NamedTuple):
-    """How a tool writes its results.
+    """The format in which a tool writes its results.
 
     `benchmarks` returns a document for each benchmark of a file, or None if another tool wrote it. `paths` has where
     the figures are: `tokens_in` and `tokens_out` in total or `mean_in` and `mean_out` per request, `server_tokens` as

@@ -21,7 +21,7 @@ _BURST_S = CPU_SHARE * STATE_S
 
 
 class Depth(IntEnum):
-    """How much a read covers; each depth includes the ones before it."""
+    """The depth of a read; each one includes the ones before it."""
 
     FAST = 0
     STATE = 1
