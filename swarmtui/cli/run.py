@@ -155,8 +155,8 @@ missed: to show 95 % takes at least 59 requests.
     "--slo",
     default="",
     metavar="ttft=500ms,…",
-    help="Limits that 95 % of requests must meet (change with share=90%): ttft ttfo tpot e2e stall stream; "
-    "or limits of percentiles: ttft_p95=2s,stream_p5=20.",
+    help="Limits that 95 % of requests must meet (change with share=90%): ttft ttfo tpot e2e stall stream, and job "
+    "(conversations, recorded sessions); or limits of percentiles: ttft_p95=2s,stream_p5=20,job_p90=120s.",
 )
 @click.option(
     "--price-per-hour", type=Number(0.0), metavar="X", help="What the server costs, to show the cost of tokens."

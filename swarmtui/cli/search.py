@@ -32,9 +32,10 @@ _slo = click.option(
     "--slo",
     default="",
     metavar="ttft_p90=2s,…",
-    help="What each agent needs: percentiles of ttft ttfo tpot e2e stall (times) and stream (tok/s), or limits without "
-    "a percentile that 95 % of requests must meet together.  [default: that of the workload, else a first token within "
-    "2 s and 20 tok/s each, for 90 % of requests: ttft_p90=2s,stream_p10=20]",
+    help="What each agent needs: percentiles of ttft ttfo tpot e2e stall (times), stream (tok/s) and job (the time of "
+    "a conversation or recorded session), or limits without a percentile that 95 % of requests must meet together.  "
+    "[default: that of the workload, else a first token within 2 s and 20 tok/s each, for 90 % of requests: "
+    "ttft_p90=2s,stream_p10=20]",
 )
 
 

@@ -13,7 +13,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, RULES, Closed, Load, Open, SerialRates, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan, PlanGoal, Timeouts, TooLong
-from swarmtui.model.workload import Prompts, Trace, Workload, effective_load
+from swarmtui.model.workload import KINDS_WITH_JOBS, Prompts, Trace, Workload, effective_load
 
 _MAX_RUNS = 1000
 _GAMMA_BURST = 4.0
@@ -54,10 +54,11 @@ def build_plan(workload: Workload, choices: RunChoices, seed: int = 0) -> Plan:
 
 def _slo(workload: Workload, choices: RunChoices, goal: PlanGoal) -> str:
     """Return what was chosen; for a search for the capacity else that of the workload, or the default."""
+    has_jobs = workload.__struct_config__.tag in KINDS_WITH_JOBS
     if choices.slo or goal != "capacity":
-        return validate_slo(choices.slo)
+        return validate_slo(choices.slo, has_jobs=has_jobs)
     try:
-        return validate_slo(workload.slo) or DEFAULT_SLO
+        return validate_slo(workload.slo, has_jobs=has_jobs) or DEFAULT_SLO
     except BadInput as error:
         raise BadInput(f"slo: {error.problem}", key="workload") from None
 

@@ -53,6 +53,7 @@ class FinishedRequest(NamedTuple):
         return Record(
             task=task.id,
             turn=self.turn,
+            turns=1 + len(task.followups),
             id=redact_start(response.id, _MAX_NAME),
             type=task.type,
             stage=stage.number,

@@ -10,6 +10,7 @@ import msgspec
 from swarmtui.model.answer import Answer
 from swarmtui.model.findings import KeptShare, SearchState, Slots
 from swarmtui.model.plan import PerLevel
+from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
@@ -117,7 +118,10 @@ class Hello(ProtocolMessage, frozen=True):
 
 
 class EarlierRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished request of the watched agent; `preview` is the part of its answer that is kept."""
+    """A finished request of the watched agent; `preview` is the part of its answer that is kept.
+
+    The parts of its time are with the pause since the request before.
+    """
 
     task: int
     turn: int
@@ -128,13 +132,15 @@ class EarlierRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens_out: int | None
     decode_tps: float | None
     e2e_s: float | None
+    waterfall: Waterfall | None
     preview: str
 
 
 class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     """The watched agent: its latest request, and those before it, newest first.
 
-    `gaps_s` are the times between chunks; `recent_gaps_s` are the latest of them, in order of arrival.
+    `gaps_s` are the times between chunks; `recent_gaps_s` are the latest of them, in order of arrival. `waterfall` has
+    the parts of its time in this stage, up to the end of its last answer.
     """
 
     agent: int
@@ -153,6 +159,7 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: str = ""
     text: str = ""
     before: tuple[EarlierRequest, ...] = ()
+    waterfall: Waterfall | None = None
 
 
 WarningCode = Literal[

@@ -113,10 +113,11 @@ class KeptShare(Stored, frozen=True, kw_only=True):
     """One condition of an SLO at a level: the share of requests that met it, with one-sided 95 % bounds.
 
     `n` are those that met or missed it, `good` of them met it. `kept` is null while the bounds do not decide whether
-    the share is at least the `required` one.
+    the share is at least the `required` one. A limit on the time of jobs has jobs `counted`.
     """
 
     limit: str
+    counted: Literal["requests", "jobs", "requests and jobs"] = "requests"
     required: float
     good: int
     n: int

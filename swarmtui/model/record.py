@@ -61,6 +61,42 @@ class EngineTimings(Stored, frozen=True, kw_only=True, omit_defaults=True):
     accepted_tokens: int | None = None
 
 
+class Waterfall(Stored, frozen=True, kw_only=True, omit_defaults=True):
+    """The time of requests in parts, in seconds: of `n` of them together, or the mean of `n` requests or jobs.
+
+    A part is null if no server reported it; its time is then in `first_token_s`. `prefill_s` went into prompt tokens
+    that the server had not read before, `recomputed_s` into those that it had read, and no longer had in its cache;
+    where its cache is not known, all is in `prefill_s`. `tool_s` are the pauses between the requests of a job,
+    `client_s` is the time that passed outside of the server.
+    """
+
+    n: int
+    per: Literal["request", "job"] = "request"
+    queue_s: float | None = None
+    prefill_s: float | None = None
+    recomputed_s: float | None = None
+    first_token_s: float | None = None
+    decode_s: float | None = None
+    tool_s: float | None = None
+    client_s: float | None = None
+
+    @property
+    def known_parts(self) -> tuple[tuple[str, float], ...]:
+        """The parts that are not null, in order of time, by their names on screen."""
+        values = ((name, getattr(self, field)) for field, name in WATERFALL_PARTS.items())
+        return tuple((name, value) for name, value in values if value is not None)
+
+    @property
+    def total_s(self) -> float:
+        return fsum(value for _, value in self.known_parts)
+
+
+WATERFALL_PARTS = {
+    "queue_s": "queue", "prefill_s": "prefill", "recomputed_s": "recomputed", "first_token_s": "first token",
+    "decode_s": "decode", "tool_s": "tools", "client_s": "client",
+}  # fmt: skip
+
+
 class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """One request. Times are monotonic nanoseconds; a null time: it did not happen.
 
@@ -73,11 +109,13 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     have its timestamp, `first_coalesced` those with the timestamp of the first one: it may have come earlier, by up
     to `first_error_s`. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
-    fields that were omitted because the server refused them. `replayed` is the recorded request of a trace.
+    fields that were omitted because the server refused them. `replayed` is the recorded request of a trace. It is the
+    `turn` from 0 of a conversation of so many `turns`.
     """
 
     task: int
     turn: int = 0
+    turns: int = 1
     id: str = ""
     type: str = ""
     stage: int = 0

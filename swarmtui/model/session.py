@@ -11,7 +11,7 @@ from swarmtui.model.findings import Capacity, Check, Findings, Goodput, Scaling,
 from swarmtui.model.hosts import Host
 from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
-from swarmtui.model.record import TokenSource
+from swarmtui.model.record import TokenSource, Waterfall
 from swarmtui.model.session_tags import ModelFacts, Series
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityLine, TtftSplit
@@ -188,8 +188,8 @@ class TtftCell(Stored, frozen=True, kw_only=True):
 class TraceFigures(Stored, frozen=True, kw_only=True):
     """The figures that a replayed trace adds to a level.
 
-    `jobs` are recorded sessions that were played from their first request to their last, `job_s` the time of each with
-    its pauses, `failed` those that ended with an error. `jobs_per_h` counts requests as shares of their session, so
+    `jobs` are recorded sessions that were played from their first request to their last, `failed` those that ended
+    with an error. `jobs_per_h` counts requests as shares of their session, so
     that sessions longer than the level count, too; it is also given per session slot (user) and per GPU.
     `recorded_tokens` are the prompt tokens as recorded, and `prompt_error` how far those that the server counted are
     from them. `reusable_tokens` of them were sent before in the same session, in whole blocks of the server if their
@@ -204,7 +204,6 @@ class TraceFigures(Stored, frozen=True, kw_only=True):
     jobs_per_h: float | None = None
     jobs_per_h_user: float | None = None
     jobs_per_h_gpu: float | None = None
-    job_s: Spread = Spread(n=0)
     recorded_tokens: int = 0
     reusable_tokens: int = 0
     block_size: int | None = None
@@ -263,7 +262,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
     answers whose first chunk was: their first tokens may have come earlier, by up to `first_error_s` in the mean of all
     answers, so that TTFT is shorter and the time of the later tokens longer. `miscounted` answers have fewer tokens, by
     the server, than chunks with output. `streaming` is how many streams were between their first and last token at
-    once, at most, `queued` the mean queue that servers reported.
+    once, at most, `queued` the mean queue that servers reported. `job_s` is the time of whole conversations and
+    recorded sessions, with their pauses; `waterfall` has the parts of it, or of e2e if requests are alone.
     With a `rate` (open loop), latencies count from when a request was due, and `send_delay_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
@@ -300,6 +300,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     tpot_s: Spread
     icl_s: Spread
     e2e_s: Spread
+    job_s: Spread = Spread(n=0)
     longest_stall_s: float | None
     straggler: float | None
     contention: float | None
@@ -318,6 +319,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     energy: Energy | None = None
     host: HostUse | None = None
     ttft_split: TtftSplit | None = None
+    waterfall: Waterfall | None = None
     load: str = "closed"
     send_delay_s: Spread | None = None
     arrived_per_s: float | None = None

@@ -186,6 +186,9 @@ class Trace(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="tra
         return (self.files,) if isinstance(self.files, str) else self.files
 
 
+# Their tasks are jobs of several requests.
+KINDS_WITH_JOBS = ("sharegpt", "conversation", "mixed", "trace")
+
 Workload = Prompts | RandomText | JsonLines | ShareGpt | Conversation | SharedPrefix | MixedWorkload | Graph | Trace
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from swarmtui.model.record import WATERFALL_PARTS, Waterfall
 from swarmtui.model.session import Level, SerialBaseline, Spread
 from swarmtui.model.telemetry import TtftSplit
 from swarmtui.numbers import (
@@ -12,6 +13,7 @@ from swarmtui.numbers import (
     factor,
     gib,
     milliseconds,
+    percent,
     seconds,
     short_percent,
     signed_percent,
@@ -80,6 +82,14 @@ def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], 
     return _of(lambda level: level.ttft_split, read)
 
 
+def _time_share(field: str) -> Callable[[Level], Value]:
+    def read(found: Waterfall) -> Value:
+        value: float | None = getattr(found, field)
+        return None if value is None or not found.total_s else value / found.total_s
+
+    return _of(lambda level: level.waterfall, read)
+
+
 COLUMNS: dict[str, Column[Level]] = {
     column.id: column
     for column in (
@@ -140,7 +150,7 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("jobs_h", "jobs/h", _of(lambda x: x.replay, lambda r: r.jobs_per_h), _three),
         Column[Level]("jobs_h_user", "per user", _of(lambda x: x.replay, lambda r: r.jobs_per_h_user), _three),
         Column[Level]("jobs_h_gpu", "per GPU", _of(lambda x: x.replay, lambda r: r.jobs_per_h_gpu), _three),
-        Column[Level]("job_s", "time per job", _of(lambda x: x.replay, lambda r: r.job_s.median), seconds),
+        Column[Level]("job_s", "time per job", lambda x: x.job_s.median, seconds),
         Column[Level]("context", "live context", _of(lambda x: x.replay, lambda r: r.live_context), count),
         Column[Level]("hit", "hit rate", _of(lambda x: x.replay, lambda r: r.hit_rate), short_percent),
         Column[Level]("max_hit", "at most", _of(lambda x: x.replay, lambda r: r.max_hit_rate), short_percent),
@@ -150,6 +160,12 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level](
             "prompt_error", "prompt error", _of(lambda x: x.replay, lambda r: r.prompt_error),
             lambda error: signed_percent(error, 2),
+        ),
+        # where the time goes
+        Column[Level]("time_total", "time", _of(lambda x: x.waterfall, lambda w: w.total_s), seconds),
+        *(
+            Column[Level](f"time_{field}", name, _time_share(field), percent)
+            for field, name in WATERFALL_PARTS.items()
         ),
         # machine
         Column[Level]("gpu_w", "GPU W", _of(lambda x: x.energy, lambda e: e.mean_w)),

@@ -9,8 +9,9 @@ from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
+from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import Level, Summary, TaskFigures
-from swarmtui.numbers import MISSING, signed_percent
+from swarmtui.numbers import MISSING, percent, signed_percent
 from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
@@ -302,6 +303,24 @@ def _hits(levels: Sequence[Level]) -> Table:
         )
     shown = [level for level in levels if level.replay is not None]
     return _table("Prefix cache", shown, "load hit max_hit cached fresh recorded prompt_error", note)
+
+
+def time_table(levels: Sequence[Level]) -> Table:
+    """Tabulate where the time goes; without rows if only the first token and the rest can be told apart."""
+    shown = [x for x in levels if x.waterfall and len(x.waterfall.known_parts) > 2 and x.waterfall.total_s]
+    if not shown:
+        return Table("", (), ())
+    last = shown[-1].waterfall
+    assert last is not None
+    name, most = max(last.known_parts, key=lambda part: part[1])
+    share = f"{name} {'are' if name == 'tools' else 'is'} {percent(most / last.total_s)}"
+    note = (
+        f"mean time of a {last.per}, and shares of it: at {shown[-1].name}, {share}; "
+        "prefill: of new prompt tokens, recomputed: of those that were read before; first token: until then, where the "
+        "server does not report its parts; tools: recorded pauses; client: outside of the server"
+    )
+    ids = "load time_total " + " ".join(f"time_{field}" for field in WATERFALL_PARTS)
+    return _table("Where the time goes", shown, ids, note)
 
 
 def machine_table(levels: Sequence[Level]) -> Table:

@@ -21,7 +21,7 @@ from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import change_tables, comparison_tables
 from swarmtui.report.level_columns import tokens
-from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables
+from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables, time_table
 from swarmtui.report.limits import limit_facts, limit_table
 from swarmtui.report.remarks import remarks
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
@@ -92,8 +92,8 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
 def _session_report(summary: Summary) -> Report:
     levels = summary.levels
     tables = (
-        *throughput_tables(levels), *mode_tables(summary), clean_table(levels), machine_table(levels),
-        _limits(summary), goodput_table(summary), _scaling(summary), check_table(summary.checks),
+        *throughput_tables(levels), *mode_tables(summary), time_table(levels), clean_table(levels),
+        machine_table(levels), _limits(summary), goodput_table(summary), _scaling(summary), check_table(summary.checks),
     )  # fmt: skip
     headline = summary.answer.headline.sentence if summary.answer else ""
     return Report(
@@ -205,7 +205,7 @@ def goodput_table(summary: Summary) -> Table:
         Column("good", "met the SLO", lambda found: f"{found.good} of {found.n}"),
         Column("share", "share", lambda found: found.share, short_percent),
         Column("slo", "SLO", lambda found: _SLO_CELLS[found.kept], right=False),
-        Column("good_s", "good requests/s", lambda found: found.per_s),
+        Column("good_s", "good/s", lambda found: found.per_s),
         Column(
             "good_tps",
             "good tok/s",
@@ -336,7 +336,8 @@ def level_blocks(
 
 def result_tables(summary: Summary) -> list[Table]:
     """Return the tables of the load mode, the SLO and the machine; none for a plain closed loop without telemetry."""
-    tables = (*mode_tables(summary), goodput_table(summary), machine_table(summary.levels))
+    levels = summary.levels
+    tables = (*mode_tables(summary), time_table(levels), goodput_table(summary), machine_table(levels))
     return [table for table in tables if table.rows]
 
 

@@ -96,11 +96,14 @@ class PlannedLoad:
         rotated = [keys[run % len(keys) :] + keys[: run % len(keys)] for run in range(runs)]
         return [(key, run) for run, row in enumerate(rotated, 1) for key in row]
 
-    def task_source(self, key: LevelKey, run: int, least: int = 0) -> TaskSource:
-        """Return the tasks of a run; a run with a number of requests has at least `least`."""
+    def task_source(self, key: LevelKey, run: int, least: int = 0, *, jobs: bool = False) -> TaskSource:
+        """Return the tasks of a run; one with a number of requests has at least `least`, or as many `jobs`."""
         load = self.mode
         by_sessions = isinstance(load, Sessions) and load.session_limit is not None
-        if isinstance(load, Closed | Sessions) and not by_sessions and least > load.per_run.at(key[0]):
+        if isinstance(load, Sessions) and jobs:
+            # Those of the beginning are not whole, and those in flight at the end are cut off.
+            load = msgspec.structs.replace(load, sessions=least + key[0], requests=None, duration=None)
+        elif isinstance(load, Closed | Sessions) and not by_sessions and least > load.per_run.at(key[0]):
             load = msgspec.structs.replace(load, requests=least)
         if isinstance(load, Closed) and self.complete:
             load = msgspec.structs.replace(load, complete=True)

@@ -176,16 +176,23 @@ class Stages:
     # levels
 
     async def run_level(
-        self, key: LevelKey, run: int, runs: int, least: int = 0, enough: Callable[[], bool] | None = None
+        self,
+        key: LevelKey,
+        run: int,
+        runs: int,
+        least: int = 0,
+        enough: Callable[[], bool] | None = None,
+        *,
+        jobs: bool = False,
     ) -> None:
         """Run a level once, then its tasks serially if the plan says so; after a pause, run it again.
 
-        `least` is the smallest number of requests of the run, if the plan gives a number; it ends earlier if they are
-        `enough`.
+        `least` is the smallest number of requests of the run, if the plan gives a number, or of `jobs`; it ends earlier
+        if they are `enough`.
         """
         while True:
             await self._wait_for_server()
-            source, c = self.load.task_source(key, run, least), key[0]
+            source, c = self.load.task_source(key, run, least, jobs=jobs), key[0]
             await self.run_stage(
                 c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough
             )

@@ -189,7 +189,7 @@ def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity
     numbers = {stage.number for stage in stages}
     records = [record for record in journal.records if record.stage in numbers]
     runs = [run for found in runs_by_level(records, stages, journal.ends).values() for run in found]
-    visits = [Visit(run.c, slo, (*run.finished, *run.unfinished)) for run in sorted(runs, key=lambda run: run.stage)]
+    visits = [Visit(run.c, slo, run.requests) for run in sorted(runs, key=lambda run: run.stage)]
     gpus = len(session_gpus(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
     return capacity(

@@ -205,8 +205,7 @@ class SessionState:
         self.quality.add_record(record)
         self._split.add_record(record)
         stage = self._stage
-        judged = record.phase in ("level", "unfinished") and stage is not None and record.stage == stage.number
-        if self._slo_tally is not None and judged:
+        if self._slo_tally is not None and stage is not None and record.stage == stage.number:
             self._slo_tally.add(record)
         if traits(self.load).primary and record.phase == "level":
             # The newest ones; the report at the end covers all.

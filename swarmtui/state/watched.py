@@ -7,8 +7,9 @@ from functools import partial
 from itertools import pairwise
 
 from swarmtui.analysis.levels.stats import spread
+from swarmtui.analysis.machine.waterfall import add_waterfalls, waterfall
 from swarmtui.model.client_protocol import EarlierRequest, WatchedStream
-from swarmtui.model.record import Record
+from swarmtui.model.record import Record, Waterfall
 from swarmtui.model.worker_protocol import TextTail, WatchedUpdate
 
 # Finished requests that are kept per agent, and characters of the current answer.
@@ -34,6 +35,8 @@ class WatchedStreams:
             partial(deque[EarlierRequest], maxlen=_FINISHED_REQUESTS)
         )
         self._tails: dict[int, TextTail] = {}
+        # The latest request of each agent, and the parts of its time in this stage.
+        self._time_spent: dict[int, tuple[Record, Waterfall | None]] = {}
 
     def select(self, agent: int | None) -> None:
         self._agent, self._latest = agent, None
@@ -59,6 +62,12 @@ class WatchedStreams:
         self._tails |= {tail.agent: tail for tail in tails if tail.agent in self._tails}
 
     def add_record(self, record: Record) -> None:
+        latest, total = self._time_spent.get(record.agent, (None, None))
+        if latest is not None and latest.stage != record.stage:
+            latest = total = None
+        parts = waterfall([record], before=latest)
+        sums = [found for found in (total, parts) if found is not None]
+        self._time_spent[record.agent] = record.without_chunks(), add_waterfalls(sums) if sums else None
         self._finished[record.agent].appendleft(
             EarlierRequest(
                 task=record.task,
@@ -70,6 +79,7 @@ class WatchedStreams:
                 tokens_out=record.tokens_out,
                 decode_tps=record.decode_tps,
                 e2e_s=record.e2e_s,
+                waterfall=parts,
                 preview=(record.text or record.reasoning or "")[:_MAX_PREVIEW],
             )
         )
@@ -81,9 +91,10 @@ class WatchedStreams:
     def view(self) -> WatchedStream | None:
         if self._agent is None:
             return None
+        time_spent = self._time_spent[self._agent][1] if self._agent in self._time_spent else None
         latest, times, finished = self._latest, self._times, tuple(self._finished.get(self._agent, ()))
         if latest is None:
-            return WatchedStream(agent=self._agent, before=finished)
+            return WatchedStream(agent=self._agent, before=finished, waterfall=time_spent)
         gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
         return WatchedStream(
             agent=self._agent,
@@ -102,6 +113,7 @@ class WatchedStreams:
             reasoning=self._reasoning,
             text=self._text,
             before=finished,
+            waterfall=time_spent,
         )
 
 

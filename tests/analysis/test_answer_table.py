@@ -22,6 +22,8 @@ SLOW_STREAM = Missed(
     text="≥ 20 tok/s per user (p10)", required=0.9, good=11, n=20, figure="stream", limit=20.0, median=19.3
 )
 # A level whose answers are too slow, and what binds it.
+LATE_JOB = Missed(text="time per job p90 ≤ 120 s", required=0.9, good=11, n=20, figure="job", limit=120.0,
+                  percentile=90, median=150.0, counted="jobs")  # fmt: skip
 HARDWARE: dict[str, Any] = {"binds_c": 20, "because": "15.3 GB per step, 71 % of the memory bandwidth"}
 JOINT = Missed(text="TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests", required=0.95, good=12, n=20)
 
@@ -58,6 +60,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "the first token took more than 2 s in 9 of 20 requests, median 2.1 s"),
     ("missed", "missed_count", AT_SLOTS | {"missed": SLOW_STREAM},
      "9 of 20 answers came at less than 20 tok/s, median 19.3"),
+    ("missed", "missed_count", AT_SLOTS | {"missed": LATE_JOB},
+     "a job took more than 120 s in 9 of 20 jobs, median 150 s"),
     ("missed", "missed_joint", AT_SLOTS | {"missed": JOINT},
      "12 of 20 requests met TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests"),
     ("missed", "cliff", CLIFF, "output changes by +1 %, and the first token takes 9 times as long"),
@@ -76,6 +80,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "queue", AT_SLOTS | {"slots": None}, "3.4 requests wait in the queue of the server on average"),
     ("limit", "prefill", AT_SLOTS | {"slots": 64, "queued": 0.0, "ttft_s": 2.2, "prefill_s": 2.0},
      "on average 2.0 s of 2.2 s go into reading the prompt"),
+    ("limit", "share_of_time", SEARCHED | {"missed": LATE_JOB, "longest_part": ("waiting for tools", "62 %", "job")},
+     "waiting for tools takes 62 % of the time of a job"),
     ("limit", "client", SEARCHED | {"client": "client CPU 98 %"}, "the client may be too slow (client CPU 98 %)"),
     ("limit", "host", SEARCHED | {"host": "host CPU 90 %", "missed": SLOW_STREAM, "host_share": 0.1},
      "the host was busy (host CPU 90 %)"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -8,10 +10,11 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, goodput, parse_slo, slo_sentence
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, goodput, parse_slo, slo_sentence, validate_slo
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
+from swarmtui.model.trace import ReplayedRequest
 from tests.analysis.level_builders import level
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
@@ -292,3 +295,50 @@ def test_an_slo_is_said_in_plain_words() -> None:
     assert slo.short_words() == "first token ≤ 2 s · ≥ 20 tok/s"
     mixed = parse_slo("tpot=50ms,share=99%,stall_p95=1s").words()
     assert mixed == "50 ms per token, for 99 % of requests; no stall above 1 s, for 95 % of requests"
+
+
+def turn(at: float, task: int, number: int, **fields: Any) -> Record:
+    """A turn of a conversation of two; it takes a second."""
+    return request(at, [at + 500, at + 1000], task=task, turn=number, turns=2, **fields)
+
+
+def test_slo_on_a_job_counts_conversations() -> None:
+    slo = parse_slo("job_p90=3s")
+    assert str(slo) == "time per job p90 ≤ 3 s" and slo.words() == "a job within 3 s, for 90 % of jobs"
+    fast, slow = [turn(0, 1, 0), turn(1100, 1, 1)], [turn(0, 2, 0), turn(2100, 2, 1)]
+    failed = [turn(0, 3, 0), turn(1100, 3, 1, error="reset")]
+    (found,) = goodput([level(1)], {(1, None): [*fast, *slow, *failed]}, slo)
+    assert (found.n, found.good, found.out_tps) == (3, 1, None)
+    assert slo_sentence([found]) == "SLO missed at C=1: 1 of 3 jobs met it, 90 % required"
+
+
+@pytest.mark.parametrize(("cut_ms", "n"), [(2900, 0), (3100, 1)])
+def test_a_job_that_was_cut_off_is_missed_if_it_was_late_already(cut_ms: int, n: int) -> None:
+    cut = request(1100, [], task=1, turn=1, turns=2, phase="unfinished", error="cancelled")
+    cut = msgspec.structs.replace(cut, t_done_ns=BOOT_NS + cut_ms * MS)
+    tally = SloTally(parse_slo("job_p90=3s"), [cut, turn(0, 1, 0)])
+    assert (tally.n, tally.good) == (n, 0)
+
+
+def test_a_job_may_begin_with_pre_roll_but_not_end_with_it() -> None:
+    slo = parse_slo("job_p90=3s,ttft_p90=1s")
+    begun = [turn(0, 1, 0, phase="preroll"), turn(1100, 1, 1)]
+    tally = SloTally(slo, begun)
+    assert tally.counts == [(1, 1), (1, 1)] and (tally.n, tally.good) == (1, 1)
+    assert SloTally(slo, [msgspec.structs.replace(r, phase="preroll") for r in begun]).n == 0
+
+
+def test_a_recorded_session_is_a_job_if_it_was_played_from_its_start() -> None:
+    def played(at: float, number: int, skipped: int) -> Record:
+        replayed = ReplayedRequest(play=4, session="s", turn=number, requests=2, skipped=skipped)
+        return request(at, [at + 500, at + 1000], task=int(at), replayed=replayed)
+
+    slo = parse_slo("job=5s")
+    assert SloTally(slo, [played(0, 0, 0), played(3000, 1, 0)]).counts == [(1, 1)]
+    assert SloTally(slo, [played(0, 1, 1), played(3000, 1, 1)]).n == 0
+
+
+def test_slo_on_a_job_needs_a_workload_with_jobs() -> None:
+    assert validate_slo("job_p90=120s") == "job_p90=120s"
+    with pytest.raises(BadInput, match="a conversation or a recorded session"):
+        validate_slo("job_p90=120s", has_jobs=False)

@@ -61,10 +61,11 @@ def one_level(records: list[Record]) -> Level:
 
 
 def test_jobs_contexts_and_hits_of_a_level() -> None:
-    found = one_level(PLAYED).replay
+    level = one_level(PLAYED)
+    found = level.replay
     assert found is not None
     # Two whole sessions; a request is half a job, and three were sent in the ten seconds before the last one.
-    assert (found.jobs, found.failed, found.job_s.n, found.job_s.mean) == (2, 0, 2, 5.0)
+    assert (found.jobs, found.failed, level.job_s.n, level.job_s.mean) == (2, 0, 2, 5.0)
     assert found.jobs_per_h == pytest.approx(1.5 * 360) and found.jobs_per_h_user == pytest.approx(0.75 * 360)
     assert (found.recorded_tokens, found.reusable_tokens, found.cached_tokens) == (13_000, 1920, 1440)
     assert found.fresh_tokens == 13_040 - 1440

@@ -17,6 +17,7 @@ from swarmtui.model.client_protocol import (
 )
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
+from swarmtui.model.record import Waterfall
 from swarmtui.model.session import ClientInfo, Session, Spread
 from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
@@ -81,13 +82,14 @@ def watched(words: str, text: str, now: int) -> WatchedStream:
     """Agent 0 with an answer in progress and an earlier one that was checked."""
     earlier = EarlierRequest(
         task=0, turn=0, type=words, error=None, verdict="pass in reasoning", ttft_s=0.1, tokens_out=90, decode_tps=40.0,
-        e2e_s=2.3, preview=text,
+        e2e_s=2.3, waterfall=Waterfall(n=1, first_token_s=0.1, decode_s=2.2), preview=text,
     )  # fmt: skip
     start = now - 5_000_000_000
+    spent = Waterfall(n=3, queue_s=0.1, prefill_s=0.4, recomputed_s=0.5, decode_s=0.9, tool_s=2.0, client_s=0.1)
     return WatchedStream(
         agent=0, task=7, type=words, t_sched_ns=start, t_sent_ns=start + 80_000, t_headers_ns=start + 3_000_000,
         t_first_ns=start + 120_000_000, t_last_ns=now, chunks=100, gaps_s=Spread(n=99, p50=0.049, max=0.31),
-        recent_gaps_s=(0.049,) * 98 + (0.31,), reasoning=text, text=text, before=(earlier,),
+        recent_gaps_s=(0.049,) * 98 + (0.31,), reasoning=text, text=text, before=(earlier,), waterfall=spent,
     )  # fmt: skip
 
 

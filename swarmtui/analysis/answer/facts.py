@@ -13,7 +13,7 @@ from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, WAITS, Slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, JOB, RATE, WAITS, Slo
 from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
@@ -21,6 +21,7 @@ from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, Scaling
 from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
+from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
 from swarmtui.numbers import percent, short, signed_percent
@@ -34,6 +35,12 @@ _MORE_SLOTS = 2
 # Lines of measurement quality that say that the client, or its host, was too slow.
 _CLIENT = ("client_cpu", "client_lag", "turnaround")
 _HOST = ("host_pressure", "host_steal")
+# The parts of the time of a job, in words.
+_PARTS = {
+    "queue": "waiting in the queue of the server", "prefill": "reading prompts",
+    "recomputed": "reading prompts again that were evicted", "first token": "waiting for the first token",
+    "decode": "writing", "tools": "waiting for tools", "client": "what is outside of the server",
+}  # fmt: skip
 
 
 class Missed(Stored, frozen=True, kw_only=True):
@@ -51,6 +58,7 @@ class Missed(Stored, frozen=True, kw_only=True):
     percentile: int | None = None
     value: float | None = None
     median: float | None = None
+    counted: str = "requests"
 
     @property
     def excess(self) -> float | None:
@@ -112,6 +120,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     error: str | None = None
     ttft_s: float | None = None
     prefill_s: float | None = None
+    longest_part: tuple[str, str, str] | None = None
     client: str | None = None
     host: str | None = None
     host_share: float | None = None
@@ -245,14 +254,14 @@ def _missed(found: Goodput, level: Level, slo: Slo) -> Missed | None:
     if not pairs:
         return None
     worst, condition = min(pairs, key=lambda pair: (pair[0].share or 0.0) - pair[0].required)
-    missed = Missed(text=worst.limit, required=worst.required, good=worst.good, n=worst.n)
+    missed = Missed(text=worst.limit, required=worst.required, good=worst.good, n=worst.n, counted=worst.counted)
     if len(condition.limits) > 1:
         return missed
     ((figure, limit),) = condition.limits.items()
     value = median = None
     if figure == RATE:
         median = level.per_stream_tps.p50
-    elif figure in ("ttft", "ttfo", "tpot", "e2e"):
+    elif figure in ("ttft", "ttfo", "tpot", "e2e", JOB):
         spread: Spread = getattr(level, f"{figure}_s")
         value, median = getattr(spread, f"p{condition.percentile}", None), spread.median
     # The level's window may hold other requests than those that were counted: only figures that agree are said.
@@ -282,10 +291,19 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, capac
         error=worst,
         ttft_s=split.ttft_s if split and not split.estimated else None,
         prefill_s=split.prefill_s if split and not split.estimated else None,
+        longest_part=_longest_part(level.waterfall),
         host_share=max((x for x in (level.host.waited, level.host.steal) if x is not None), default=None)
         if level.host
         else None,
     )
+
+
+def _longest_part(found: Waterfall | None) -> tuple[str, str, str] | None:
+    """Return the part that takes more than half of the time of a request or job, and which share of it."""
+    name, value = max(found.known_parts, key=lambda part: part[1], default=("", 0.0)) if found else ("", 0.0)
+    if found is None or value <= 0.5 * found.total_s:
+        return None
+    return _PARTS[name], percent(value / found.total_s), found.per
 
 
 def _lines(quality: Sequence[QualityLine], codes: Sequence[str]) -> str | None:

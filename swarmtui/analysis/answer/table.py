@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, is_wait
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, RATE, parse_slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, parse_slo
 from swarmtui.numbers import percent, rate, seconds, short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
@@ -27,6 +27,7 @@ _FIGURES = {
     "tpot": "a token took",
     "e2e": "an answer took",
     "stall": "a pause took",
+    JOB: "a job took",
 }
 
 
@@ -114,7 +115,7 @@ def _missed_count(facts: AnswerFacts) -> str:
         median = "" if missed.median is None else f", median {rate(missed.median)}"
         return f"{some} answers came at less than {short(missed.limit)} tok/s{median}"
     median = "" if missed.median is None else f", median {seconds(missed.median, 2)}"
-    return f"{_FIGURES[missed.figure]} more than {_limit(missed.limit)} in {some} requests{median}"
+    return f"{_FIGURES[missed.figure]} more than {_limit(missed.limit)} in {some} {missed.counted}{median}"
 
 
 def _limit(value: float) -> str:
@@ -124,7 +125,7 @@ def _limit(value: float) -> str:
 def _missed_joint(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
-    return f"{missed.good} of {missed.n} requests met {missed.text}"
+    return f"{missed.good} of {missed.n} {missed.counted} met {missed.text}"
 
 
 def _cliff(facts: AnswerFacts) -> str:
@@ -173,6 +174,10 @@ def _mostly_prefill(facts: AnswerFacts) -> bool:
     return _waits(facts) and (facts.prefill_s or 0.0) > 0.5 * (facts.ttft_s or 0.0)
 
 
+def _takes_long(facts: AnswerFacts) -> bool:
+    return facts.missed is not None and facts.missed.figure in (JOB, "e2e")
+
+
 def _explained_by_host(facts: AnswerFacts) -> bool:
     """Whether client and server would have kept the limit without the time in which they waited for a CPU."""
     excess = facts.missed.excess if facts.missed else None
@@ -218,6 +223,8 @@ _LIMITS = (
         lambda f: f"{short(f.queued, 2)} requests wait in the queue of the server on average"),
     AnswerRow("limit", "prefill", ("c", "ttft_s", "prefill_s"), _mostly_prefill,
         lambda f: f"on average {seconds(f.prefill_s, 2)} of {seconds(f.ttft_s, 2)} go into reading the prompt"),
+    AnswerRow("limit", "share_of_time", ("c", "longest_part"), _takes_long,
+        lambda f: "{} takes {} of the time of a {}".format(*f.longest_part or ())),
     AnswerRow("limit", "client", ("c", "client"), lambda f: True, lambda f: f"the client may be too slow ({f.client})"),
     AnswerRow("limit", "host", ("c", "host", "missed", "host_share"), _explained_by_host,
         lambda f: f"the host was busy ({f.host})"),

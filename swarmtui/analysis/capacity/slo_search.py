@@ -54,12 +54,12 @@ class Visit:
         self.c = c
         self.slo = SloTally(slo)
         self._context = self._seconds = 0.0
-        for record in records:
+        for record in sorted(records, key=lambda record: record.left_ns):
             self.add(record)
 
     def add(self, record: Record) -> None:
         self.slo.add(record)
-        span = in_flight_span(record)
+        span = in_flight_span(record) if record.phase == "level" else None
         if record.ok and record.tokens_in is not None and record.tokens_out is not None and span is not None:
             seconds = (span[1] - span[0]) / 1e9
             self._context += seconds * (record.tokens_in + record.tokens_out)

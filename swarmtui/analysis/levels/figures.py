@@ -13,6 +13,7 @@ import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
+from swarmtui.analysis.levels.jobs import whole_jobs
 from swarmtui.analysis.levels.runs import (
     LevelRun,
     SteadyPart,
@@ -128,6 +129,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Seque
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)
+    jobs = [seconds for run in runs for seconds, _ in whole_jobs(run.records)]
     load, rate = runs[-1].load, runs[-1].rate
     level = Level(
         c=c,
@@ -162,6 +164,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Seque
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
         e2e_s=survival_spread(_known(r.e2e_s for r in ok), [record.age_s for run in runs for record in run.unfinished]),
+        job_s=spread(jobs),
         longest_stall_s=_longest_gap_s(gaps, ok),
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
@@ -185,7 +188,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Seque
         else None,
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(counted, wall_s),
-        replay=trace_figures(runs, block_size),
+        replay=trace_figures(runs, block_size, len(jobs)),
     )
     uncounted = sum(r.tokens_out is None for r in ok)
     unmeasured_errors = sum(record.phase in ("preroll", "filler") for record in failed)
@@ -381,7 +384,7 @@ def task_figures(measured: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFig
     """Return figures by level, type and turn, in order; empty if no task has a type or a check."""
     found: list[TaskFigures] = []
     for (c, rate), requests in sorted(measured.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0])):
-        records = [record for record in requests if record.phase != "unfinished"]
+        records = [record for record in requests if record.phase == "level"]
         parts: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
         for record in sorted(records, key=lambda record: (record.task, record.turn)):
             parts[record.type, record.turn].append(record)

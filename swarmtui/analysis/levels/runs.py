@@ -142,6 +142,12 @@ class LevelRun(NamedTuple):
         return [*self.sent, *self.unfinished, *self.unmeasured]
 
     @property
+    def requests(self) -> list[Record]:
+        """The requests of the run, from when they were due, without those of other stages at the same time."""
+        others = (record for record in self.unmeasured if record.phase in ("preroll", "filler"))
+        return [*self.finished, *self.unfinished, *others]
+
+    @property
     def tokens_per_chunk(self) -> float:
         return tokens_per_chunk(self.records)
 
@@ -227,9 +233,9 @@ class LevelRun(NamedTuple):
 def requests_by_level(
     records: Sequence[Record], stages: Sequence[StageStart], ends: Sequence[StageEnd]
 ) -> dict[LevelKey, list[Record]]:
-    """Return the measured requests of each level, with the unfinished ones."""
+    """Return the requests of each level: measured and unfinished ones, pre-roll and fillers."""
     runs = runs_by_level(records, stages, ends)
-    return {key: [r for run in found for r in (*run.finished, *run.unfinished)] for key, found in runs.items()}
+    return {key: [r for run in found for r in run.requests] for key, found in runs.items()}
 
 
 def group_by_stage(records: Sequence[Record]) -> defaultdict[int, list[Record]]:

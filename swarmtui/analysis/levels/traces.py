@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import fsum
 
 from swarmtui.analysis.levels.runs import LevelRun, Span, in_flight_span
-from swarmtui.analysis.levels.stats import median, ratio, spread
+from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.load import traits
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import TraceFigures, TtftCell
@@ -42,8 +42,8 @@ def reusable_tokens(replayed: ReplayedRequest, tokens_in: int | None, block_size
     return min(known, round(blocks * block_size * recorded / prompt))
 
 
-def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigures | None:
-    """Return the figures of a level, or None if it replayed no trace."""
+def trace_figures(runs: Sequence[LevelRun], block_size: int | None, jobs: int) -> TraceFigures | None:
+    """Return the figures of a level with so many whole `jobs`, or None if it replayed no trace."""
     measured = list(_replays(record for run in runs for record in run.finished))
     if not measured:
         return None
@@ -52,7 +52,6 @@ def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigu
     windows = [(run, window) for run in runs if (window := run.steady_window) is not None]
     span_s = sum(last - first for _, (first, last) in windows) / 1e9
     jobs_per_h = ratio(fsum(_shares(run, window) for run, window in windows) * 3600.0, span_s) if sessions else None
-    times = [time for run in runs for time in _job_times(run)] if sessions else []
     recorded, reusable = sum(r.input_tokens for _, r in ok), sum(_reusable(ok, block_size))
     counted = [(record.tokens_in, replayed.input_tokens) for record, replayed in ok if record.tokens_in is not None]
     known = [record for record, _ in ok if record.tokens_in is not None and record.cached_tokens is not None]
@@ -60,11 +59,10 @@ def trace_figures(runs: Sequence[LevelRun], block_size: int | None) -> TraceFigu
     error = ratio(sum(count for count, _ in counted), sum(planned for _, planned in counted))
     contexts = [_context_tokens(run.records, window) for run, window in windows] if sessions else []
     return TraceFigures(
-        jobs=len(times),
+        jobs=jobs if sessions else 0,
         failed=len({r.play for record, r in measured if not record.ok}),
         jobs_per_h=jobs_per_h,
         jobs_per_h_user=ratio(jobs_per_h, runs[-1].c),
-        job_s=spread(times),
         recorded_tokens=recorded,
         reusable_tokens=reusable,
         block_size=block_size,
@@ -123,19 +121,6 @@ def _shares(run: LevelRun, window: Span) -> float:
         for record, replayed in _replays(run.finished)
         if record.ok and record.t_sent_ns is not None and window[0] <= record.t_sent_ns < window[1]
     )
-
-
-def _job_times(run: LevelRun) -> Iterator[float]:
-    """Yield the times of sessions played whole, whose last answer ended before the level did."""
-    plays: defaultdict[int, list[ReplayedRecord]] = defaultdict(list)
-    for record, replayed in _replays(run.records):
-        plays[replayed.play].append((record, replayed))
-    for found in plays.values():
-        first = found[0][1]
-        spans = [span for record, _ in found if record.ok and (span := in_flight_span(record)) is not None]
-        last = max(found, key=lambda one: one[0].t_done_ns or 0)[0]
-        if not first.skipped and len(spans) == first.requests and last.phase == "level":
-            yield (max(end for _, end in spans) - min(start for start, _ in spans)) / 1e9
 
 
 def _context_tokens(records: Iterable[Record], window: Span) -> float:

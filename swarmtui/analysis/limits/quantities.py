@@ -28,7 +28,7 @@ def _figure(kind: Kind, path: str) -> Quantity:
     return Quantity(kind, attrgetter(path))
 
 
-_TIMES = ("ttft", "ttfo", "tpot", "icl", "e2e")
+_TIMES = ("ttft", "ttfo", "tpot", "icl", "e2e", "job")
 _PARTS = ("mean", "min", "p50", "p90", "p95", "p99", "max")
 QUANTITIES: dict[str, Quantity] = {
     **{f"{name}_{part}": _figure("time", f"{name}_s.{part}") for name in _TIMES for part in _PARTS},

@@ -1,4 +1,4 @@
-"""Parse service level objectives such as `ttft_p95=2s,stream_p5=20`, and count the requests that meet them."""
+"""Parse service level objectives such as `ttft_p95=2s,stream_p5=20`, and count the requests and jobs that meet them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, log
+from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
+from swarmtui.analysis.levels.jobs import JobEnd, Jobs
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.base import BadInput, Stored
@@ -29,8 +31,12 @@ GOODPUT_ALPHA = 0.05
 _MAY_BE_MISSING = ("tpot", "stall", "stream")
 # A limit on this figure is the least that a user gets; limits on the others are times, the most that a user waits.
 RATE = "stream"
+# A limit on the time of a whole conversation, or recorded session.
+JOB = "job"
 # A queue makes these longer.
-WAITS = ("ttft", "ttfo", "e2e")
+WAITS = ("ttft", "ttfo", "e2e", JOB)
+# The phases of requests that are judged by themselves; a job may have others.
+_JUDGED = ("level", "unfinished")
 
 
 def _stall(record: Record) -> float | None:
@@ -47,6 +53,7 @@ _FIGURES: dict[str, Callable[[Record], float | None]] = {
     RATE: lambda record: record.decode_tps,
 }
 _FORMS = "ttft=500ms, ttft_p95=2s or stream_p5=20"
+_TITLES = {"stall": "longest stall", JOB: "time per job"}
 # Limits in plain words, and short: the figure of a time, or its sign.
 _WORDS = {
     "ttft": ("a first token within {}", "first token ≤ {}"),
@@ -55,6 +62,7 @@ _WORDS = {
     "e2e": ("an answer within {}", "answer ≤ {}"),
     "stall": ("no stall above {}", "stall ≤ {}"),
     RATE: ("{} each", "≥ {}"),
+    JOB: ("a job within {}", "job ≤ {}"),
 }
 
 
@@ -68,9 +76,19 @@ class SloCondition(Stored, frozen=True, kw_only=True):
     share: float
     percentile: int | None = None
 
+    def met(self, record: Record, job: JobEnd | None) -> bool | None:
+        """Whether a request, and the job that ends with it, meets the limits; None if that is open, or none applies."""
+        found = []
+        if record.phase in _JUDGED and self.limits.keys() != {JOB}:
+            found.append(self.met_unfinished(record) if record.phase == "unfinished" else self.met_by(record))
+        if job is not None and JOB in self.limits:
+            late = job.seconds > self.limits[JOB]
+            found.append(job.ok and not late if job.ok is not None else False if late else None)
+        return False if False in found else True if True in found else None
+
     def met_by(self, record: Record) -> bool:
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
-        return record.ok and all(self._meets(record, name) for name in self.limits)
+        return record.ok and all(self._meets(record, name) for name in self.limits if name != JOB)
 
     def met_unfinished(self, record: Record) -> bool | None:
         """Whether a request that was cancelled meets the limits, as far as it got; None if that is still open.
@@ -100,10 +118,14 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         texts = [
             f"≥ {short(limit)} tok/s per user{f' ({part})' if part else ''}"
             if name == RATE
-            else f"{name.upper() if name != 'stall' else 'longest stall'}{f' {part}' if part else ''} ≤ {_time(limit)}"
+            else f"{_TITLES.get(name, name.upper())}{f' {part}' if part else ''} ≤ {_time(limit)}"
             for name, limit in self.limits.items()
         ]
-        return " and ".join(texts) + ("" if part else f" for {short_percent(self.share)} of requests")
+        return " and ".join(texts) + ("" if part else f" for {short_percent(self.share)} of {self.counted}")
+
+    @property
+    def counted(self) -> Literal["requests", "jobs", "requests and jobs"]:
+        return "jobs" if self.limits.keys() == {JOB} else "requests and jobs" if JOB in self.limits else "requests"
 
 
 def _amount(name: str, limit: float) -> str:
@@ -125,12 +147,18 @@ class Slo(Stored, frozen=True, kw_only=True):
 
     def words(self) -> str:
         """`a first token within 2 s and 20 tok/s each, for 90 % of requests`"""
-        shares = dict.fromkeys(condition.share for condition in self.conditions)
-        of_share = {
-            share: " and ".join(condition.words() for condition in self.conditions if condition.share == share)
-            for share in shares
-        }
-        return "; ".join(f"{text}, for {short_percent(share)} of requests" for share, text in of_share.items())
+        of_share: dict[tuple[float, str], list[str]] = {}
+        for condition in self.conditions:
+            of_share.setdefault((condition.share, condition.counted), []).append(condition.words())
+        return "; ".join(
+            f"{' and '.join(texts)}, for {short_percent(share)} of {counted}"
+            for (share, counted), texts in of_share.items()
+        )
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a limit is about jobs."""
+        return any(JOB in condition.limits for condition in self.conditions)
 
     def stricter(self, factor: float) -> Slo:
         """Return the same conditions with limits that leave room: shorter times, and higher rates."""
@@ -151,10 +179,10 @@ class Slo(Stored, frozen=True, kw_only=True):
         return " and ".join(map(str, self.conditions))
 
 
-def validate_slo(text: str) -> str:
-    """Return the text if it is valid or empty; raise BadInput otherwise."""
-    if text:
-        parse_slo(text)
+def validate_slo(text: str, *, has_jobs: bool = True) -> str:
+    """Return the text if it is valid or empty; raise BadInput otherwise. Not every workload has jobs."""
+    if text and parse_slo(text).has_jobs and not has_jobs:
+        raise BadInput("job is the time of a conversation or a recorded session, which this workload has not", key=_KEY)
     return text
 
 
@@ -177,8 +205,8 @@ def parse_slo(text: str) -> Slo:
         if match is None:
             raise BadInput(f"{part.strip()!r} is not in the form {_FORMS}", key=_KEY)
         name, percentile, number, unit = match.groups()
-        if name not in _FIGURES and (name != "share" or percentile):
-            known = ", ".join(_FIGURES)
+        if name not in (*_FIGURES, JOB) and (name != "share" or percentile):
+            known = ", ".join((*_FIGURES, JOB))
             raise BadInput(f"unknown figure {name!r}; use one of {known}, share, in the form {_FORMS}", key=_KEY)
         limited = f"{name}_p{percentile}" if percentile else name
         if limited in seen:
@@ -212,25 +240,26 @@ def _percentile_limit(name: str, percentile: int, value: float) -> SloCondition:
 
 
 class SloTally:
-    """Counts the requests that meet an SLO, and each of its conditions, by run.
+    """Counts the requests and jobs that meet an SLO, and each of its conditions, by run.
 
-    `n` are all that finished, and the unfinished ones that had already met or missed it.
+    `n` are all that finished, and the unfinished ones that had already met or missed it. A job may begin or end with
+    requests that are not measured, which are added, too.
     """
 
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.slo = slo
         self.n = self.good = 0
+        self._jobs = Jobs() if slo.has_jobs else None
         self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for record in records:
+        for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
 
     def add(self, record: Record) -> None:
-        unfinished = record.phase == "unfinished"
-        met = [
-            condition.met_unfinished(record) if unfinished else condition.met_by(record)
-            for condition in self.slo.conditions
-        ]
-        if False in met or None not in met:
+        job = self._jobs.add(record) if self._jobs else None
+        met = [condition.met(record, job) for condition in self.slo.conditions]
+        if met.count(None) == len(met):
+            return
+        if False in met or None not in met or record.phase != "unfinished":
             self.n += 1
             self.good += False not in met
         self._count((record.c, record.run), [(bool(one), one is not None) for one in met])
@@ -270,6 +299,7 @@ class SloTally:
             found.append(
                 KeptShare(
                     limit=str(condition),
+                    counted=condition.counted,
                     required=condition.share,
                     good=good,
                     n=n,
@@ -302,11 +332,11 @@ def all_kept(conditions: Sequence[KeptShare]) -> bool | None:
 
 
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
-    """Count good requests by level; `finished` ended by themselves, with or without an error, or are unfinished."""
+    """Count good requests and jobs by level; `finished` are all requests of its runs, also unmeasured ones."""
     found = []
     for level in levels:
-        records = finished.get(level.key, ())
-        tally = SloTally(slo, records)
+        tally = SloTally(slo, finished.get(level.key, ()))
+        records = [record for record in finished.get(level.key, ()) if record.phase in _JUDGED]
         conditions = tally.conditions()
         low, high = share_bounds(tally.good, tally.n)
         seconds = _output_s(level, records)
@@ -320,7 +350,9 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
                 share_low=low,
                 share_high=high,
                 per_s=ratio(tally.good, seconds),
-                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), seconds),
+                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), seconds)
+                if not slo.has_jobs
+                else None,
                 kept=all_kept(conditions),
                 conditions=conditions,
             )
@@ -377,8 +409,9 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
         word = "not sure yet" if open_level.kept is None else "missed"
         worst = next(condition for condition in open_level.conditions if condition.kept is open_level.kept)
         which = "it" if len(open_level.conditions) == 1 else worst.limit
-        share = f"{worst.good} of {worst.n} requests met {which}, {short_percent(worst.required)} required"
-        least = f"; at least {least_n(worst.required)} requests are needed to decide" if open_level.kept is None else ""
+        share = f"{worst.good} of {worst.n} {worst.counted} met {which}, {short_percent(worst.required)} required"
+        needed = f"; at least {least_n(worst.required)} {worst.counted} are needed to decide"
+        least = needed if open_level.kept is None else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
 

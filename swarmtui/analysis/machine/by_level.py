@@ -9,11 +9,12 @@ import msgspec
 
 from swarmtui.analysis.levels.runs import LevelRun, Span, group_by_stage, runs_by_level
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.levels.traces import reuse
+from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
+from swarmtui.analysis.machine.waterfall import level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
@@ -37,7 +38,7 @@ def add_machine_figures(
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     by_stage = group_by_stage(records)
     host = [sample.host for sample in telemetry if sample.host is not None]
-    gpus = len(used.uuids)
+    gpus, block_size = len(used.uuids), server_block_size(servers)
     all_ends = request_ends(records) if samples else []
     found = []
     for level in levels:
@@ -47,13 +48,15 @@ def add_machine_figures(
         spans, tokens = _output_windows(level, counted)
         use = host_use_within(host, [(started[number], ended[number]) for number in timed])
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
+        parts = parts or (_estimate(level, single) if single else None)
         found.append(
             msgspec.structs.replace(
                 level,
                 energy=energy_used(telemetry, spans, tokens, used) if telemetry else None,
                 host=use,
                 flags=(*level.flags, *host_flags(use)),
-                ttft_split=parts or (_estimate(level, single) if single else None),
+                ttft_split=parts,
+                waterfall=level_waterfall(counted, block_size, parts),
                 replay=_trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
             )
         )

@@ -25,7 +25,7 @@ from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.findings import SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
-from swarmtui.model.record import Record
+from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
 
 # The number of requests after which a visit can end early.
@@ -86,7 +86,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
 
             # Of the requests that are sent, one per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
-            await stages.run_level((c, None), number, number, least=least, enough=enough)
+            await stages.run_level((c, None), number, number, least=least, enough=enough, jobs=slo.has_jobs)
             budget.add(run.visit, time.monotonic() - started)
             if stages.steering.ends_goal:
                 return
@@ -156,7 +156,7 @@ class VisitTally:
         self._next_look, self._missed = _FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
-        if record.phase not in ("level", "unfinished") or record.stage < self._stage:
+        if record.phase not in LEVEL_PHASES or record.stage < self._stage:
             return
         if record.stage != self._stage:
             self._start(record.stage)

@@ -19,6 +19,7 @@ from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, scale_top, shaded_bars, stretch
 from swarmtui.tui.live.history import recent_columns
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.live.parts_line import parts_line
 from swarmtui.tui.live.streams import mixed_rates
 from swarmtui.tui.tall_digits import tall
 
@@ -26,7 +27,6 @@ _GAP = 2
 # A box this high has tall digits.
 _TALL = 4
 _NO_PARTS = "queue, prefill, rest: not known yet"
-_PART_SIGNS = {"queue": ("▒", "queue"), "prefill": ("█", "latency"), "rest": ("░", "dim")}
 
 
 # One value for each column of a sparkline.
@@ -212,21 +212,6 @@ def _beside(parts: Sequence[Line], columns: int) -> Line:
 
 def _parts_line(split: TtftSplit | None, width: int) -> Line:
     """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate."""
-    known = [(name, value) for name, value in split.known_parts if value > 0] if split is not None else []
-    if split is None or not known:
+    if split is None or not any(value > 0 for _, value in split.known_parts):
         return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
-    about = "~" if split.estimated else ""
-    names = [(name, f"{about}{name} {seconds(value, 2)}") for name, value in known]
-    used = sum(len(text) + 3 for _, text in names)
-    if width - used < 8:
-        names = [(name, f"{about}{name}") for name, _ in known]
-        used = sum(len(text) + 3 for _, text in names)
-    room, total = max(3, width - used - 1), sum(value for _, value in known)
-    line: Line = [(" ", "")]
-    for number, (name, value) in enumerate(known):
-        rest = room - sum(len(text) for text, _ in line) + 1
-        cells = rest if number == len(known) - 1 else max(1, round(room * value / total))
-        line.append((_PART_SIGNS[name][0] * min(rest, cells), _PART_SIGNS[name][1]))
-    for name, text in names:
-        line += [(f" {_PART_SIGNS[name][0]} ", _PART_SIGNS[name][1]), (text, "dim")]
-    return line
+    return parts_line(split.known_parts, lambda value: seconds(value, 2), width, "~" if split.estimated else "")

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, validate_slo
 from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S, parse_levels
 from swarmtui.model import client_protocol as protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import MAX_STREAMS, traits
 from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.workload import KINDS_WITH_JOBS
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, relabel
@@ -212,7 +213,9 @@ class RunScreen(LiveScreen):
             self.app.toast(f"{session.workload} has load mode {session.plan.load.name}, which has no other levels")
         elif ended or self._can_steer():
             slo = session.plan.slo if session else ""
-            self.query_one(InputLine).ask("SLO of each agent:", slo or DEFAULT_SLO, parse_slo, done)
+            has_jobs = session is None or session.workload_spec.get("kind") in KINDS_WITH_JOBS
+            check = partial(validate_slo, has_jobs=has_jobs)
+            self.query_one(InputLine).ask("SLO of each agent:", slo or DEFAULT_SLO, check, done)
 
     def action_next_level(self) -> None:
         if self._in_progress():

@@ -7,13 +7,15 @@ from textual.containers import Container
 
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.client_protocol import EarlierRequest, Frame, WatchedStream, WatchStream
+from swarmtui.model.record import Waterfall
 from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.numbers import MISSING, rate, seconds
-from swarmtui.text import sanitize, sanitize_lines
+from swarmtui.numbers import MISSING, percent, rate, seconds
+from swarmtui.text import count_noun, sanitize, sanitize_lines
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import FrameSource, ReplaySource
 from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, Panel, scale_top, sparkline, wrap
+from swarmtui.tui.live.parts_line import parts_line
 from swarmtui.tui.live.streams import RECEIVING, with_queue_state
 
 _LABEL = 8
@@ -28,17 +30,18 @@ _UPDATE_S = 0.25
 def fact_lines(
     agent: int, watched: WatchedStream | None, frame: Frame, current_tps: float | None, width: int
 ) -> list[Line]:
-    """Return seven lines: state, tokens, timestamps, TTFT and gaps."""
+    """Return nine lines: state, tokens, timestamps, TTFT, gaps, and where the time of the agent went."""
     row = next((with_queue_state(row, frame) for row in frame.rows if row.agent == agent), None)
     lines: list[Line] = [_title(agent, watched, row)]
     if watched is None or watched.task < 0:
-        return [*lines, [(" no request since this stream was opened", "dim")]]
+        spent = _time_spent(watched.waterfall, width) if watched else []
+        return [*lines, [(" no request since this stream was opened", "dim")], *spent]
     tokens = f"{watched.chunks * frame.tokens_per_chunk:,.0f} in {watched.chunks:,} chunks"
     has_rate = current_tps is not None and row is not None and row.state in RECEIVING
     lines.append(_fact("tokens", f"{tokens}, {rate(current_tps)} tok/s now" if has_rate else tokens))
     lines += _timestamps(watched, frame.t_ns, width)
     lines += _gaps(watched, width)
-    return lines
+    return lines + _time_spent(watched.waterfall, width)
 
 
 def answer_lines(watched: WatchedStream | None, kept: bool, width: int) -> list[Line]:
@@ -77,6 +80,8 @@ def earlier_lines(watched: WatchedStream | None, width: int) -> list[Line]:
         first, *rest = wrap(f"{verdict}  {figures}", width)
         lines.append([(f" {first[: len(verdict)]}", style), (first[len(verdict) :], "dim")])
         lines += [[(f"   {part}", "dim")] for part in rest]
+        if request.waterfall is not None and len(request.waterfall.known_parts) > 2:
+            lines.append([("  ", ""), *parts_line(request.waterfall.known_parts, seconds, width - 2)])
         texts = [part for line in sanitize_lines(request.preview) if line.strip() for part in wrap(line, width - 2)]
         lines += [[(f"   {part}", "")] for part in texts[:_PREVIEW_LINES]]
     return lines
@@ -134,6 +139,17 @@ def _gaps(watched: WatchedStream, width: int) -> list[Line]:
         _fact("gaps", text),
         [(" " * (_LABEL + 1), ""), (sparkline(watched.recent_gaps_s[-room:], top), "latency"), (scale, "dim")],
     ]
+
+
+def _time_spent(found: Waterfall | None, width: int) -> list[Line]:
+    """`prefill is 94 % of this agent's time`, and all parts as a bar."""
+    if found is None or not found.total_s:
+        return [_fact("time", "where it went is known after the first answer"), []]
+    name, most = max(found.known_parts, key=lambda part: part[1])
+    of = f"{seconds(found.total_s)}, {count_noun(found.n, 'answer', 'answers')}"
+    text = f"{name} {'are' if name == 'tools' else 'is'} {percent(most / found.total_s)} of this agent's time ({of})"
+    bar = parts_line(found.known_parts, lambda value: percent(value / found.total_s), width - _LABEL)
+    return [_fact("time", text), [(" " * _LABEL, ""), *bar]]
 
 
 def _verdict(request: EarlierRequest) -> tuple[str, str]:

@@ -135,7 +135,7 @@ FIELD_HELP: dict[str, tuple[str, str]] = {
     "requests": ("requests", "requests of each run: 40, or 4C for four per agent"),
     "precision": ("precision", "in place of requests: a run lasts until ± is this share of the steady rate"),
     "slo": ("SLO", "what each agent needs. ttft_p90=2s,stream_p10=20: a first token within 2 s and 20 tok/s, for 90 % "
-            "of requests. Times: ttft ttfo tpot e2e stall; tok/s: stream"),
+            "of requests. Times: ttft ttfo tpot e2e stall job; tok/s: stream"),
     "max_tokens": ("max tok.", "the longest answer, in tokens. A search of a minute takes 128, so that enough answers "
                    "end; with longer ones, agents wait longer for a slot"),
     "warmup": ("warm-up", "requests before the first level, which are not counted"),

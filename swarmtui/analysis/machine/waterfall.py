@@ -1,0 +1,156 @@
+"""Divide the time of requests and jobs: queue, prefill, recomputed prefill, decode, tools, client."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from swarmtui.analysis.levels.jobs import whole_jobs
+from swarmtui.analysis.levels.runs import LevelRun
+from swarmtui.analysis.levels.traces import reusable_tokens
+from swarmtui.analysis.machine.ttft_split import split_by_timings
+from swarmtui.model.record import WATERFALL_PARTS, Record, Waterfall
+from swarmtui.model.telemetry import TtftSplit
+
+
+def waterfall(
+    records: Iterable[Record], block_size: int | None = None, before: Record | None = None
+) -> Waterfall | None:
+    """Divide the time of the requests of one agent or job, from the first send, or the end of the request `before`.
+
+    Requests that are in flight at the same time share that time. What passes between them is a pause of the recorded
+    session, or else the client's. None if no request was answered.
+    """
+    answered = sorted(
+        (
+            r
+            for r in records
+            if r.ok and r.t_sent_ns is not None and r.t_first_ns is not None and r.t_last_ns is not None
+        ),
+        key=lambda record: record.t_sent_ns or 0,
+    )
+    if not answered:
+        return None
+    now = (answered[0].t_sent_ns or 0) if before is None else before.left_ns
+    idle = "client_s" if answered[0].replayed is None else "tool_s"
+    earlier = (before, *answered[:-1])
+    segments = [one for pair in zip(earlier, answered, strict=True) for one in _segments(*pair, block_size)]
+    changes = [change for part, start, end in segments for change in ((start, 1, part), (end, -1, part))]
+    # What is known to be nothing is not missing.
+    sums = {part: 0.0 for part, _, _ in segments}
+    active: Counter[str] = Counter()
+    for t_ns, step, part in sorted(changes):
+        if t_ns > now:
+            shared = active.total()
+            for name, count in (active if shared else Counter([idle])).items():
+                sums[name] = sums.get(name, 0.0) + (t_ns - now) * count / max(1, shared) / 1e9
+            now = t_ns
+        active[part] += step
+    return _waterfall(len(answered), sums)
+
+
+def _waterfall(n: int, parts: dict[str, float], **fields: str) -> Waterfall:
+    return msgspec.structs.replace(Waterfall(n=n), **parts, **fields)
+
+
+def add_waterfalls(found: Sequence[Waterfall]) -> Waterfall:
+    """Add the parts; one that is null in all of them stays null."""
+    sums: dict[str, float] = {}
+    for one in found:
+        for field in WATERFALL_PARTS:
+            value = getattr(one, field)
+            if value is not None:
+                sums[field] = sums.get(field, 0.0) + value
+    return _waterfall(sum(one.n for one in found), sums)
+
+
+def level_waterfall(runs: Sequence[LevelRun], block_size: int | None, split: TtftSplit | None) -> Waterfall | None:
+    """Return the mean over the jobs of a level, or over its requests if none has several of them.
+
+    Where answers do not report queueing and prefill, the time to the first token is divided as that of the level.
+    """
+    jobs = [job for run in runs for _, job in whole_jobs(run.records)]
+    per_job = [one for job in jobs if (one := waterfall(job, block_size))]
+    found = per_job or [one for run in runs for record in run.finished if (one := waterfall([record], block_size))]
+    if not found:
+        return None
+    total = add_waterfalls(found)
+    means = {field: value / len(found) for field in WATERFALL_PARTS if (value := getattr(total, field)) is not None}
+    mean = _waterfall(len(found), means, per="job" if per_job else "request")
+    return _divided(mean, split) if split is not None and not split.estimated else mean
+
+
+def _divided(mean: Waterfall, split: TtftSplit) -> Waterfall:
+    whole = mean.first_token_s
+    if not whole or mean.queue_s is not None or mean.prefill_s is not None:
+        return mean
+    queue_s, prefill_s, rest_s = split.queue_s, split.prefill_s, split.rest_s
+    total = sum(part or 0.0 for part in (queue_s, prefill_s, rest_s))
+    if queue_s is None or prefill_s is None or rest_s is None or not total:
+        return mean
+    share = whole / total
+    return msgspec.structs.replace(
+        mean,
+        queue_s=queue_s * share,
+        prefill_s=prefill_s * share,
+        first_token_s=None,
+        client_s=(mean.client_s or 0.0) + rest_s * share,
+    )
+
+
+def _segments(before: Record | None, record: Record, block_size: int | None) -> Iterator[tuple[str, int, int]]:
+    """Yield the parts of a request with their times: late sends, and all from the send to the last token."""
+    sent, first, last = record.t_sent_ns or 0, record.t_first_ns or 0, record.t_last_ns or 0
+    if record.t_sched_ns is not None and record.t_sched_ns < sent:
+        yield "client_s", record.t_sched_ns, sent
+    parts = list(_first_token_parts(record, _sent_before(before, record, block_size)))
+    at = [sent]
+    for _, part_s in parts:
+        at.append(min(first, at[-1] + round(part_s * 1e9)))
+    at[-1] = first
+    yield from ((name, *times) for (name, _), times in zip(parts, pairwise(at), strict=True))
+    yield "decode_s", first, last
+
+
+def _first_token_parts(record: Record, sent_before: int | None) -> Iterator[tuple[str, float]]:
+    """Yield the parts of the time to the first token, the last of which has what is left of it."""
+    split, ttft_s = split_by_timings([record]), record.ttft_s or 0.0
+    queue_s = split.queue_s if split else record.engine.queue_s if record.engine else None
+    prefill_s = split.prefill_s if split and split.prefill_s is not None else None
+    reported = (queue_s or 0.0) + (prefill_s or 0.0)
+    # The clocks of client and server differ a little.
+    fit = min(1.0, ttft_s / reported) if reported else 1.0
+    if queue_s is not None:
+        yield "queue_s", queue_s * fit
+    if prefill_s is not None:
+        again = _recomputed_share(record, sent_before)
+        yield "prefill_s", prefill_s * fit * (1.0 - (again or 0.0))
+        if again is not None:
+            yield "recomputed_s", prefill_s * fit * again
+    yield "first_token_s" if queue_s is None or prefill_s is None else "client_s", ttft_s - reported * fit
+
+
+def _sent_before(before: Record | None, record: Record, block_size: int | None) -> int | None:
+    """Return how many tokens of the prompt the server has read or written before, in this job; None if not counted."""
+    if record.replayed is not None:
+        return reusable_tokens(record.replayed, record.tokens_in, block_size)
+    if before is None or not record.turn:
+        return 0
+    if before.tokens_in is None or before.tokens_out is None:
+        return None
+    return (before.tokens_in + before.tokens_out) // (block_size or 1) * (block_size or 1)
+
+
+def _recomputed_share(record: Record, sent_before: int | None) -> float | None:
+    """Return which share of the tokens that were read had been read before; None if the cache is not known."""
+    engine, prompt = record.engine, record.tokens_in
+    found = (engine.local_cached_tokens, engine.external_cached_tokens) if engine else (None, None)
+    cached = record.cached_tokens if found == (None, None) else sum(part or 0 for part in found)
+    if prompt is None or sent_before is None or (cached is None and sent_before):
+        return None
+    computed = engine.computed_tokens if engine and engine.computed_tokens is not None else prompt - (cached or 0)
+    new = max(0, prompt - max(sent_before, cached or 0))
+    return max(0.0, 1.0 - new / computed) if computed > 0 else 0.0
