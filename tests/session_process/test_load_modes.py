@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.load import Closed, Open
+from swarmtui.model.load import Closed, Open, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Message, Task
@@ -347,6 +347,14 @@ def test_run_has_at_least_the_requests_that_a_search_needs() -> None:
     for load, own in ((Closed(), 6), (Closed(requests=8), 8)):
         planned = PlannedLoad(Plan(load=load), factory)
         assert [planned.task_source((2, None), 1, least).total for least in (0, 6, 50)] == [own, own, 50]
+
+
+def test_run_plays_enough_sessions_for_the_jobs_that_a_search_needs() -> None:
+    """Those at the beginning are not whole, and those at the end are cut off."""
+    factory = TaskFactory(TaskGenerator(find_workload("agents"), seed=1, calibration=None))
+    planned = PlannedLoad(Plan(load=Sessions(sessions="2C")), factory)
+    played = [vars(planned.task_source((2, None), 1, 10, jobs=jobs))["_sessions"] for jobs in (False, True)]
+    assert played == [4, 12]
 
 
 def test_default_number_of_requests_is_whole_cycles_and_enough_for_a_median() -> None:
