@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.answer import Answer
-from swarmtui.model.findings import KeptShare, SearchState, Slots
+from swarmtui.model.findings import KeptShare, KvCliff, SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
@@ -217,16 +217,17 @@ class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known, or not in the journal that is replayed.
 
     `points` are the latest of the history; they are sent more than once, so that a client that misses frames still gets
-    them. `search_result` is a sentence, `search` what a search has found so far. Rows count chunks, and `rates` are
-    those of their agents; `tokens_per_chunk` is the mean so far. `load` is how load is applied in this stage. `rate`
-    (requests per second) and `send_delay_s` (largest of the last seconds) are set in an open loop, `tasks` in mixed
-    loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the tok/s that
-    the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been away.
-    `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
+    them. `search_result` is a sentence, `search` what a search has found so far, `kv_cliff` what it predicts. Rows
+    count chunks, and `rates` are those of their agents; `tokens_per_chunk` is the mean so far. `load` is how load is
+    applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
+    open loop, `tasks` in mixed loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the
+    tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been
+    away. `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
-    the server or the user names. `answer` is set once the session has ended. `slo` is the one that
-    is judged, `slo_kept` has the requests of the running level that met each of its conditions. `finished` counts all
-    requests, also warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does.
+    the server or the user names. `answer` is set once the session has ended. `slo` is the one that is judged,
+    `slo_kept` has the requests of the running level that met each of its conditions. `finished` counts all requests,
+    also warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the
+    agents that got a first token in this stage, null once its requests are measured.
     """
 
     t_ns: int
@@ -264,6 +265,7 @@ class Frame(ProtocolMessage, frozen=True):
     ttft_split: TtftSplit | None = None
     search_result: str = ""
     search: SearchState | None = None
+    kv_cliff: KvCliff | None = None
     servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0
     load: str = "closed"
@@ -280,6 +282,7 @@ class Frame(ProtocolMessage, frozen=True):
     slo: str = ""
     slo_kept: tuple[KeptShare, ...] = ()
     measured: int = 0
+    begun: int | None = None
 
     @property
     def server_waiting(self) -> float | None:

@@ -172,7 +172,8 @@ SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
 class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
-    `dip`: it was missed, although a higher level is kept.
+    For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
+    higher level is kept.
     """
 
     c: int

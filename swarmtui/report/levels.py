@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
@@ -47,14 +47,21 @@ def level_table(
     baseline: Pair | None = None,
     provisional: Sequence[ProvisionalLevel] = (),
     marks: LevelMarks | None = None,
+    *,
+    growing: bool = False,
+    slo: Mapping[float, Cell] | None = None,
 ) -> Table:
     """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
     `baseline` compares them with another session. `provisional` are levels that are not finished. Without `marks`, the
-    levels alone decide.
+    levels alone decide. A `growing` table has the columns from the start that later levels may fill.
+    `slo` has the requests that met the SLO by load, which take the place of the number of requests.
     """
     is_open = is_open_loop((*levels, *provisional))
-    columns = _main_columns(levels, tasks, baseline, is_open)
+    columns = _main_columns(levels, tasks, baseline, is_open, growing)
+    if slo is not None:
+        met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
+        columns = [met if column.id == "n" else column for column in columns]
     marks = marks or level_marks(levels)
     rows = []
     for level in levels:
@@ -66,6 +73,7 @@ def level_table(
         figures: dict[str, Value] = {
             "load": f"{so_far.offered_load:g}",
             "n": f"{so_far.done}/{so_far.of}" if counted else f"{so_far.done} done",
+            "slo": (slo or {}).get(so_far.offered_load, ""),
             headline: so_far.out_tps,
             "stream": so_far.per_stream_tps,
             "ttft": so_far.ttft_s,
@@ -93,7 +101,7 @@ def mark_names(marks: LevelMarks) -> tuple[str, str]:
     if not marks.by_slo:
         return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
     loads = (marks.best, marks.past)
-    long, short = ("▸ most agents that keep the SLO", "✖ first level that misses it"), ("▸ SLO kept", "✖ missed")
+    long, short = ("▸ most agents that keep the SLO", "▼ first level past it"), ("▸ most agents", "▼ past it")
     return _joined(long, loads), _joined(short, loads)
 
 
@@ -102,19 +110,20 @@ def _joined(names: Sequence[str], loads: Sequence[float | None]) -> str:
 
 
 def _main_columns(
-    levels: Sequence[Level], tasks: Sequence[TaskFigures], baseline: Pair | None, is_open: bool
+    levels: Sequence[Level], tasks: Sequence[TaskFigures], baseline: Pair | None, is_open: bool, growing: bool
 ) -> list[Column[Level]]:
     loads = {traits(level.load) for level in levels}
     load = next(iter(loads)) if len(loads) == 1 else LoadBase
     shown = _OPEN if is_open else _MIXED if load.primary else _SESSIONS if load.replayed else _MAIN
     if loads and all(load.batch or load.by_type for load in loads):
         shown = _BATCH
-    unused = set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
-    unused |= set(() if any(level.verdicts for level in levels) else ("passed",))
+    unused = set(() if any(level.verdicts for level in levels) else ("passed",))
     unused |= set(() if baseline else ("baseline", "change"))
-    unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
-    compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
-    unused |= set(() if compared else ("slowdown", "scaling"))
+    if not growing:
+        unused |= set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
+        unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
+        compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
+        unused |= set(() if compared else ("slowdown", "scaling"))
     own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or COLUMNS[name] for name in names]
@@ -177,7 +186,9 @@ def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open
             rates = "wall, primary and side are output tok/s: "
         of = " of the primary task, and of the side tasks" if "primary" in shown else ""
         precision = "±: half-width of the 95 % interval of steady. " if "half_width" in shown else ""
-        if any(level.unfinished for level in levels):
+        if "slo" in shown:
+            precision += "SLO met: requests that met the condition that was met least often. "
+        elif any(level.unfinished for level in levels):
             precision += "n: requests that ended while steady was measured. "
         legend = (
             f"{rates}from the first request to the last token, and of one stream{of} (mean). "

@@ -10,7 +10,7 @@ app. Nothing is looked up by a title or styled by a text: columns have ids, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from swarmtui.numbers import MISSING, significant
@@ -26,7 +26,7 @@ Code = Literal[
 ]  # fmt: skip
 
 # The signs of marked rows and points; the level to choose has the same one with and without an SLO.
-MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "✖", "partial": "○"}
+MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "partial": "○"}
 
 
 class Cell(NamedTuple):
@@ -96,6 +96,10 @@ class Table(NamedTuple):
             rows=tuple(tuple(row[at] for at in kept) for row in self.rows),
         )
 
+    def texts(self, at: int) -> Iterator[str]:
+        """Yield the texts of one column."""
+        return (row[at].text for row in self.rows)
+
     def without_missing(self) -> Table:
         """Leave out the columns that have no value in any row."""
         cells = zip(*self.rows, strict=True)
@@ -150,21 +154,22 @@ class Layout(NamedTuple):
     dropped: tuple[str, ...]
 
 
-def fit(table: Table, width: int | None, gaps: Sequence[int]) -> Layout:
+def fit(table: Table, width: int | None, gaps: Sequence[int], least: Mapping[str, int] | None = None) -> Layout:
     """Lay out a table for a page: cells are truncated first, then gaps narrowed, then columns dropped.
 
-    Each column takes its width and a gap. A table that is too wide even so keeps its columns.
+    Each column takes its width and a gap. A table that is too wide even so keeps its columns. `least` has widths by id
+    that columns have even if their cells need less, so that a table that grows keeps its columns.
     """
     clean = table._replace(
         columns=tuple(column._replace(title=sanitize(_title(column, width))) for column in table.columns),
         rows=tuple(tuple(cell._replace(text=sanitize(cell.text)) for cell in row) for row in table.rows),
     )
-    present = {column.id for column in clean.columns}
+    present, known = {column.id for column in clean.columns}, least or {}
     drop = [name for name in clean.drop if name in present]
     for count in range(len(drop) + 1):
         shown = clean.without(drop[:count])
         full = [
-            max(2, display_width(column.title), *(display_width(row[at].text) for row in shown.rows))
+            max(known.get(column.id, 2), *(display_width(text) for text in (column.title, *shown.texts(at))))
             for at, column in enumerate(shown.columns)
         ]
         for gap in gaps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
-from swarmtui.analysis.capacity.agents import predict_kv_cliff, prediction_sentence
+from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.limits.slo import SloTally, parse_slo, usable_slo
@@ -16,7 +16,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
-from swarmtui.model.findings import SearchState, Slots
+from swarmtui.model.findings import KvCliff, SearchState, Slots
 from swarmtui.model.journal import (
     CapacitySearch,
     Entry,
@@ -69,7 +69,8 @@ class SessionState:
         self._t0 = t0_ns
         self._session: Session | None = None
         self.status: Status = "starting"
-        self.note = self.search_result = self._predicted = ""
+        self.note = self.search_result = ""
+        self._kv_cliff: KvCliff | None = None
         self.search: SearchState | None = None
         self.left_s: float | None = None
         self.left_at_least = False
@@ -94,6 +95,7 @@ class SessionState:
         # The stage: the latest one, and what has been done in it.
         self._stage: StageStart | None = None
         self.c = self._done = 0
+        self._begun: set[int] = set()
         self.total: int | None = None
         self._trace = TraceCounts()
         self._slo = ""
@@ -146,7 +148,7 @@ class SessionState:
             case CapacitySearch(slo=slo, context_tokens=None):
                 self._slo = usable_slo(slo)
             case CapacitySearch(context_tokens=float(tokens)):
-                self._predicted = prediction_sentence(predict_kv_cliff(tokens, self.servers))
+                self._kv_cliff = predict_kv_cliff(tokens, self.servers)
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:
@@ -158,6 +160,7 @@ class SessionState:
         serial = start.phase == "serial"
         self._stage, self.c = start, 1 if serial else start.c
         self._done, self.total = 0, start.of
+        self._begun = set()
         self._stage_output = (0.0, 0.0)
         self._slo_tally = SloTally(parse_slo(self._slo)) if self._slo and start.phase == "level" else None
         self.status = "warming up" if start.phase in ("warmup", "canary") else "running"
@@ -218,6 +221,8 @@ class SessionState:
 
     def end_stream(self, record: Record) -> None:
         """Count what a request received after its last row. Its entry may follow later, when its answer was checked."""
+        if record.ok and self._stage is not None and record.stage == self._stage.number:
+            self._begun.add(record.agent)
         self._throughput.add_end(self.key, record, first_token_s(record, scheduled=traits(self.load).scheduled))
 
     def task_done(self, record: Record) -> None:
@@ -230,6 +235,9 @@ class SessionState:
         self._workers[worker] = frame
         self._throughput.add_frame(self.key, frame)
         self.quality.add_frame(worker, frame)
+        if self._stage is not None:
+            since = self._stage.t_ns
+            self._begun.update(row.agent for row in frame.rows if row.ttft_s is not None and row.t_sent_ns >= since)
         if frame.cpu_ns is not None:
             before_ns, before_cpu_ns, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, None))
             passed = frame.t_ns - before_ns
@@ -340,6 +348,13 @@ class SessionState:
             self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
         return self._judged[2:]
 
+    def _agents_begun(self) -> int | None:
+        """Return how many agents got a first token while a level of a closed loop measures no request yet."""
+        stage = self._stage
+        if stage is None or stage.phase != "level" or stage.steered or not traits(stage.load).holds_c:
+            return None
+        return len(self._begun) if not self._done and len(self._begun) < stage.c else None
+
     def frame(self, now: int, *, rows: bool) -> Frame:
         stage, point = self._stage, self._point(now)
         if self._tasks is None:
@@ -384,9 +399,9 @@ class SessionState:
             telemetry=self.telemetry,
             quality=quality,
             ttft_split=ttft_split,
-            # A prediction does not depend on how well requests are measured.
-            search_result=temper(self.search_result, find_doubts(quality)) or self._predicted,
+            search_result=temper(self.search_result, find_doubts(quality)),
             search=self.search,
+            kv_cliff=self._kv_cliff,
             servers=self.servers,
             tokens_per_chunk=self._tokens_per_chunk,
             load=self.load,
@@ -403,6 +418,7 @@ class SessionState:
             slo=self._slo,
             slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
             measured=self._measured,
+            begun=self._agents_begun(),
         )
 
 

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
-from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, heading
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, heading, part_text
 from swarmtui.tui.table_list import TableList
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Page(Movable):
     def draw(self, width: int, height: int) -> list[Line]:
         last = max(0, len(self.lines) - (height - 1))
         self.top = last if self.follow else min(self.top, last)
-        shown = f"{self.top + 1}–{min(len(self.lines), self.top + height - 1)} of {len(self.lines)}" if last else ""
+        shown = part_text(range(self.top, min(len(self.lines), self.top + height - 1)), len(self.lines))
         note = " · ".join(part for part in (self.note, shown) if part)
         return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
 

@@ -184,7 +184,7 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it", (1, 4)),
     ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in tok/s", (1, 4)),
-    ("▸ ✖", "with an SLO: the most agents that keep it, and the first level that misses it", (1, 4)),
+    ("▸ ▼", "with an SLO: the most agents that keep it, and the first level past it", (1, 4)),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
      (1, 2, 4)),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median", (2,)),

@@ -103,7 +103,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("seek(-10)", "left", "←", "−10 s", "10 seconds back", "Replay", ("replay",), True),
     Action("seek(60)", "right_square_bracket", "]", "+60 s", "1 minute forward", "Replay", ("replay",)),
     Action("seek(-60)", "left_square_bracket", "[", "−60 s", "1 minute back", "Replay", ("replay",)),
-    Action("start", "f5,ctrl+s", "F5", "start", "Start the benchmark, like Enter", "Setup", ("setup",), True),
+    Action("start", "f5,ctrl+s,ctrl+j", "F5", "start", "Start the benchmark, like Enter", "Setup", ("setup",), True),
     Action("next_part", "tab", "tab", "next", "Next list or field", "Setup", ("setup",), True),
     Action("previous_part", "shift+tab", "⇧tab", "previous", "Previous list or field", "Setup", ("setup",)),
     Action("part(1)", "1", "1", "endpoint", "Go to the endpoints", "Setup", ("setup",)),

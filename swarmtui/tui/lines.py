@@ -222,6 +222,11 @@ def shorten(text: str, width: int) -> str:
     return ljust(text, width) if not cut else cut[-1] + (" …" if cell_width(cut[-1]) + 2 <= width else "…")
 
 
+def part_text(shown: range, total: int) -> str:
+    """Say which of several lines are shown, with the keys that show the others; empty if all are."""
+    return f"↑↓ {shown.start + 1}–{shown.stop} of {total}" if len(shown) < total else ""
+
+
 def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:
     """Return as many lines of a text as fit; the last one ends with an ellipsis if there are more."""
     if len(lines) <= height:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from swarmtui.report.table import Block, Cell, Code, Facts, Layout, Row, Sentence, Table, fit
 from swarmtui.text import pad, sanitize
@@ -47,9 +47,11 @@ def sentence_lines(sentence: Sentence, width: int) -> list[Line]:
     return [[(f" {first}", style)], *([(f"   {part}", style)] for part in more)]
 
 
-def table_lines(table: Table, width: int, gaps: Sequence[int] = (2,)) -> list[Line]:
+def table_lines(
+    table: Table, width: int, gaps: Sequence[int] = (2,), least: Mapping[str, int] | None = None
+) -> list[Line]:
     """Return the title if there is one, the titles of the columns, and the rows; the note is below them."""
-    layout = fit(table, width, gaps)
+    layout = fit(table, width, gaps, least)
     title: list[Line] = [[(f" {sanitize(table.title)}", "title")]] if table.title else []
     lines = [titles_line(layout), *(row_line(row, layout) for row in layout.rows)]
     return [*title, *lines, *(sentence_lines(Sentence(table.note, "detail"), width) if table.note else [])]

@@ -235,8 +235,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "by prediction, the KV cache has room for 12 agents (1,003 of 12,036 tokens each); "
-        "hit rate 0.94 at C=11, 0.71 at C=12",
+        "KV cache: room for about 12 agents (1,003 of 12,036 tokens each); hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
 

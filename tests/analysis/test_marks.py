@@ -19,8 +19,8 @@ def answered(agents: int | None, missed: int | None) -> Answer:
 def test_the_agents_of_the_answer_are_marked_and_the_first_missed_level() -> None:
     marks = level_marks(LEVELS, answer=answered(12, 16))
     table = level_table(LEVELS, marks=marks)
-    assert [row[0].text for row in table.rows] == ["1", "2", "3", "▸12", "✖16"]
-    assert table.note.endswith("▸ most agents that keep the SLO · ✖ first level that misses it.")
+    assert [row[0].text for row in table.rows] == ["1", "2", "3", "▸12", "▼16"]
+    assert table.note.endswith("▸ most agents that keep the SLO · ▼ first level past it.")
 
 
 def test_nothing_is_marked_if_no_agent_keeps_the_slo() -> None:

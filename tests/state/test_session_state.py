@@ -160,6 +160,18 @@ def test_nothing_is_zero_before_it_was_measured() -> None:
     assert unknown == (None,) * 6
 
 
+def test_a_level_counts_the_agents_that_began_until_it_measures() -> None:
+    state = SessionState(0)
+    state.apply(stage(4))
+    assert state.frame(0, rows=False).begun == 0
+    state.apply_frame(0, first_tokens(1.0, 0.2, 3))
+    assert state.frame(0, rows=False).begun == 3
+    state.apply_frame(0, first_tokens(1.2, 0.2, 4))
+    assert state.frame(0, rows=False).begun is None
+    state.apply(stage(8, 2, steered=True))
+    assert state.frame(0, rows=False).begun is None
+
+
 def test_the_requests_of_the_running_level_are_counted_by_condition_of_the_slo() -> None:
     state = SessionState(0)
     state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s,stream_p10=20", alpha=0.2))

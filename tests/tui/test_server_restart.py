@@ -82,7 +82,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
             await pilot.press("R")
             await until(lambda: "the server is down; press R when it is back" in screen_text(app))
             with simulator(port, 4):
-                await until(lambda: "the server is back: --slots 1 → 4; R runs the same plan again" in notice(app))
+                await until(lambda: "the server is back, R runs it again: --slots 1 → 4" in notice(app))
                 await pilot.press("R")
                 await until(lambda: run_screen(app).source.live is not first)
                 again = run_screen(app).source.live
@@ -116,5 +116,5 @@ def test_phase_counts_the_time_of_an_outage() -> None:
 
 def test_server_notice() -> None:
     assert server_notice(42.0, "") == "server down for 0:42, waiting"
-    assert server_notice(None, "the same flags") == "the server is back: the same flags; R runs the same plan again"
+    assert server_notice(None, "the same flags") == "the server is back, R runs it again: the same flags"
     assert server_notice(None, "") == ""

@@ -274,6 +274,35 @@ async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
         await until(lambda: "› sim:moe-tp1" in screen_text(app))
 
 
+@pytest.mark.parametrize("key", ["enter", "f5", "ctrl+j"])
+async def test_enter_while_servers_are_searched_starts_the_run_when_one_has_answered(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The terminal sends Ctrl-J for an Enter that was typed before the app had started."""
+    found, silent = threading.Event(), DiscoveredServer(url="http://127.0.0.1:5", reachable=False)
+
+    def search(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
+        if timeout_s <= 1:
+            return (silent,)
+        found.wait(20)
+        return silent, found_server(2)
+
+    monkeypatch.setattr(catalogue, "discover_servers", search)
+    app = SwarmApp(session_root=tmp_path)
+    started: list[RunRequest] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "searching for servers on this host …" in screen_text(app))
+        await pilot.press(key)
+        await until(lambda: "then the run starts; Esc: not yet" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "then the run starts" not in screen_text(app))
+        await pilot.press(key)
+        await until(lambda: "then the run starts" in screen_text(app) and not started)
+        found.set()
+        await until(lambda: [one.endpoints for one in started] == [("http://127.0.0.1:1",)])
+
+
 async def test_servers_that_do_not_answer_in_time_get_more_of_it(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,7 @@ from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, phase
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
-from swarmtui.tui.live.levels import levels_view
+from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
@@ -252,9 +252,9 @@ def test_quality_is_that_of_the_worst_line() -> None:
     assert header_view(*manual(quality=lines), None, None).quality == "✖ wrong: reads +1"
 
 
-def test_notice_says_what_changed_and_after_the_end_how_it_ended() -> None:
-    notice = header_view(*manual(), Ended("done", "", "/saved"), None, "flags changed").notice
-    assert notice == "done"
+def test_the_header_says_what_changed_and_after_the_end_how_it_ended_and_where_it_is_saved() -> None:
+    view = header_view(*manual(), Ended("stopped", "", "/saved"), None, "flags changed")
+    assert (view.phase, view.notice, view.detail[0]) == ("stopped", "", "saved: /saved")
     assert header_view(*manual(), None, None, "flags changed").notice == "flags changed"
 
 
@@ -362,7 +362,7 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     view = levels_view((), provisional=found)
     lines = text_of(table_lines(view.table, 60)).splitlines()
     assert [line.split() for line in lines] == [
-        ["C", "n", "err", "steady", "wall", "stream", "TTFT", "e2e", "in", "flight"],
+        ["C", "n", "err", "steady", "stream", "TTFT", "slowdown", "scaling"],
         ["○1", "2/4", "60.00", "60.00", "123", "ms"],
         ["○2", "3/8", "90.00", "45.00", "123", "ms"],
     ]
@@ -384,9 +384,28 @@ def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
 
 def test_levels_that_follow_are_listed_from_the_start() -> None:
     begun = levels_view((), planned=(1.0, 2.0, 4.0))
-    assert [row[0].text for row in begun.table.rows] == ["1", "2", "4"] and begun.planned == 0
-    later = levels_view([level(1), level(2)], planned=(1.0, 2.0, 4.0))
-    assert [row[1].text for row in later.table.rows][2:] == ["planned"] and later.planned == 2
+    assert [row[0].text for row in begun.table.rows] == ["1", "2", "4"]
+    now = level_now(msgspec.structs.replace(frame(4), begun=3))
+    later = levels_view([level(1), level(2)], planned=(1.0, 2.0, 4.0, 8.0), now=now)
+    assert [row[1].text for row in later.table.rows][2:] == ["warming up", "planned"]
+
+
+def test_a_level_that_measured_nothing_is_not_listed() -> None:
+    table = levels_view([level(1), level(2, n=0)]).table
+    assert [row[0].text for row in table.rows] == ["1"]
+
+
+@pytest.mark.parametrize("width", [78, 118, 198])
+def test_the_columns_of_the_levels_depend_on_the_width_only(width: int) -> None:
+    measured = level(1, contention=0.0, rate_speedup=1.0, out_tps_steady_hw=0.5, cap_hits=3)
+    states = (
+        levels_view((), planned=(1.0,)),
+        levels_view((), provisional=(provisional(1, 2, 4, 60.0),)),
+        levels_view([measured], planned=(1.0, 2.0)),
+        levels_view([measured, level(128, tps=1234.5)]),
+    )
+    titles = {text_of(table_lines(view.table, width, GAPS, WIDTHS)).splitlines()[0] for view in states}
+    assert len(titles) == 1
 
 
 def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
@@ -396,10 +415,14 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     )
     so_far = ProvisionalLevel(c=4, done=3, of=8, out_tps=80.0, per_stream_tps=20.0, ttft_s=0.1)
     search = SearchState(goal="capacity", low=1, high=2, levels=found)
-    table = levels_view([level(1), level(2)], provisional=(so_far,), search=search).table
-    at = [column.id for column in table.columns].index("slo")
+    table = levels_view(
+        [level(1), level(2)], provisional=(so_far,), search=search, now=LevelNow(4, "", "… 2 of 3")
+    ).table
+    ids = [column.id for column in table.columns]
+    assert "n" not in ids, "there is one count for each level"
+    at = ids.index("slo")
     assert [(row[at].text, row[at].code) for row in table.rows] == [
-        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("…", "partial"),
+        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("… 2 of 3", "partial"),
     ]  # fmt: skip
 
 

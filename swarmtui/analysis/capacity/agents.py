@@ -148,8 +148,8 @@ def capacity_sentences(answer: Capacity) -> list[str]:
 
 
 def kv_sentence(kv: KvCliff) -> str:
-    """`by prediction, the KV cache has room for 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`"""
-    text = prediction_sentence(kv) or "the size of the KV cache is not reported, so that no cliff was predicted"
+    """`KV cache: room for about 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`"""
+    text = prediction_sentence(kv) or "KV cache: its size is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
     before, after = hit_texts(kv)
@@ -170,4 +170,4 @@ def prediction_sentence(kv: KvCliff) -> str:
         return ""
     size, context = count(kv.pool_tokens), count(kv.context_tokens)
     fit = count_noun(floor(kv.predicted), "agent", "agents")
-    return f"by prediction, the KV cache has room for {fit} ({context} of {size} tokens each)"
+    return f"KV cache: room for about {fit} ({context} of {size} tokens each)"

@@ -194,16 +194,18 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
         next_c=following.c if following else None,
         step=following.step if following else None,
         levels=tuple(
-            SearchedLevel(
-                c=one.c,
-                visits=len(one.visits),
-                n=one.n,
-                good=sum(visit.good for visit in one.visits),
-                state="dip" if one.dip else words[one.kept],
-            )
+            SearchedLevel(c=one.c, visits=len(one.visits), n=n, good=good, state="dip" if one.dip else words[one.kept])
             for one in judged
+            for good, n in [_met_least(one)]
         ),
     )
+
+
+def _met_least(level: JudgedLevel) -> tuple[int, int]:
+    """Return the requests that met the condition that was met least often, and all that met it or did not."""
+    of_visits = zip(*(visit.counts for visit in level.visits), strict=True)
+    counts = [(sum(good for good, _ in of), sum(n for _, n in of)) for of in of_visits]
+    return min(counts, key=lambda of: of[0] / of[1] if of[1] else 1.0)
 
 
 class NextVisit(NamedTuple):

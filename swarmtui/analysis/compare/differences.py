@@ -184,6 +184,11 @@ def option_name(name: str) -> str:
     return name if is_env_variable(name) or name.startswith("-") else f"--{name}"
 
 
+def flags_text(flags: Mapping[str, str]) -> str:
+    """Return all flags as on the command line: `--parallel 4 --flash-attn`."""
+    return " ".join(" ".join(filter(None, (option_name(name), _flag_value(flags[name])))) for name in flags)
+
+
 def _flag_value(text: str | None) -> str | None:
     """Show no value for a flag without an argument."""
     return "" if text == "true" else text

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from swarmtui.model.worker_protocol import TextTail
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Span, ljust, rjust, wrap
+from swarmtui.tui.lines import Line, Span, ljust, longest_fit, rjust, wrap
 from swarmtui.tui.live.heat_map import STATE_STYLES
 
 # The columns of a line that do not depend on the width, of the sparkline, and of the task beside text.
@@ -16,6 +16,7 @@ _MIN_TEXT, _ENOUGH_TEXT = 12, 24
 _LONG_WORD = 12
 # The columns before the further lines of a stream.
 _INDENT = 6
+_TEXT_TITLES = ("text, or ▒ until the first token █ since", "text, or ▒ wait █ answer", "text")
 _BLANK_TEXTS = {
     "waiting": "in the queue of the server", "prefill": "the server reads the prompt", "idle": "no request",
     "connecting": "opening a connection", "backing off": "failed: the next request follows",
@@ -46,15 +47,22 @@ class StreamColumns(NamedTuple):
     text: int
 
 
-def agent_columns(width: int, with_text: bool) -> StreamColumns:
+def agent_columns(width: int) -> StreamColumns:
     """Show text instead of the sparkline if there is no room for both."""
     room = width - _FIXED
     text = room - _TASK - 1
     if text < _MIN_TEXT:
         return StreamColumns(max(4, room - _SPARK), _SPARK, 0)
-    if with_text and text < _SPARK + _ENOUGH_TEXT:
+    if text < _SPARK + _ENOUGH_TEXT:
         return StreamColumns(_TASK, 0, text)
     return StreamColumns(_TASK, _SPARK, text - _SPARK)
+
+
+def column_titles(columns: StreamColumns) -> Line:
+    """Return the titles of the columns; the last one has text, or the times until and since the first token."""
+    spark = " last 8 s".ljust(columns.spark + 1) if columns.spark else " "
+    titles = f" {'agent':>5} {'state':<11}{'task':<{columns.task}} {'tokens':>6}{'tok/s':>7}{spark}{'TTFT':>7}"
+    return [(f"{titles} {longest_fit(_TEXT_TITLES, columns.text)}" if columns.text else titles, "dim")]
 
 
 def agent_lines(

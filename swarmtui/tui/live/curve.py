@@ -54,7 +54,7 @@ def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float,
 
 
 def _notes(marks: LevelMarks) -> tuple[str, ...]:
-    best, past = ("▸ SLO kept", "✖ missed") if marks.by_slo else ("▸ best", "▼ cliff")
+    best, past = ("▸ most agents", "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
     return tuple(
         " · ".join(f"{name} {at:g}" for name, at in zip(names, (marks.best, marks.past), strict=True) if at is not None)
         for names in ((best, past), (best[0], past[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 from swarmtui.model.client_protocol import Ended, Frame
@@ -32,8 +33,8 @@ _NARROW = 100
 class HeaderView(NamedTuple):
     """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
-    `title`, `detail` and `clock` come in several versions, from long to short. `detail` is the step of a search, or
-    what only some loads have.
+    `title`, `detail` and `clock` come in several versions, from long to short. `detail` is the step of a search, what
+    only some loads have, or where an ended session is saved; a notice takes its place, never that of the phase.
     """
 
     title: tuple[str, ...]
@@ -75,19 +76,18 @@ def header_view(
     `requested_c` is a C that no frame has reported yet.
     """
     title = _title(session)
-    quality, style = _quality(frame.quality if frame else ())
-    notice, notice_style = _notice(frame, ended, "" if server else comparison)
+    # An answer says it itself.
+    quality, style = _quality(frame.quality if frame and frame.answer is None else ())
     if frame is None:
-        phase_text = "starting" if ended is None else "ended"
-        return HeaderView(title, phase_text, "", None, (), quality, style, notice, notice_style)
-    if server:
-        notice, notice_style = server, "warn"
+        phase_text, why = ("starting", "") if ended is None else ("ended", ending_text(ended))
+        return HeaderView(title, phase_text, "", None, (), quality, style, why, "bad")
+    notice, notice_style = _notice(frame, ended, comparison, server)
     progress, share = _progress(session, frame)
     chips = plan_view(session, frame, requested_c)
     running = frame.status == "running" and frame.outage_s is None
     return HeaderView(
         title=title,
-        phase=phase(frame) if not running else f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring",
+        phase=ended.ending if ended is not None else _stage(frame) if running else phase(frame),
         progress="" if chips.chips and frame.of and running else progress,
         share=share,
         clock=_clock(frame, replay),
@@ -95,7 +95,7 @@ def header_view(
         quality_style=style,
         notice=notice,
         notice_style=notice_style,
-        detail=_detail(frame) if running else (),
+        detail=saved_texts(ended) if ended is not None else _detail(frame) if running else (),
         plan=chips,
         errors=_errors(frame),
     )
@@ -105,7 +105,13 @@ def server_notice(down_s: float | None, changes: str) -> str:
     """Describe a server that went down or was restarted after the run."""
     if down_s is not None:
         return f"server down for {clock(down_s)}, waiting"
-    return f"the server is back: {sanitize(changes)}; R runs the same plan again" if changes else ""
+    return f"the server is back, R runs it again: {sanitize(changes)}" if changes else ""
+
+
+def _stage(frame: Frame) -> str:
+    if frame.begun is not None:
+        return f"warming up: {frame.begun} of {count_noun(frame.c, 'agent', 'agents')} began"
+    return f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring"
 
 
 def phase(frame: Frame) -> str:
@@ -159,7 +165,7 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
         complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
         if planned:
             return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)
-        return count_noun(frame.measured, "request", "requests"), None
+        return "", None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of
     if not frame.steered or frame.status != "running":
@@ -205,13 +211,10 @@ def _errors(frame: Frame) -> str:
     return f"✖ {frame.errors} failed" + (f": {sanitize(worst)}" if worst else "")
 
 
-def _notice(frame: Frame | None, ended: Ended | None, comparison: str) -> tuple[str, StatusStyle]:
-    """Return the most urgent message."""
-    if ended is not None:
-        bad = ended.ending in ("unusable", "failed", "interrupted", "unsaved")
-        return ending_text(ended), "bad" if bad else "good"
-    if frame is None:
-        return "", ""
+def _notice(frame: Frame, ended: Ended | None, comparison: str, server: str) -> tuple[str, StatusStyle]:
+    """Return the most urgent message; after the end, the result says all but what the server does."""
+    if server or ended is not None:
+        return server, "warn"
     if frame.warnings:
         return sanitize(frame.warnings[-1].text), "bad"
     if frame.note:
@@ -227,8 +230,13 @@ def ending_text(ended: Ended) -> str:
     return message if message.startswith(ended.ending) else f"{ended.ending}: {message}" if message else ended.ending
 
 
-def saved_text(ended: Ended) -> str:
-    return f"saved: {sanitize(ended.directory)}" if ended.directory else "nothing is saved"
+def saved_texts(ended: Ended) -> tuple[str, ...]:
+    """The directory, with ~ for that of the user, or the name of the session, by which all commands find it."""
+    if not ended.directory:
+        return ("nothing is saved",)
+    directory, home = Path(ended.directory), Path.home()
+    short = f"~/{directory.relative_to(home)}" if directory.is_relative_to(home) else ended.directory
+    return tuple(f"saved: {sanitize(text)}" for text in (ended.directory, short, directory.name))
 
 
 # widgets

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.marks import level_marks
 from swarmtui.model.answer import Answer
-from swarmtui.model.client_protocol import ProvisionalLevel
+from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table, mark_names
 from swarmtui.report.remarks import grouped_remarks, remarks
-from swarmtui.report.table import Cell, Code, Column, Sentence, Table
+from swarmtui.report.table import Cell, Code, Sentence, Table
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
-from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, wrapped_note
+from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
 # The blanks between columns: as many as fit.
-_GAPS = (8, 7, 6, 5, 4, 3, 2)
+GAPS = (8, 7, 6, 5, 4, 3, 2)
+# The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
+WIDTHS = {
+    "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
+}  # fmt: skip
 _SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unsure"), "dip": ("▽", "unsure"),
 }  # fmt: skip
@@ -33,12 +37,13 @@ _SLO_SIGNS: dict[str, tuple[str, Code]] = {
 class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks, the tasks of a mixed load and what the columns mean.
 
-    The rows from `planned` on are levels that have not begun. `marks` explains the signs, in several versions from long
-    to short. Where there is no room for all remarks, `by_kind` has one line for each kind, `grouped` a few words.
+    `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
+    are marked. `marks` explains the signs, in several versions from long to short. Where there is no room for all
+    remarks, `by_kind` has one line for each kind, `grouped` a few words.
     """
 
     table: Table
-    planned: int
+    leading: range
     legend: str
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
@@ -59,18 +64,21 @@ def levels_view(
     answer: Answer | None = None,
     search: SearchState | None = None,
     planned: Sequence[float] = (),
+    now: LevelNow | None = None,
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level.
 
-    `planned` are the loads of levels that follow.
+    `planned` are the loads of levels that follow, `now` is the one that is running.
     """
     marks = level_marks(levels, slots, answer, search)
-    table = level_table(levels, tasks, baseline, provisional, marks)
+    met = _slo_cells(search, now) if search is not None and search.goal == "capacity" else None
+    # A level that ended before it measured a request has no figures.
+    levels = [level for level in levels if level.n or level.offered_load in (met or ())]
+    table = level_table(levels, tasks, baseline, provisional, marks, growing=True, slo=met)
     begun = [level.offered_load for level in (*levels, *provisional)]
-    if search is not None and search.goal == "capacity":
-        table = _with_slo(table, begun, search)
     following = [load for load in planned if load not in begun]
-    table = table._replace(rows=(*table.rows, *(_planned_row(table, load) for load in following)))
+    table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
+    marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     names = mark_names(marks) if levels or provisional else ("",)
@@ -78,7 +86,7 @@ def levels_view(
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     return LevelsView(
         table._replace(note=""),
-        len(begun),
+        range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
         table.note,
         tuple(" · ".join(filter(None, (name, partial))) for name in names),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
@@ -93,30 +101,40 @@ def levels_view(
 def remark_lines(view: LevelsView, width: int, height: int) -> list[Line]:
     """Return the remarks on the levels, as many words as there is room for."""
     versions = (view.remarks, view.by_kind, (Sentence(view.grouped, "note"),) if view.grouped else ())
-    count = Sentence(count_noun(len(view.remarks), "remark", "remarks"), "note")
+    count = Sentence(f"{count_noun(len(view.remarks), 'remark', 'remarks')}: 4 shows more of them", "note")
     lines = (block_lines(version, width) for version in (*versions, (count,)))
     return next(found for found in lines if len(found) <= max(1, height))
 
 
-def _with_slo(table: Table, loads: Sequence[float], search: SearchState) -> Table:
-    """Add a column with the requests of each level that met the SLO, before the comparison."""
-    known = {float(level.c): level for level in search.levels}
-    cells = []
-    for load in loads:
-        level = known.get(load)
-        sign, code = _SLO_SIGNS[level.state] if level is not None else ("…", "partial")
-        counted = f" {level.good} of {level.n}" if level is not None and level.good is not None else ""
-        cells.append(Cell(f"{sign}{counted}", code))
-    at = next((number for number, column in enumerate(table.columns) if column.id == "ttft"), len(table.columns) - 1)
-    column: Column[Level] = Column("slo", "SLO")
-    return table._replace(
-        columns=(*table.columns[: at + 1], column, *table.columns[at + 1 :]),
-        rows=tuple((*row[: at + 1], cell, *row[at + 1 :]) for row, cell in zip(table.rows, cells, strict=True)),
-    )
+class LevelNow(NamedTuple):
+    """The load of the running level, what it does, and how many of its requests met the SLO so far."""
+
+    load: float
+    doing: str
+    counted: str
 
 
-def _planned_row(table: Table, load: float) -> tuple[Cell, ...]:
-    words = {"load": f"{load:g}", "n": "planned"}
+def level_now(frame: Frame | None) -> LevelNow | None:
+    if frame is None or frame.status == "ended":
+        return None
+    counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
+    good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
+    doing = "measuring" if frame.begun is None else "warming up"
+    return LevelNow(frame.c if frame.rate is None else frame.rate, doing, f"… {good} of {n}" if n else "…")
+
+
+def _slo_cells(search: SearchState, now: LevelNow | None) -> dict[float, Cell]:
+    """The requests that met the SLO at each level, and at the running one so far."""
+    cells = {now.load: Cell(now.counted, "partial")} if now is not None else {}
+    for level in search.levels:
+        sign, code = _SLO_SIGNS[level.state]
+        cells[float(level.c)] = Cell(f"{sign} {level.good} of {level.n}", code)
+    return cells
+
+
+def _planned_row(table: Table, load: float, now: LevelNow | None) -> tuple[Cell, ...]:
+    doing = now.doing if now is not None and now.load == load else "planned"
+    words = {"load": f"{load:g}", "n": doing, "slo": doing}
     return tuple(Cell(words.get(column.id, ""), "partial") for column in table.columns)
 
 
@@ -132,7 +150,7 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
         planned = planned_levels(live.session, live.frame)
-        about = (data.pair, tasks, data.no_level, live.provisional, *live.marked_by, planned)
+        about = (data.pair, tasks, data.no_level, live.provisional, *live.marked_by, planned, level_now(live.frame))
         self.show_made(levels_view, levels, *about)
 
     def move(self, by: int) -> None:
@@ -150,10 +168,10 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         view = self.view
         if view is None or not view.table.rows:
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
-        titles, *rows = table_lines(view.table, width, _GAPS)
+        titles, *rows = table_lines(view.table, width, GAPS, WIDTHS)
         room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
-        shown = self._visible_rows(len(rows), room, view.planned)
-        cut = f"{shown.start + 1}–{shown.stop} of {len(rows)}" if len(shown) < len(rows) else ""
+        shown = self._visible_rows(len(rows), room, view.leading)
+        cut = part_text(shown, len(rows))
         marks = longest_fit(view.marks, width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
         lines = [self.heading(note, width), titles, *rows[shown.start : shown.stop]]
@@ -163,9 +181,9 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
             lines += [[], *table_lines(view.tasks, width)]
         return [*lines, *_legend(view.legend, width, height - len(lines))]
 
-    def _visible_rows(self, total: int, room: int, planned: int) -> range:
-        """The rows that fit: those that were chosen, else up to the level after the newest one."""
-        follow = max(0, min(total, planned + 1) - room)
+    def _visible_rows(self, total: int, room: int, leading: range) -> range:
+        """The rows that fit: those that were chosen, else the leading ones with what is before them."""
+        follow = max(0, min(total, leading.stop) - room)
         first = min(follow if self._first is None else self._first, max(0, total - room))
         self._last_first = first
         return range(first, min(total, first + room))

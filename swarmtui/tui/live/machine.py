@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from swarmtui.analysis.capacity.agents import prediction_sentence
+from swarmtui.analysis.compare.differences import flags_text
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import Slots
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
-from swarmtui.model.tuning import format_flags
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
 from swarmtui.report.levels import machine_table
@@ -41,7 +42,8 @@ Samples = tuple[float | None, ...]
 class MachineView(NamedTuple):
     """The newest telemetry, the last samples of power of each GPU by its uuid, and the server.
 
-    `joules` are those of a token at present; `client` says how busy the load generator is.
+    `joules` are those of a token at present; `client` says how busy the load generator is, `kv_room` for how many
+    agents the KV cache has room.
     """
 
     telemetry: Telemetry | None
@@ -50,6 +52,7 @@ class MachineView(NamedTuple):
     slots: Slots | None
     joules: float | None
     client: str
+    kv_room: str
     is_replay: bool
     # After the end: the figures of the levels.
     levels: Table | None = None
@@ -64,10 +67,9 @@ def machine_view(data: LiveData) -> MachineView:
         slots=frame.slots if frame else None,
         joules=_joules_per_token(frame) if frame else None,
         client=_client(frame) if frame else "",
+        kv_room=prediction_sentence(frame.kv_cliff) if frame and frame.kv_cliff else "",
         is_replay=data.is_replay,
-        levels=machine_table(frame.levels)._replace(title="", note="", drop=_DROP)
-        if frame and data.has_ended
-        else None,
+        levels=_levels(frame) if frame and data.has_ended else None,
     )
 
 
@@ -216,7 +218,8 @@ def _server_lines(view: MachineView, width: int) -> list[Line]:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
         lines += wrapped_note(sanitize(telemetry.server_problem), width)
-    flags = format_flags(dict(view.server.flags)) if view.server is not None and view.server.flags else ""
+    lines += wrapped_note(view.kv_room, width) if view.kv_room else []
+    flags = flags_text(view.server.flags) if view.server is not None and view.server.flags else ""
     lines += wrapped_note(f"flags: {sanitize(flags)}", width) if flags else []
     return [*lines, *([[(f" {view.client}", "dim")]] if view.client else [])]
 

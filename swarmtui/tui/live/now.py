@@ -137,7 +137,7 @@ def _of_level(level: Level) -> _Numbers:
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else ""
     queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
-    return _Numbers(*numbers, (half, count_noun(level.n, "request", "requests"), p90, queued))
+    return _Numbers(*numbers, (half, "", p90, queued))
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:

@@ -37,7 +37,7 @@ class Chip(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """A condition of the SLO, with the requests of the running level that met it."""
+    """A condition of the SLO, with a sign for whether the running level keeps it; the levels panel has the counts."""
 
     long: str
     short: str
@@ -95,6 +95,8 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
     short: Line = [(f"{c}{wanted or f' {sign}'}", "bold")]
     if not of or wanted or frame.status == "warming up":
         return Chip((short, short, short), is_border=True)
+    if frame.begun is not None:
+        return Chip(([(f"{c} ", "bold"), ("warming up", "dim")], short, short), is_border=True)
     full, rest = bar(done / of, _BAR)
     counted: Line = [(f"{c} ", "bold"), (f"{done}/{of}", "")]
     return Chip(
@@ -138,10 +140,8 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
         if kept is None or not kept.n:
             found.append(Gauge(words, brief, "dim"))
             continue
-        meets = kept.good >= kept.required * kept.n
-        sign, style = ("✓", "good") if meets else ("✖", "bad")
-        counted = f"{brief} {kept.good}/{kept.n}"
-        found.append(Gauge(f"{sign} {words}: {kept.good} of {kept.n}", counted if meets else f"✖ {counted}", style))
+        sign, style = ("✓", "good") if kept.good >= kept.required * kept.n else ("✖", "bad")
+        found.append(Gauge(f"{sign} {words}", f"{sign} {brief}", style))
     return tuple(found)
 
 
@@ -200,7 +200,7 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     missed = "the SLO is missed" if search.goal == "capacity" else "requests queue"
     words: dict[str, tuple[str, str]] = {
         "climb": (f"C doubles until {missed}", "C doubles"),
-        "check": (f"twice the level at which {missed}: it must be so there, too", "checking above"),
+        "check": (f"a check far above {high}: {missed} at {high}, so that it has to be here, too", "checking above"),
         "bisect": (f"halving the gap {gap}", gap),
         "decide": ("more requests, to be sure of this level", "to be sure"),
         "beside": ("a level beside the border, for the interval", "beside the border"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import MISSING, count, fixed, percent
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Panel, ljust, wrap
+from swarmtui.tui.base_screens import Page
+from swarmtui.tui.lines import Line, ljust, wrap, wrapped_note
 from swarmtui.tui.live.header import QUALITY_SIGNS
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
@@ -16,15 +15,8 @@ _NAME, _VALUE = 20, 38
 _SIDE_BY_SIDE = 100
 
 
-class QualityView(NamedTuple):
-    lines: tuple[QualityLine, ...]
-    empty: str
-
-
-def quality_view(frame: Frame | None) -> QualityView:
-    if frame is None or not frame.quality:
-        return QualityView(_load_generator_lines(frame), "not known yet: it needs a few requests")
-    return QualityView(frame.quality, "")
+# The worst first: these are what a doubtful result points to.
+_ORDER = ("wrong", "doubtful", "note", "ok")
 
 
 def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
@@ -41,37 +33,41 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
     return tuple(QualityLine(name=name, state="note", value=value, sentence=text) for name, value, text in rows)
 
 
-class QualityPanel(LivePanel, Panel[QualityView]):
+class QualityPanel(LivePanel, Page):
     key, title, place = 6, "measurement quality", "quality"
 
+    def __init__(self) -> None:
+        super().__init__(title="measurement quality")
+
     def update_from(self, data: LiveData) -> None:
-        self.show(quality_view(data.shown.frame))
-
-    def draw(self, width: int, height: int) -> list[Line]:
-        lines = [self.heading("", width)]
-        if self.view is None:
-            return lines
-        if self.view.empty:
-            lines.append([(f" {self.view.empty}", "dim")])
-        explained = [part for line in self.view.lines for part in _draw_line(line, width, explain=True)]
-        if len(lines) + len(explained) <= height:
-            return [*lines, *explained]
-        return [*lines, *(part for line in self.view.lines for part in _draw_line(line, width, explain=False))]
+        self.show(quality_lines(data.shown.frame, self.inner_size.width))
 
 
-def _draw_line(line: QualityLine, width: int, explain: bool) -> list[Line]:
-    """Return the lines of one check; a narrow panel has the sentence below, of those that passed only to `explain`."""
+def quality_lines(frame: Frame | None, width: int) -> list[Line]:
+    """Return the checks, the worst first; before there are any, the state of the load generator."""
+    known = frame.quality if frame is not None else ()
+    checks = sorted(known or _load_generator_lines(frame), key=lambda line: _ORDER.index(line.state))
+    empty = [] if known else wrapped_note("not known yet: it needs a few requests", width)
+    return [*empty, *(part for check in checks for part in _draw_line(check, width))]
+
+
+def _draw_line(line: QualityLine, width: int) -> list[Line]:
+    """Return the lines of one check; a narrow panel has the sentence below the value unless both fit."""
     sign, style = QUALITY_SIGNS[line.state]
     value, sentence = sanitize(line.value), sanitize(line.sentence)
     head: Line = [(f" {sign} ", style), (ljust(sanitize(line.name), _NAME) + " ", "")]
-    if width >= _SIDE_BY_SIDE:
-        first, *more = wrap(sentence, max(16, width - _NAME - _VALUE - 6))
-        head += [(ljust(value, _VALUE) + " ", "bold"), (first, "dim")]
-        indent = _NAME + _VALUE + 5
-    else:
-        head.append((value, "bold"))
-        if line.state == "ok" and sentence and len(value) + len(sentence) < width - _NAME - 8:
-            return [[*head, (f"  {sentence}", "dim")]]
-        more = wrap(sentence, max(16, width - 6)) if sentence and (explain or line.state != "ok") else []
-        indent = 5
-    return [head, *([(" " * indent, ""), (text, "dim")] for text in more)]
+    side_by_side = width >= _SIDE_BY_SIDE
+    values = wrap(value, _VALUE if side_by_side else max(16, width - _NAME - 5))
+    beside = side_by_side or (len(values) == 1 and len(value) + len(sentence) < width - _NAME - 8)
+    room = width - _NAME - 6 - (_VALUE if side_by_side else len(value) + 2) if beside else width - 6
+    sentences = wrap(sentence, max(16, room)) if sentence else []
+    if not beside:
+        below = [*([(" " * (_NAME + 4), ""), (text, "bold")] for text in values[1:])]
+        return [[*head, (values[0], "bold")], *below, *([(" " * 5, ""), (text, "dim")] for text in sentences)]
+    lines: list[Line] = []
+    for at in range(max(len(values), len(sentences))):
+        shown = values[at] if at < len(values) else ""
+        shown = ljust(shown, _VALUE) + " " if side_by_side else shown + "  "
+        start: Line = head if not at else [(" " * (_NAME + 4), "")]
+        lines.append([*start, (shown, "bold"), (sentences[at] if at < len(sentences) else "", "dim")])
+    return lines

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.doubts import find_doubts, temper
@@ -18,14 +15,14 @@ from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
-from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text, saved_text
+from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
 from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
-_QUALITY = {"ok": "ok", "note": "ok, with remarks: key 6", "doubtful": "doubtful: key 6 says why"}
+_QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 says which", "doubtful": "doubtful: 6 says why"}
 _NAME = 13
 _GAP = 3
 # A part of the table of levels has at least these rows.
@@ -44,17 +41,13 @@ class ResultRow(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large; `problem` is why the run ended early.
-
-    `saved` is where the session is, in several versions from long to short.
-    """
+    """`number` and `unit` are drawn large; `problem` is why the run ended early."""
 
     number: str
     unit: str
     rows: tuple[ResultRow, ...]
     problem: str
     levels: LevelsView
-    saved: tuple[str, ...]
 
 
 def result_view(
@@ -75,7 +68,6 @@ def result_view(
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
         levels=levels,
-        saved=_saved_texts(ended) if ended else (),
     )
 
 
@@ -97,29 +89,20 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
-    doubts = f"not sure: {answer.doubts}; " if answer.doubts else ""
+    doubts = f"not sure: {answer.doubts} (6 says more)" if answer.doubts else _QUALITY[answer.quality]
     command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
     return (
-        ResultRow("", f"{doubts}{answer.headline.sentence}", "bold"),
+        ResultRow("", answer.headline.sentence, "bold"),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         _verdict(comparison),
-        ResultRow("Quality", f"{sign} {_QUALITY[answer.quality]}", style),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
+        ResultRow("Quality", f"{sign} {doubts}", style),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
     return ResultRow("Compared", comparison, "good")
-
-
-def _saved_texts(ended: Ended) -> tuple[str, ...]:
-    """The directory, with ~ for that of the user, or the name of the session, by which all commands find it."""
-    directory, home = Path(ended.directory), Path.home()
-    at_home = bool(ended.directory) and directory.is_relative_to(home)
-    short = f"~/{directory.relative_to(home)}" if at_home else ended.directory
-    named = (msgspec.structs.replace(ended, directory=text) for text in (ended.directory, short, directory.name))
-    return tuple(map(saved_text, named))
 
 
 def _finding(frame: Frame | None) -> str:
@@ -153,21 +136,18 @@ class ResultPanel(LivePanel, Page):
 
 
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
-    """The lines below the heading; with room, where the session is saved is the last of them.
+    """The lines below the heading.
 
     Where not all fit, the sentence that repeats the table is left out first, then levels far from the marked ones.
     """
-    saved: list[Line] = [[(f" {longest_fit(view.saved, width - 2)}", "dim")]] if view.saved else []
-    room = height - 1 - 2 * len(saved)
+    room = height - 1
     lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
     if len(lines) + len(levels) > room and view.levels.table.rows:
         lines = _above(view._replace(rows=tuple(row for row in view.rows if not row.in_table)), width)
         levels = _level_lines(view.levels, width, height, room - len(lines)) if with_levels else []
     if not view.levels.table.rows:
         levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
-    lines += levels
-    blank = max(1, height - 1 - len(lines) - len(saved)) if saved else 0
-    return [*lines, *([] for _ in range(blank)), *saved]
+    return [*lines, *levels]
 
 
 def _above(view: ResultView, width: int) -> list[Line]:

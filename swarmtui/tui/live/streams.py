@@ -14,8 +14,8 @@ from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Movable, scale_top, shaded_bars
-from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines
+from swarmtui.tui.lines import Line, Movable, part_text, scale_top, shaded_bars
+from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
 
@@ -39,7 +39,7 @@ class MixedRates(NamedTuple):
 class StreamsView(NamedTuple):
     """`shown` are the streams from `top` on; `total` is the number of those that pass the filter.
 
-    A heat map has `cells`, and shows the selected stream. `has_text`: there is text to show.
+    A heat map has `cells`, and shows the selected stream.
     """
 
     shown: tuple[StreamLine, ...]
@@ -48,7 +48,6 @@ class StreamsView(NamedTuple):
     order: StreamOrder
     filter: str
     empty: str
-    has_text: bool = False
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
 
@@ -80,7 +79,7 @@ def streams_view(
     )
     cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
     empty = _empty_reason(frame, filter_text)
-    return StreamsView(shown, top, len(rows), order, filter_text, empty, bool(tails), cells, median_tps)
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -196,8 +195,8 @@ class StreamsPanel(LivePanel, Movable):
 
     @property
     def _room(self) -> int:
-        """The lines below the heading."""
-        return max(0, self.inner_size.height - 1)
+        """The lines below the heading and the titles of the columns."""
+        return max(0, self.inner_size.height - 2)
 
     @property
     def each(self) -> int:
@@ -292,8 +291,8 @@ class StreamsPanel(LivePanel, Movable):
             first = layout.first_line(view.total, height, self.cursor)
             lines = min(height, layout.lines(view.total))
             return layout.position_at(x, y - 1, first, view.total) if 0 <= y - 1 < lines else None
-        row = (y - 1) // self.each
-        return self.top + row if y >= 1 and row < len(view.shown) else None
+        row = (y - 2) // self.each
+        return self.top + row if y >= 2 and row < len(view.shown) else None
 
     def move_page(self, by: int) -> None:
         self.move_by_streams(by if self.as_map else by * max(1, self.rows))
@@ -307,12 +306,13 @@ class StreamsPanel(LivePanel, Movable):
         self.title = f"agents · {view.total}" if view and view.total else "agents"
         if view is None:
             return [self.heading("", width)]
-        lines = [self.heading(_note(view, self.rows, self.each), width)]
+        lines = [self.heading(_note(view, self.rows), width)]
         if not view.shown:
             return [*lines, [(f" {view.empty}", "dim")]]
         longest = max(line.wait_s + line.write_s for line in view.shown)
+        columns = agent_columns(width)
         if not view.cells:
-            columns = agent_columns(width, view.has_text and self.each == 1)
+            lines.append(column_titles(columns))
             for at, line in enumerate(view.shown, view.top):
                 lines += agent_lines(line, columns, self.each, width, longest, here=at == self.cursor)
             return lines
@@ -320,17 +320,16 @@ class StreamsPanel(LivePanel, Movable):
         cells = map_lines(view.cells, self.layout_of_map, height - _AROUND_MAP, self.cursor, labelled)
         # What the map leaves is for the text of the selected agent.
         room = height - 2 - len(cells)
-        selected = agent_lines(view.shown[0], agent_columns(width, False), room, width, longest, here=True)
+        selected = agent_lines(view.shown[0], columns, room, width, longest, here=True)
         return [*lines, *cells, *selected, legend(view.median_tps, width)]
 
 
-def _note(view: StreamsView, rows: int, each: int) -> str:
-    """What the columns are, unless the agents are not all shown, or not in order."""
+def _note(view: StreamsView, rows: int) -> str:
+    """Say which agents are shown, and in which order."""
     parts = [f"/{view.filter}"] if view.filter else []
     parts += [f"by {view.order}"] if view.order != "agent" else []
-    if view.total > rows and not view.cells:
-        parts.append(f"{view.top + 1}–{min(view.total, view.top + rows)} of {view.total}")
     if view.cells:
         parts.append("m shows rows")
-    last = "text" if view.has_text and each == 1 else "▒ until the first token █ since"
-    return " · ".join(parts) or f"tokens · tok/s, last 8 s · TTFT · {last}"
+    else:
+        parts.append(part_text(range(view.top, min(view.total, view.top + rows)), view.total))
+    return " · ".join(filter(None, parts))

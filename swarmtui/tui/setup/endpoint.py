@@ -88,7 +88,7 @@ class EndpointPart(VerticalScroll):
         self._inspected: dict[str, DiscoveredServer] = {}
         self._inspect_timer: Timer | None = None
         self._presets: tuple[catalogue.SimulatorPreset, ...] = ()
-        self._user_moved = False
+        self.user_moved = False
         self._settled = False
         self._unfolded: bool | None = None
 
@@ -174,8 +174,8 @@ class EndpointPart(VerticalScroll):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the servers of this host are not known yet, and the user has chosen nothing else."""
-        return self._searching and not self._found and not self._user_moved and not self._typed("url")
+        """Whether no server of the user has answered yet, and the user has chosen nothing else."""
+        return not self._settled and not self.user_moved and not self._typed("url")
 
     @property
     def _is_unnamed(self) -> bool:
@@ -202,7 +202,7 @@ class EndpointPart(VerticalScroll):
 
     def toggle_simulators(self) -> None:
         self._unfolded = not self._unfolded
-        self._user_moved = True
+        self.user_moved = True
         self._list()
 
     def _pick_list(self, name: str) -> PickList:
@@ -243,7 +243,7 @@ class EndpointPart(VerticalScroll):
             sign = "▾" if self._unfolded else "▸"
             items.append((FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
             items += preset_rows(self._presets) if self._unfolded else []
-        stays = self._user_moved or (self._settled and endpoints.picked in dict(items))
+        stays = self.user_moved or (self._settled and endpoints.picked in dict(items))
         # Never the first of the list by chance: it may be another user's.
         endpoints.set_items(items, endpoints.picked if stays else default if default in dict(items) else TYPED)
         # From the first answers on, what is found later does not change what Enter starts.
@@ -263,6 +263,7 @@ class EndpointPart(VerticalScroll):
             last = ""
         gone = last.startswith((SIMULATOR_PREFIX, *_LOOPBACK)) and last not in configured
         own = [server for server in self._found if not server.user]
+        own = [server for server in own if server.reachable] or own
         if own and (gone or not last) and not any(last.startswith(server.url) for server in own):
             return own[0].url
         return last or f"{SIMULATOR_PREFIX}moe-tp1"
@@ -331,6 +332,6 @@ class EndpointPart(VerticalScroll):
         self.post_message(self.Changed())
 
     def _endpoint_changed(self) -> None:
-        self._user_moved = True
+        self.user_moved = True
         self._list_models()
         self._inspect_later()

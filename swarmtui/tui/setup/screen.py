@@ -75,6 +75,8 @@ class SetupScreen(Screen[None]):
         self._plan: PlanKind = "quick"
         self._unfolded = False
         self._agreed_to = ""
+        # Whether the run starts as soon as the servers of this host are known.
+        self._starts_later = False
 
     def compose(self) -> ComposeResult:
         self._setup = read_setup(self.app.config)
@@ -168,10 +170,16 @@ class SetupScreen(Screen[None]):
 
     @on(EndpointPart.Changed)
     def _endpoint_changed(self) -> None:
+        starts = self._starts_later and not self._endpoint_part.is_waiting
+        self._starts_later = self._starts_later and not starts
         self._validate()
+        server = self._endpoint_part.server
+        if starts and not self._endpoint_part.user_moved and (server is None or server.reachable):
+            self.action_start()
 
     @on(OptionList.OptionHighlighted)
     def _list_moved(self, event: OptionList.OptionHighlighted) -> None:
+        self._starts_later = False
         match event.option_list.id:
             case "plans":
                 self._plan = cast(PlanKind, self._pick_list("plans").picked)
@@ -184,7 +192,9 @@ class SetupScreen(Screen[None]):
         name = event.option_list.id or ""
         typed, picked = _TYPED_FIELDS.get(name), self._pick_list(name).picked
         if typed and picked == TYPED and not self._entry(typed).value:
-            if typed != "url" or not self._endpoint_part.is_waiting:
+            if typed == "url" and self._endpoint_part.is_waiting:
+                self.action_start()
+            else:
                 self._entry(typed).focus()
         elif picked == FOLD and name == "endpoints":
             self._endpoint_part.toggle_simulators()
@@ -214,6 +224,8 @@ class SetupScreen(Screen[None]):
     @property
     def _missing(self) -> str:
         """Tell the user what to do before everything is chosen; empty if a run can start."""
+        if self._starts_later:
+            return f"{self._endpoint_part.missing} then the run starts; Esc: not yet"
         if self._endpoint_part.missing:
             return self._endpoint_part.missing
         match self._pick_list("workloads").picked:
@@ -309,6 +321,11 @@ class SetupScreen(Screen[None]):
         return HelpTopic("Here", rows) if rows else HelpTopic()
 
     def action_start(self) -> None:
+        """Start the run, or let it start when the servers of this host are known."""
+        if self._endpoint_part.is_waiting:
+            self._starts_later = True
+            self._validate()
+            return
         choices = self._choices()
         request = self._request(choices)
         if self._missing or isinstance(request, list):
@@ -345,8 +362,11 @@ class SetupScreen(Screen[None]):
         self.app.open_sessions()
 
     def action_back(self) -> None:
-        """Leave a text field; from a list, return to the run below this screen."""
-        if isinstance(self.focused, Input) or len(self.app.screen_stack) == 1:
+        """Do not start later, or leave a text field; from a list, return to the run below this screen."""
+        if self._starts_later:
+            self._starts_later = False
+            self._validate()
+        elif isinstance(self.focused, Input) or len(self.app.screen_stack) == 1:
             self._pick_list("endpoints").focus()
         else:
             self.dismiss()

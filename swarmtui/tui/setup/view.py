@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from swarmtui.analysis.compare.differences import option_name
+from swarmtui.analysis.compare.differences import flags_text
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
@@ -55,12 +55,9 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
         f"pid {server.pid}" if server.pid else "",
         ", ".join(server.models[:1]),
     )
-    flags = [
-        option_name(name) + ("" if value == "true" else f" {value}") for name, value in (server.flags or {}).items()
-    ]
     texts = (
         f"▲ {server.problem}" if server.problem else "",
-        f"flags: {'  '.join(flags)}" if flags else "",
+        f"flags: {flags_text(server.flags)}" if server.flags else "",
         " · ".join(fact for fact in facts if fact),
     )
     return [line for text in texts if text for line in wrap(sanitize(text), width)]
