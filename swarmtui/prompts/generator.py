@@ -114,6 +114,11 @@ class TaskGenerator:
         return self.workload.check is not None or any(item.check is not None for item in items)
 
     @property
+    def max_tokens(self) -> int | None:
+        """The limit of all answers, if they have one."""
+        return self.workload.max_tokens if self._max_tokens is None else self._max_tokens
+
+    @property
     def keeps_in_step(self) -> bool:
         """Whether all answers have the same length, so that streams that start together stay together."""
         lengths = getattr(self.workload, "output_tokens", None)

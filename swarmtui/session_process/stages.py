@@ -192,6 +192,7 @@ class Stages:
         """
         while True:
             await self._wait_for_server()
+            self._factory.slots = self.state.slots.total if self.state.slots else None
             source, c = self.load.task_source(key, run, least, jobs=jobs), key[0]
             await self.run_stage(
                 c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough

@@ -24,6 +24,9 @@ _REPEATED_START = 1 << 41
 _MAX_PREROLLS = 4
 # Multiples of it are evenly spread over 0 to 1, however many there are.
 _GOLDEN = 0.6180339887498949
+# Answers of no more tokens are expected to reach that limit, until it was seen whether most do.
+_SHORT_ANSWER = 256
+_SEEN, _MOST = 5, 0.8
 # With so many streams and such prompts, prefill takes most of the time and separates the streams by itself.
 _MANY_STREAMS, _LONG_PROMPT = 16, 4096
 
@@ -36,7 +39,12 @@ LEAD_S = 0.2
 
 
 class TaskFactory:
-    """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts."""
+    """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts.
+
+    `slots` are those of the server as far as known: how many streams can write at once.
+    """
+
+    slots: int | None = None
 
     def __init__(self, generator: TaskGenerator) -> None:
         self.generator = generator
@@ -45,6 +53,24 @@ class TaskFactory:
         self._unmeasured = _UNMEASURED_START
         self._canaries = 0
         self._plays = 0
+        self._ended = self._reached_limit = 0
+
+    @property
+    def keeps_in_step(self) -> bool:
+        """Whether answers have the same length, so that streams that start together stay together.
+
+        So they do if the server has to write that many tokens, or where most answers reach their limit.
+        """
+        if self.generator.keeps_in_step:
+            return True
+        if self._ended < _SEEN:
+            return (self.generator.max_tokens or inf) <= _SHORT_ANSWER
+        return self._reached_limit >= _MOST * self._ended
+
+    def count_end(self, record: Record) -> None:
+        if record.ok and record.phase == "level":
+            self._ended += 1
+            self._reached_limit += record.finish_reason == "length"
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
@@ -189,8 +215,8 @@ class ClosedLoopTasks(NewTasks):
     """Pre-roll until C requests have shown a first token or ended well, `total` measured tasks, then fillers.
 
     The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
-    Answers of equal length would keep streams in step that start together: the pre-roll gets parts of that length, and
-    lasts until each stream has shown a first token.
+    Answers of equal length would keep streams in step that start together: the first answers, which get a slot at once,
+    have a part of that length. Those that follow have all of it, so that measured requests find the usual queue.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
     ended; with a `precision`, `total` is the most that it may take. `canaries` is the number of canaries per measured
@@ -215,17 +241,15 @@ class ClosedLoopTasks(NewTasks):
         self._ended = 0
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
-        self._streams: set[int] = set()
         self._first_share, prompt = factory.generator.random_share(c), factory.generator.prompt_tokens or 0
-        self._cuts = factory.generator.keeps_in_step and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
+        cuts = factory.keeps_in_step and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
+        self._cut = min(c, factory.slots or c) if cuts else 0
         self._prerolls = self._begun = self._fillers = 0
         self._canary_share, self._canaries = canaries, 0
 
     @property
     def preparing(self) -> bool:
-        # Streams that were cut have to be apart: none may still wait behind the prompts of the others.
-        waiting = self._begun < self._c or (self._cuts and bool(self._awaited))
-        return waiting and self._c > 1 and self._prerolls < _MAX_PREROLLS * self._c + self._begun
+        return self._begun < self._c > 1 and self._prerolls < _MAX_PREROLLS * self._c + self._begun
 
     @property
     def to_finish(self) -> int | None:
@@ -243,10 +267,12 @@ class ClosedLoopTasks(NewTasks):
         if self._closed:
             return None
         if self.preparing:
-            share = (self._first_share + self._prerolls * _GOLDEN) % 1.0 if self._cuts else 1.0
+            cut = self._prerolls < self._cut
+            share = (self._first_share + self._prerolls * _GOLDEN) % 1.0 if cut else 1.0
             task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll", share)
             self._prerolls += 1
-            self._awaited.add(task.id)
+            if self._begun + len(self._awaited) < self._c:
+                self._awaited.add(task.id)
             return task
         if self.has_more:
             if self._canaries < self._canary_share * self._issued:
@@ -266,10 +292,10 @@ class ClosedLoopTasks(NewTasks):
         if task not in self._awaited:
             return
         self._awaited.remove(task)
-        self._streams.add(agent)
-        self._begun = len(self._streams) if self._cuts else self._begun + 1
+        self._begun += 1
 
     def task_finished(self, task: Task, record: Record) -> None:
+        self._factory.count_end(record)
         # A stream that ends a task sends the next one: after the first measured task was issued, it is in the window.
         self._ended += self._issued > 0
         self.request_sent(task.id)

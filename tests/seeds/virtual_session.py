@@ -56,6 +56,7 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, eos: float
     preset, _ = parse_spec(simulator)
     found = find_workload(workload)
     plan, factory = _plan(found, seed, **given)
+    factory.slots = preset.slots * preset.replicas
     planned, client = PlannedLoad(plan, factory), _VirtualClient(preset, eos, seed)
     load = plan.load
     client.run_stage(max(load.levels), 0, "warmup", WarmupTasks(factory, max(load.levels), load.warmup_requests))

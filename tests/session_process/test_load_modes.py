@@ -145,26 +145,38 @@ def test_preroll_of_equal_lengths_is_cut_so_that_streams_do_not_start_in_step() 
     assert all(task.max_tokens is None for task in islice(iter(closed_loop(4, 8).next_task, None), 4))
 
 
-def test_preroll_of_equal_lengths_lasts_until_each_stream_has_a_first_token() -> None:
+def test_preroll_of_equal_lengths_lasts_until_the_first_request_of_each_stream_has_a_first_token() -> None:
     source = fixed_lengths(2)
-    for agent, preparing in ((0, True), (0, True), (1, False)):
-        task = source.next_task()
-        assert task is not None and task.phase == "preroll"
-        source.first_token(task.id, agent)
-        assert source.preparing is preparing
-    following = source.next_task()
-    assert following is not None and (following.phase, following.max_tokens) == ("level", 1024)
-
-
-def test_preroll_of_equal_lengths_lasts_until_none_of_its_requests_waits_for_a_first_token() -> None:
-    """Else the first measured ones wait behind their prompts, as later ones do not."""
-    source = fixed_lengths(2)
-    first, second, late = islice(iter(source.next_task, None), 3)
+    first, second, following = islice(iter(source.next_task, None), 3)
+    assert (following.phase, following.max_tokens) == ("preroll", 1024), "what is measured waits behind whole answers"
     source.first_token(first.id, 0)
-    source.first_token(second.id, 1)
+    source.first_token(following.id, 0)
     assert source.preparing
-    source.task_finished(late, Record(task=late.id, error="http_500"))
-    assert not source.preparing, "one that failed does not wait"
+    source.first_token(second.id, 1)
+    assert not source.preparing
+    measured = source.next_task()
+    assert measured is not None and (measured.phase, measured.max_tokens) == ("level", 1024)
+
+
+def test_only_answers_that_get_a_slot_at_once_are_cut() -> None:
+    """Cut ones in the queue would let the first measured requests wait less than the others."""
+    factory = TaskFactory(TaskGenerator(find_workload("random-1k-1k"), seed=1, calibration=None))
+    factory.slots = 3
+    lengths = [task.max_tokens or 0 for task in islice(iter(ClosedLoopTasks(factory, 8, 16).next_task, None), 8)]
+    assert all(length < 1024 for length in lengths[:3]) and lengths[3:] == [1024] * 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "reached", "in_step"), [(128, None, True), (128, 0.5, False), (2048, None, False), (2048, 0.9, True)]
+)
+def test_answers_that_reach_their_limit_have_equal_lengths(limit: int, reached: float | None, in_step: bool) -> None:
+    """It is seen from ten answers whether they do; before, short ones are expected to."""
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None, max_tokens=limit))
+    for number in range(10 if reached is not None else 0):
+        reason = "length" if number < 10 * (reached or 0.0) else "stop"
+        factory.count_end(Record(task=number, phase="level", finish_reason=reason))
+    lengths = {task.max_tokens for task in islice(iter(ClosedLoopTasks(factory, 4, 8).next_task, None), 4)}
+    assert len(lengths) == (4 if in_step else 1)
 
 
 def test_long_prompts_of_many_streams_are_separated_by_their_prefill() -> None:
