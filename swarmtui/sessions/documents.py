@@ -10,6 +10,7 @@ import msgspec
 
 from swarmtui.files import MAX_DATA, read_file
 from swarmtui.model.base import SCHEMA_VERSION
+from swarmtui.model.json_schema import SummaryFile
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.session import Level, Summary
 
@@ -58,44 +59,21 @@ def summary_toml(summary: Summary) -> bytes:
     import tomli_w  # lazily: only saving needs it
 
     session = summary.session
-    document = {
-        "schema": summary.schema,
-        "id": session.id,
-        "created": session.created,
-        "state": summary.state,
-        "message": summary.message,
-        "label": session.label,
-        "note": session.note,
-        "server_flags": session.server_flags,
-        "previous": session.previous,
-        "simulated": session.simulated,
-        "answer": summary.answer,
-        "gpus": summary.gpus,
-        "warmup_requests": summary.warmup_requests,
+    derived = {
         "warnings": [f"{level.name}: {flag}" for level in summary.levels for flag in level.flags],
-        "tags": session.tags,
-        "series": session.series,
         "workload": {
             "name": session.workload,
             "digest": session.workload_digest,
             "prompt_tokens_by": session.prompt_tokens_by,
         },
-        "plan": session.plan,
-        "client": session.client,
-        "hosts": session.hosts,
-        "endpoints": session.endpoints,
-        "servers": summary.servers,
         "levels": [_fields(level, _NOT_IN_TOML) for level in summary.levels],
-        "scaling": summary.scaling,
-        "goodput": summary.goodput,
-        "capacity": summary.capacity,
-        "speed_of_light": summary.speed_of_light,
-        "checks": summary.checks,
         "events": [
             {"at_s": (event.t_ns - session.t0_ns) / 1e9, "name": event.name, "detail": event.detail}
             for event in summary.events
         ],
     }
+    known = msgspec.structs.asdict(session) | msgspec.structs.asdict(summary) | derived
+    document = {name: known[name] for name in SummaryFile.__struct_fields__}
     text: str = tomli_w.dumps(_trimmed(msgspec.to_builtins(document)), multiline_strings=False)
     return text.encode()
 
