@@ -260,7 +260,6 @@ class Task(Stored, frozen=True, kw_only=True):
     max_tokens: int | None = None
     exact: bool = False
     temperature: float | None = None
-    cold: bool = True
     extra: dict[str, Any] = {}
     check: AnswerCheck | None = None
     at_ns: int | None = None

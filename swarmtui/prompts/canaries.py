@@ -55,7 +55,6 @@ def canary_task(number: int, question: int, phase: Phase) -> Task:
         type=f"canary-{question % COUNT + 1:02}",
         max_tokens=_MAX_TOKENS,
         temperature=0.0,
-        cold=False,
         check=check,
         phase=phase,
     )

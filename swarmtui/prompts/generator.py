@@ -178,7 +178,6 @@ class TaskGenerator:
             max_tokens=cap,
             exact=self._exact,
             temperature=self._temperature,
-            cold=cold,
             extra=self._cold_extra | self._extra if cold else self._extra,
             check=item.check or self.workload.check,
             replayed=item.replayed,

@@ -21,6 +21,8 @@ from swarmtui.prompts.sampling import nonce
 # The tasks of other workloads than traces have numbers.
 NUMBERED = [found for found in builtin_workloads() if not isinstance(found.workload, Trace)]
 
+# What an engine may be asked with, so that it does not use its prefix cache.
+UNCACHED = {"cache_prompt": False}
 EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
 
 
@@ -189,10 +191,12 @@ def test_warm_workload_has_no_nonce() -> None:
         make_workload('kind = "prompts"\nname = "p"\ncache = "warm"\nprompts = [{ text = "same" }]'),
         seed=0,
         calibration=None,
+        cold_extra=UNCACHED,
     )
     assert source.task(0, 1, 0).messages[0].content == "same"
-    assert not source.task(0, 1, 0).cold
-    assert TaskGenerator(find_workload("coding"), seed=0, calibration=None).task(0, 1, 0).cold
+    assert source.task(0, 1, 0).extra == {}
+    cold = TaskGenerator(find_workload("coding"), seed=0, calibration=None, cold_extra=UNCACHED)
+    assert cold.task(0, 1, 0).extra == UNCACHED
 
 
 def test_nonce_starts_the_system_message() -> None:
@@ -211,22 +215,23 @@ prefix_tokens = 500
 input_tokens = 40
 output_tokens = 20
 """)
-    source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=10.0, tokens_per_word=1.25, by="usage"))
+    calibration = Calibration(overhead=10.0, tokens_per_word=1.25, by="usage")
+    source = TaskGenerator(found, seed=0, calibration=calibration, cold_extra=UNCACHED)
     tasks = [source.task(index, 4, index) for index in range(50)] + [source.warmup(0)]
     assert len({task.messages[0].content for task in tasks}) == 1
     assert tasks[0].messages[0].content.startswith("Be brief.\n\n")
     assert len(tasks[0].messages[0].content.split()) == 2 + 400
     assert len({task.messages[1].content[:11] for task in tasks}) == 51
     assert len(tasks[0].messages[1].content.split()) == 1 + 24
-    assert not any(task.cold for task in tasks)
+    assert not any("cache_prompt" in task.extra for task in tasks)
 
 
 def test_conversation_has_first_turn_and_followups() -> None:
-    source = TaskGenerator(find_workload("conversation"), seed=0, calibration=None)
+    source = TaskGenerator(find_workload("conversation"), seed=0, calibration=None, cold_extra=UNCACHED)
     task = source.task(0, 1, 0)
     assert [message.role for message in task.messages] == ["system", "user"]
     assert 2 <= len(task.followups) <= 4
-    assert not task.cold
+    assert task.extra == {}
 
 
 def test_by_level_gives_each_position_its_share() -> None:
