@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 
 from swarmtui.model.base import BadInput
@@ -26,14 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     separator = ("&" if "?" in given.preset else "?") if added else ""
     try:
         preset, settings = parse_spec(f"{given.preset}{separator}{'&'.join(added)}")
-        serve(
-            preset,
-            port=given.port,
-            speed=settings.speed,
-            seed=settings.seed,
-            on_ready=echo,
-            watch_stdin=given.watch_stdin,
-        )
+        asyncio.run(serve(preset, settings, given.port, watch_stdin=given.watch_stdin))
     except BadInput as problem:
         echo(f"swarmtui: {problem}", err=True)
         return 2

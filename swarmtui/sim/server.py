@@ -22,9 +22,10 @@ from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.http import HttpRequest, SimConnection
 from swarmtui.sim.kv_pool import block_hashes
-from swarmtui.sim.presets import Preset, fault_for
+from swarmtui.sim.presets import Preset, Settings, fault_for
 from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi
 from swarmtui.sim.requests import ParsedRequest, RequestRefused, tokenize
+from swarmtui.text import echo
 
 HOST = "127.0.0.1"
 VERSION = "sim-1"
@@ -236,34 +237,20 @@ class SimulatorServer:
         return metrics.page(gpu.render(self._preset.gpu, readings))
 
 
-def serve(
-    preset: Preset,
-    *,
-    port: int,
-    speed: float,
-    seed: int,
-    on_ready: Callable[[str], None],
-    watch_stdin: bool = False,
-) -> None:
-    """Serve until SIGTERM or SIGINT, or with `watch_stdin` until stdin is closed. `on_ready` gets the URL."""
+async def serve(preset: Preset, settings: Settings, port: int, *, watch_stdin: bool) -> None:
+    """Print the URL and serve until SIGTERM or SIGINT, or with `watch_stdin` until stdin is closed."""
     _raise_file_limit()
-    asyncio.run(_serve(preset, port, speed, seed, on_ready, watch_stdin))
-
-
-async def _serve(
-    preset: Preset, port: int, speed: float, seed: int, on_ready: Callable[[str], None], watch_stdin: bool
-) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    simulator = SimulatorServer(preset, speed=speed, seed=seed)
+    simulator = SimulatorServer(preset, speed=settings.speed, seed=settings.seed)
     try:
         server = await loop.create_server(simulator.connect, HOST, port, backlog=_BACKLOG)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise BadInput(f"cannot listen on {HOST}: {why}", key=f"port {port}") from None
-    on_ready(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+    echo(f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
     if watch_stdin:
         set_at_end_of_stdin(stop)
     await stop.wait()
