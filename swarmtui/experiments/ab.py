@@ -226,7 +226,6 @@ class HeaderEffect(Stored, frozen=True, kw_only=True):
 
 
 def cache_use(root: Path, session: str, level: Level) -> CacheUse | None:
-    """Return the cache use of the only level of a session."""
     if not level.ok or not level.tokens_in:
         return None
     if level.cached_tokens is not None:

@@ -157,7 +157,6 @@ def add_change(root: Path, change: LoggedChange) -> LoggedChange:
 
 
 def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | None, note: str | None) -> LoggedChange:
-    """Mark a change as kept or reverted, or add a note to it."""
     changes = read_log(root)
     found = next((change for change in changes if change.number == number), None)
     if found is None:

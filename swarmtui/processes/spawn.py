@@ -61,7 +61,6 @@ def start_session_process() -> StartedProcess:
 
 
 def start_worker() -> StartedProcess:
-    """Start a worker on this host."""
     ours, theirs = _socket_pair()
     with theirs:
         return StartedProcess(ours, start_worker_on(theirs))

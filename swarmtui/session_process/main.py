@@ -345,8 +345,7 @@ class SessionProcess:
         """Name what is missing, and end: without its streams the level is no longer the one that was planned."""
         links = [link for link in self._workers.links if link.host is host]
         problem = f"{host.host.name} was lost: {how}{unfinished(links)}"
-        if self._journal is not None and self._session is not None:
-            self._journal.log_event("host_lost", problem)
+        self._log_host_event("host_lost", problem)
         # The reason for workers that exited just before.
         self._interruption = self._lost_host = self._lost_host or problem
         self._interrupted.set()

@@ -224,7 +224,6 @@ def ensure_summary(loaded: LoadedSession) -> Summary:
 
 
 def show_command(directory: Path) -> str:
-    """Return the command that shows a session."""
     elsewhere = "" if directory.parent == sessions_root() else f" --session-dir {shlex.quote(str(directory.parent))}"
     return f"swarmtui sessions show {directory.name}{elsewhere}"
 

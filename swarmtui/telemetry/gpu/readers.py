@@ -44,12 +44,8 @@ def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None
 
 
 def read_gpus(metrics_urls: Sequence[str] = (), timeout_s: float = 20.0) -> tuple[tuple[Gpu, ...], str]:
-    """Read the GPUs of exporters, or of this host, once; return them, and why some are missing.
-
-    A driver that hangs is given up.
-
-    No signal ends a call of the driver, so that it is made in another thread.
-    """
+    """Read the GPUs of exporters, or of this host, once; return them, and why some are missing."""
+    # No signal ends a call of a driver that hangs, so that it is made in a thread that is given up.
     found: list[tuple[tuple[Gpu, ...], str]] = []
 
     def read() -> None:
