@@ -323,10 +323,11 @@ def _seconds(start_ns: int | None, end_ns: int | None) -> float | None:
 
 def shift_times(value: T, by_ns: int) -> T:
     """Move all times of a record, or of another struct with fields `t_…_ns`; its latencies stay."""
-    known = {name: t_ns + by_ns for name in _time_fields(type(value)) if (t_ns := getattr(value, name)) is not None}
+    known = {name: t_ns + by_ns for name in time_fields(type(value)) if (t_ns := getattr(value, name)) is not None}
     return msgspec.structs.replace(value, **known)
 
 
 @cache
-def _time_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+def time_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the names of the fields that hold a time, `t_…_ns`."""
     return tuple(name for name in kind.__struct_fields__ if name.startswith("t_") and name.endswith("_ns"))

@@ -39,7 +39,7 @@ from swarmtui.model.journal import (
     TokenCount,
     entry_decoder,
 )
-from swarmtui.model.record import Record
+from swarmtui.model.record import Record, time_fields
 from swarmtui.model.session import Event, Session
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
@@ -264,11 +264,7 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
     t0 = session.t0_ns
     match entry:
         case RequestEntry(record=record):
-            times = (
-                record.t_sched_ns, record.t_sent_ns, record.t_headers_ns, record.t_event_ns, record.t_first_ns,
-                record.t_first_reasoning_ns, record.t_first_content_ns, record.t_last_ns, record.t_finish_ns,
-                record.t_done_ns,
-            )  # fmt: skip
+            times = [getattr(record, name) for name in time_fields(Record)]
             spans = (1000 * sum(record.chunk_us), 1000 * min(record.chunk_us, default=0))
             return (
                 all(t is None or abs(t - t0) <= _MAX_SPAN_NS for t in times)
