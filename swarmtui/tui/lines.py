@@ -336,7 +336,7 @@ def shaded_bars(values: tuple[float | None, ...], top: float | None, height: int
     return [line]
 
 
-def stretch(values: tuple[float | None, ...], columns: int) -> tuple[float | None, ...]:
+def per_column(values: tuple[float | None, ...], columns: int) -> tuple[float | None, ...]:
     """Return one value per column: each of a few values several times, the latest of many."""
     if not values or len(values) >= columns:
         return values[len(values) - columns :] if values else (None,) * columns

@@ -21,10 +21,10 @@ from swarmtui.tui.lines import (
     bar,
     ljust,
     longest_fit,
+    per_column,
     rjust,
     scale_top,
     shaded_bars,
-    stretch,
     wrapped_note,
 )
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
@@ -173,7 +173,7 @@ def _power(gpu: Gpu, samples: Samples, width: int, height: int) -> list[Line]:
     watts, limit = gpu.power_w, gpu.power_limit_w
     text = f"{count(watts)}/{count(limit)} W" if limit is not None else f"{count(watts)} W"
     room = max(1, width - _LABEL - _TEXT - 1)
-    shown = stretch(samples, room)
+    shown = per_column(samples, room)
     top = limit or scale_top(max((known for known in shown if known is not None), default=0.0)) or None
     bars = shaded_bars(shown, top, height, "energy")
     lines: list[Line] = []

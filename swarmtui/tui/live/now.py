@@ -16,7 +16,7 @@ from swarmtui.model.telemetry import HistoryPoint, TtftSplit
 from swarmtui.numbers import count, percent, rate, seconds
 from swarmtui.report.colours import Hue
 from swarmtui.text import count_noun
-from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, scale_top, shaded_bars, stretch
+from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, per_column, scale_top, shaded_bars
 from swarmtui.tui.live.history import recent_columns
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.live.parts_line import parts_line
@@ -74,7 +74,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
 
     def course(of_point: Callable[[HistoryPoint], float | None], of_level: Callable[[Level], float | None]) -> Course:
         if levels:
-            return stretch(tuple(of_level(level) for level in levels), columns)
+            return per_column(tuple(of_level(level) for level in levels), columns)
         return tuple(mean([known for point in bucket if (known := of_point(point)) is not None]) for bucket in buckets)
 
     figures = (
