@@ -7,6 +7,7 @@ it; a shorter one, as after a compaction, shares what the API read from its cach
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count, islice
 
 import msgspec
 
@@ -28,7 +29,7 @@ def session_from_calls(name: str, parent: list[Call], subagents: list[list[Call]
     """Return a session; sub-agents run between the calls of the parent before and after their first."""
     parent.sort(key=lambda call: call.start_s)
     start = parent[0].start_s
-    ids = _BlockIds()
+    ids = count(1)
     waiting = sorted(subagents, key=lambda calls: calls[0].start_s)
     requests = list(_requests(parent, ids, []))
     # Sub-agents share their system prompt and tools with each other.
@@ -46,26 +47,18 @@ def session_from_calls(name: str, parent: list[Call], subagents: list[list[Call]
     return TraceSession(id=name, requests=tuple(with_subagents), subagents=tuple(agent for _, agent in made))
 
 
-class _BlockIds:
-    """Numbers for new blocks, from 1."""
+def _requests(calls: Sequence[Call], ids: Iterator[int], blocks: list[int]) -> Iterator[TraceRequest]:
+    """Yield the requests of one agent; `ids` are those of new blocks.
 
-    def __init__(self) -> None:
-        self._last = 0
-
-    def new(self, count: int) -> list[int]:
-        first, self._last = self._last + 1, self._last + count
-        return list(range(first, self._last + 1))
-
-
-def _requests(calls: Sequence[Call], ids: _BlockIds, blocks: list[int]) -> Iterator[TraceRequest]:
-    """Yield the requests of one agent; `blocks` are those that its first prompt may share with another agent."""
+    `blocks` are those that its first prompt may share with another agent.
+    """
     start, previous = calls[0].start_s, None
     for call in calls:
-        count = call.input_tokens // BLOCK_SIZE
+        needed = call.input_tokens // BLOCK_SIZE
         continues = previous is not None and call.input_tokens >= previous.input_tokens
         reused = len(blocks) if continues else min(len(blocks), call.cached // BLOCK_SIZE)
-        blocks = blocks[: min(reused, count)]
-        blocks += ids.new(count - len(blocks))
+        blocks = blocks[: min(reused, needed)]
+        blocks += islice(ids, needed - len(blocks))
         yield TraceRequest(
             input_tokens=call.input_tokens,
             output_tokens=max(1, call.output_tokens),
