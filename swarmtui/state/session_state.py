@@ -295,10 +295,14 @@ class SessionState:
         )
 
     def finish(self, summary: Summary) -> None:
-        """Set the figures of the whole session, and its answer."""
+        """Set the figures of the whole session, and its answer: what is in no level of it is not shown any more."""
         self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
         self._answer = summary.answer
         self._measured = sum(level.n for level in summary.levels)
+        self._provisional.clear()
+        self._errors = Counter()
+        for level in summary.levels:
+            self._errors.update(level.error_counts)
 
     # what is shown
 

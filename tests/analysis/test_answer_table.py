@@ -109,7 +109,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "client_limit", {"client": "client CPU 98 %"},
      "the client may be the bottleneck: use other cores or fewer streams before changing flags"),
     ("next", "prefix_cache", {"cached": "40 % cached"},
-     "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement"),
+     "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the measurement"),
     ("next", "errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},
      "find out why requests fail, in the log of the server"),
     ("next", "more_slots_agents",

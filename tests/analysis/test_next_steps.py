@@ -45,7 +45,7 @@ def test_requests_beyond_the_slots_only_queue() -> None:
     found = only(advise(with_scaling(summary(levels), 4)))
     assert found.code == "queue"
     assert found.sentence.startswith("beyond C=4 requests only queue")
-    assert found.evidence == "C=8 compared with C=4: +0 % output tok/s, mean TTFT ×8.9; 4 slots"
+    assert found.evidence == "C=8 compared with C=4: +0 % output tok/s, first token ×8.9 (mean); 4 slots"
 
 
 def test_throughput_that_grows_beyond_the_slots_is_no_queue() -> None:

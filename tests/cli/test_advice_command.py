@@ -26,7 +26,7 @@ def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
     found = advice(sandbox, "sim:moe-tp1", "--levels", "4,16", "--requests", "16", "--max-tokens", "48")
     sentence, evidence = found["more_slots"]
     assert sentence == "slots=8: more requests run at once, if memory allows it"
-    assert re.fullmatch(r"C=16 compared with C=4: [+−]\d % output tok/s, mean TTFT ×\d.*; 4 slots", evidence)
+    assert re.fullmatch(r"C=16 compared with C=4: [+−]\d % output tok/s, first token ×\d.* \(mean\); 4 slots", evidence)
 
 
 def test_small_kv_cache_causes_preemptions(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_prefix_cache_hits(sandbox: Sandbox) -> None:
         arguments = ("--levels", "2", "--requests", "4C", "--max-tokens", "8")
         assert "prefix_cache" not in advice(sandbox, sim.url, *arguments)
         sentence, evidence = advice(sandbox, sim.url, *arguments)["prefix_cache"]
-    assert sentence.startswith("prefix cache hits shorten TTFT: use another --seed")
+    assert sentence.startswith("prefix cache hits bring the first token sooner: use another --seed")
     assert re.fullmatch(r"\d+ % cached", evidence)
 
 

@@ -12,7 +12,7 @@ from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Event
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
 from swarmtui.state.session_state import SessionState
-from tests.analysis.level_builders import level
+from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import request
 
 
@@ -158,6 +158,16 @@ def test_nothing_is_zero_before_it_was_measured() -> None:
     frame = SessionState(0).frame(0, rows=False)
     unknown = (frame.lag_ms, frame.worker_cpu, frame.coalesced_chunks, frame.clock_steps, frame.out_tps, frame.ttft_s)
     assert unknown == (None,) * 6
+
+
+def test_at_the_end_errors_and_levels_are_those_of_the_saved_session() -> None:
+    state = ramp((1, 1, 3, 50), (2, 2, 1, 90))
+    for stage_number, error in ((0, "refused"), (0, "refused"), (1, "closed_early")):
+        state.apply(RequestEntry(record=Record(task=9, c=1, stage=stage_number, error=error)))
+    assert state.frame(0, rows=False).errors == 3
+    state.finish(summary([level(1, errors=2, error_counts={"refused": 2})]))
+    shown = state.frame(0, rows=False)
+    assert (shown.errors, shown.error_counts, shown.provisional) == (2, {"refused": 2}, ())
 
 
 def test_a_level_counts_the_agents_that_began_until_it_measures() -> None:

@@ -100,7 +100,7 @@ def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
     assert view.detail[0].startswith("halving the gap")
     live = LiveModel()
     live.apply(shown)
-    assert machine_view(live_data(live)).kv_room == "KV cache: room for about 18 agents (448 of 8,192 tokens each)"
+    assert machine_view(live_data(live)).kv_room[0] == "KV cache: room for about 18 agents (448 of 8,192 tokens each)"
 
 
 def test_a_cliff_is_about_queues_not_an_slo() -> None:

@@ -113,7 +113,8 @@ def test_preview_describes_prompts_check_load_and_a_sample() -> None:
         "“Write a FastAPI",
     ):
         assert part in text
-    assert "check: none" in " ".join(workload_lines(known["coding"], 60, 9))
+    assert "out: no limit; cache cold; check: none" in " ".join(workload_lines(known["coding"], 60, 9))
+    assert "out: at most 128 tokens" in " ".join(workload_lines(known["coding"], 60, 9, 128))
     assert plan_text(known["s2-swarm-50"].plan).startswith("50 agents at once")
 
 

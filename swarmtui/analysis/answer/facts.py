@@ -328,7 +328,7 @@ def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:
     if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
         return None
     slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
-    ttft = f", mean TTFT ×{short(slower, 2)}" if slower else ""
+    ttft = f", first token ×{short(slower, 2)} (mean)" if slower else ""
     return f"C={highest.c} compared with C={base.c}: {signed_percent(gain - 1.0, 0)} output tok/s{ttft}; {slots}"
 
 

@@ -305,7 +305,8 @@ _STEPS = (
         lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
         evidence=lambda f: f.client or ""),
     AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
-        lambda f: "prefix cache hits shorten TTFT: use another --seed, or disable the cache for the measurement",
+        lambda f: "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the "
+        "measurement",
         evidence=lambda f: f.cached or ""),
     AnswerRow("next", "power_limit", ("power",), lambda f: True,
         lambda f: "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J",

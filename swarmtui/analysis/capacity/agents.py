@@ -166,8 +166,11 @@ def hit_texts(kv: KvCliff) -> tuple[str, str]:
 
 def prediction_sentence(kv: KvCliff) -> str:
     """Return an empty text if nothing can be predicted."""
-    if kv.predicted is None:
-        return ""
-    size, context = count(kv.pool_tokens), count(kv.context_tokens)
-    fit = count_noun(floor(kv.predicted), "agent", "agents")
-    return f"KV cache: room for about {fit} ({context} of {size} tokens each)"
+    return (
+        f"{room} ({count(kv.context_tokens)} of {count(kv.pool_tokens)} tokens each)" if (room := room_text(kv)) else ""
+    )
+
+
+def room_text(kv: KvCliff) -> str:
+    fit = None if kv.predicted is None else count_noun(floor(kv.predicted), "agent", "agents")
+    return f"KV cache: room for about {fit}" if fit is not None else ""

@@ -273,8 +273,8 @@ def _is_wide(interval: Interval) -> bool:
 
 
 def verdict_text(word: VerdictWord | None) -> str:
-    """Return the word, or how many runs there must be for one."""
-    return word or f"needs {MIN_RUNS} runs"
+    """Return the word, or the option that makes as many runs as there must be for one."""
+    return word or f"needs --runs {MIN_RUNS}"
 
 
 def _describe_missing(evidence: Evidence) -> str:

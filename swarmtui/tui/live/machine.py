@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.agents import prediction_sentence
+from swarmtui.analysis.capacity.agents import prediction_sentence, room_text
 from swarmtui.analysis.compare.differences import flags_text
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import KvCliff, Slots
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
@@ -52,7 +52,7 @@ class MachineView(NamedTuple):
     slots: Slots | None
     joules: float | None
     client: str
-    kv_room: str
+    kv_room: tuple[str, ...]
     is_replay: bool
     # After the end: the figures of the levels.
     levels: Table | None = None
@@ -67,14 +67,20 @@ def machine_view(data: LiveData) -> MachineView:
         slots=frame.slots if frame else None,
         joules=_joules_per_token(frame) if frame else None,
         client=_client(frame) if frame else "",
-        kv_room=prediction_sentence(frame.kv_cliff) if frame and frame.kv_cliff else "",
+        kv_room=_kv_room(frame.kv_cliff) if frame and frame.kv_cliff else (),
         is_replay=data.is_replay,
         levels=_levels(frame) if frame and data.has_ended else None,
     )
 
 
+def _kv_room(kv: KvCliff) -> tuple[str, ...]:
+    """For how many agents the KV cache has room, from long to short; empty if that is not known."""
+    return tuple(filter(None, (prediction_sentence(kv), room_text(kv))))
+
+
 def _levels(frame: Frame) -> Table:
-    return machine_table(frame.levels)._replace(title="", note="", drop=_DROP)
+    measured = [level for level in frame.levels if level.n]
+    return machine_table(measured)._replace(title="", note="", drop=_DROP)
 
 
 def _joules_per_token(frame: Frame) -> float | None:
@@ -218,7 +224,7 @@ def _server_lines(view: MachineView, width: int) -> list[Line]:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
         lines += wrapped_note(sanitize(telemetry.server_problem), width)
-    lines += wrapped_note(view.kv_room, width) if view.kv_room else []
+    lines += [[(f" {longest_fit(view.kv_room, width - 2)}", "dim")]] if view.kv_room else []
     flags = flags_text(view.server.flags) if view.server is not None and view.server.flags else ""
     lines += wrapped_note(f"flags: {sanitize(flags)}", width) if flags else []
     return [*lines, *([[(f" {view.client}", "dim")]] if view.client else [])]

@@ -296,7 +296,8 @@ class SetupScreen(Screen[None]):
         fit_list(
             self.query_one("#workload-part", VerticalScroll), self._pick_list("workloads"), preview, _LEAST_PREVIEW
         )
-        preview.show(lambda width, height: workload_lines(workload, width, max(4, height)) if workload else [])
+        limit = None if isinstance(request, list) else request.plan.max_tokens
+        preview.show(lambda width, height: workload_lines(workload, width, max(4, height), limit) if workload else [])
 
     def _update_fields(self, kind: PlanKind, workload: catalogue.WorkloadInfo | None, plan: Plan | None) -> None:
         """Show the fields that apply to the plan; an empty one shows its default."""

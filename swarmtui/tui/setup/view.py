@@ -96,12 +96,16 @@ def align_columns(names: Sequence[tuple[str, str]], width: int) -> list[str]:
     return [f"{sanitize(name):<{name_width}}  {shorten(sanitize(text), room)}" for name, text in names]
 
 
-def workload_lines(workload: WorkloadInfo, width: int, height: int) -> list[str]:
-    """Describe a workload in `height` lines: description, prompts, check, load, and a sample prompt."""
+def workload_lines(workload: WorkloadInfo, width: int, height: int, max_tokens: int | None = None) -> list[str]:
+    """Describe a workload in `height` lines: description, prompts, check, load, and a sample prompt.
+
+    `max_tokens` is the limit of the plan, which replaces that of the workload.
+    """
     count = "generated prompts" if workload.prompts is None else count_noun(workload.prompts, "prompt", "prompts")
     types = f" of {len(workload.types)} types" if len(workload.types) > 1 else ""
+    output = workload.output if max_tokens is None else f"at most {max_tokens:,} tokens"
     facts = [
-        f"{workload.kind}, {count}{types}; in: {workload.input}; out: {workload.output}; cache {workload.cache}",
+        f"{workload.kind}, {count}{types}; in: {workload.input}; out: {output}; cache {workload.cache}",
         f"check: {workload.check or 'none'}",
         f"load: {plan_text(workload.plan)}" if workload.own_load else "",
     ]
