@@ -255,7 +255,8 @@ def test_quality_is_that_of_the_worst_line() -> None:
 def test_the_header_says_what_changed_and_after_the_end_how_it_ended_and_where_it_is_saved() -> None:
     view = header_view(*manual(), Ended("stopped", "", "/saved"), None, "flags changed")
     assert (view.phase, view.notice, view.detail[0]) == ("stopped", "", "saved: /saved")
-    assert header_view(*manual(), None, None, "flags changed").notice == "flags changed"
+    measuring = header_view(*manual(measured=3), None, None, "flags changed").detail
+    assert measuring[0] == "3 requests measured · flags changed" and measuring[-1] == "3 requests measured"
 
 
 def test_changed_flags_since_the_last_session_are_reported(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def header_view(
     if frame is None:
         phase_text, why = ("starting", "") if ended is None else ("ended", ending_text(ended))
         return HeaderView(title, phase_text, "", None, (), quality, style, why, "bad")
-    notice, notice_style = _notice(frame, ended, comparison, server)
+    notice, notice_style = _notice(frame, ended, server)
     progress, share = _progress(session, frame)
     chips = plan_view(session, frame, requested_c)
     running = frame.status == "running" and frame.outage_s is None
@@ -95,7 +95,7 @@ def header_view(
         quality_style=style,
         notice=notice,
         notice_style=notice_style,
-        detail=saved_texts(ended) if ended is not None else _detail(frame) if running else (),
+        detail=saved_texts(ended) if ended is not None else _detail(frame if running else None, comparison),
         plan=chips,
         errors=_errors(frame),
     )
@@ -189,7 +189,13 @@ def _clock(frame: Frame, replay: ReplayClock | None) -> tuple[str, ...]:
     return (f"{elapsed} elapsed{left}", f"{elapsed}{left}")
 
 
-def _detail(frame: Frame) -> tuple[str, ...]:
+def _detail(frame: Frame | None, comparison: str) -> tuple[str, ...]:
+    """Say what the stage is for, and with room what changed since the baseline."""
+    texts = _stage_texts(frame) if frame is not None else ()
+    return tuple(filter(None, (" · ".join(filter(None, (*texts[:1], comparison))), *texts)))
+
+
+def _stage_texts(frame: Frame) -> tuple[str, ...]:
     """The step of a search; else the send delay of an open loop, and the prefix cache and contexts of a trace."""
     if frame.search is not None:
         return step_texts(frame.search)
@@ -211,7 +217,7 @@ def _errors(frame: Frame) -> str:
     return f"✖ {frame.errors} failed" + (f": {sanitize(worst)}" if worst else "")
 
 
-def _notice(frame: Frame, ended: Ended | None, comparison: str, server: str) -> tuple[str, StatusStyle]:
+def _notice(frame: Frame, ended: Ended | None, server: str) -> tuple[str, StatusStyle]:
     """Return the most urgent message; after the end, the result says all but what the server does."""
     if server or ended is not None:
         return server, "warn"
@@ -219,9 +225,7 @@ def _notice(frame: Frame, ended: Ended | None, comparison: str, server: str) -> 
         return sanitize(frame.warnings[-1].text), "bad"
     if frame.note:
         return sanitize(frame.note), ""
-    if frame.search_result:
-        return sanitize(frame.search_result), "good"
-    return comparison, "warn" if comparison else ""
+    return sanitize(frame.search_result), "good"
 
 
 def ending_text(ended: Ended) -> str:

@@ -167,7 +167,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
 def _tokens_hint(plan: Plan, kind: PlanKind) -> str:
     """The limit of a quick search is its own, not that of the workload."""
     if plan.max_tokens is None:
-        return "per answer: as in the workload"
+        return "as in the workload"
     return f"{plan.max_tokens} per answer{', to be quick' if kind == 'quick' else ''}"
 
 
