@@ -55,10 +55,12 @@ def ended_frame(answer: Answer | None = ANSWER, levels: tuple[Level, ...] = LEVE
     return msgspec.structs.replace(frame(4), status="ended", levels=levels, answer=answer)
 
 
-def result_text(shown: Frame | None, ended: Ended | None, comparison: str = "", *, height: int = 24) -> str:
+def result_text(
+    shown: Frame | None, ended: Ended | None, comparison: str = "", *, width: int = 79, height: int = 24
+) -> str:
     levels = levels_view(shown.levels if shown else ())
     view = result_view(shown, ended, levels, comparison)
-    return text_of(result_lines(view, 79, height, with_levels=True))
+    return text_of(result_lines(view, width, height, with_levels=True))
 
 
 def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> None:
@@ -66,9 +68,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Why no more at 20 agents",
+        "18 agents (17–19) with", "Quality ● ok", "Why no more at 20 agents",
         "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
-        "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent", "Quality ● ok", "▼4",
+        "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent", "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
@@ -130,9 +132,10 @@ def test_a_long_path_is_shortened_to_the_name_of_the_session(monkeypatch: pytest
 
 def test_a_doubt_is_said_once_after_the_answer() -> None:
     doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
-    text = " ".join(result_text(ended_frame(doubtful), None).split())
-    assert "▲ not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
-    assert text.index("18 agents") < text.index("Try next") < text.index("not sure")
+    for width, before in ((79, "18 agents"), (118, "Try next")):
+        text = " ".join(result_text(ended_frame(doubtful), None, width=width).split())
+        assert "▲ not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
+        assert text.index("18 agents") <= text.index(before) < text.index("not sure")
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ""
 
 

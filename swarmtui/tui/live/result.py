@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.scaling import scaling
@@ -25,19 +26,25 @@ from swarmtui.tui.tall_digits import tall
 _QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 says which", "doubtful": "doubtful: 6 says why"}
 _NAME = 13
 _GAP = 3
+# In a panel of this width, all sentences are beside the number.
+_WIDE = 100
 # A part of the table of levels has at least these rows.
 _LEAST_ROWS = 3
 _MARKED = ("best", "kept", "cliff", "missed")
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too."""
+    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too.
+
+    `of_number`: it says what the large number is, or how sure it is.
+    """
 
     name: str
     text: str
     style: str = ""
     command: str = ""
     in_table: bool = False
+    of_number: bool = False
 
 
 class ResultView(NamedTuple):
@@ -92,12 +99,12 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     doubts = f"not sure: {answer.doubts} (6 says more)" if answer.doubts else _QUALITY[answer.quality]
     command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
     return (
-        ResultRow("", answer.headline.sentence, "bold"),
+        ResultRow("", answer.headline.sentence, "bold", of_number=True),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         _verdict(comparison),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
-        ResultRow("Quality", f"{sign} {doubts}", style),
+        ResultRow("Quality", f"{sign} {doubts}", style, of_number=True),
     )
 
 
@@ -183,19 +190,25 @@ def _near_marks(table: Table, rows: int) -> Table:
 
 
 def _large_lines(view: ResultView, width: int) -> list[Line]:
-    """The number at the left, the sentences beside it."""
+    """The number at the left, the sentences beside it; in a narrow panel, only what it is and how sure it is."""
     digits = tall(f"{view.number} {view.unit}") if view.number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
-    beside: list[Line] = []
-    for row in view.rows:
-        name = ljust(row.name, _NAME) if row.name else ""
-        parts = wrap(sanitize(row.text), max(20, width - indent - len(name) - 1))
-        for at, part in enumerate(parts):
-            beside.append([(name if not at else " " * len(name), "title"), (part, row.style)])
-        if row.command:
-            beside.append([(" " * len(name), ""), (sanitize(row.command), "focus")])
+    all_beside = width >= _WIDE or not digits
+    beside = _row_lines([row for row in view.rows if all_beside or row.of_number], width - indent - 1)
     lines: list[Line] = []
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""
         lines.append([(ljust(left, indent), "good"), *(beside[at] if at < len(beside) else [])])
+    below = _row_lines([row for row in view.rows if not (all_beside or row.of_number)], width - 2)
+    return [*lines, *([(" ", ""), *line] for line in below)]
+
+
+def _row_lines(rows: Sequence[ResultRow], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for row in rows:
+        name = ljust(row.name, _NAME) if row.name else ""
+        for at, part in enumerate(wrap(sanitize(row.text), max(20, width - len(name)))):
+            lines.append([(name if not at else " " * len(name), "title"), (part, row.style)])
+        if row.command:
+            lines.append([(" " * len(name), ""), (sanitize(row.command), "focus")])
     return lines
