@@ -124,7 +124,7 @@ def write_gguf(path: Path, size: Size) -> None:
         if name == "token_embd":
             values[:, 0] = halves([1.0])
         elif name == "output":
-            values[:, 0] = halves([0.0 if word.isascii() and word.isalpha() else -3.0 for word in words])
+            values[:, 0] = halves([0.0 if word.isascii() and word.isalpha() else -1000.0 for word in words])
         elif name.endswith(("attn_output", "ffn_down", "ffn_down_exps")):
             values[..., 0, :] = 0
         else:
