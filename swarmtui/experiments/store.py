@@ -143,6 +143,14 @@ def read_log(root: Path) -> tuple[LoggedChange, ...]:
     return found.changes if found else ()
 
 
+def baseline_effects(root: Path) -> dict[str, LoggedChange]:
+    """Return for each session that was compared with a baseline its change in the log; none if it cannot be read."""
+    try:
+        return {change.after: change for change in read_log(root)}
+    except BadInput:
+        return {}
+
+
 def add_change(root: Path, change: LoggedChange) -> LoggedChange:
     """Number and date a change and append it to the log, unless another client has already done so."""
     changes = read_log(root)

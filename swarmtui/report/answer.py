@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.analysis.machine.energy import count_names
-from swarmtui.model.answer import Answer, AnswerPoint, NextStep
+from swarmtui.model.answer import AnswerPoint, NextStep
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
@@ -24,7 +24,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
-        ("Try next", "; then ".join(map(step_text, leading_steps(found)))),
+        ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
         ("Quality", ": ".join(filter(None, (found.quality, found.doubts))) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
@@ -71,9 +71,9 @@ def point_text(point: AnswerPoint) -> str:
     return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
 
 
-def leading_steps(found: Answer) -> tuple[NextStep, ...]:
+def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """Return what to try first; on a busy host, also what its figures point to."""
-    return found.next[:2] if found.next and found.next[0].code == "quiet_host" else found.next[:1]
+    return steps[:2] if steps and steps[0].code == "quiet_host" else steps[:1]
 
 
 def step_text(step: NextStep) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.compare.agents import AgentsWord
-from swarmtui.analysis.compare.differences import Difference, option_name
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
@@ -17,11 +17,14 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import VerdictWord, interval_text, verdict_text
+from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
+from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, seconds, short_percent, signed_percent
+from swarmtui.numbers import milliseconds, percent, seconds, short_percent, signed_percent, significant
+from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
-from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table, Value, tabulate
+from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
+from swarmtui.text import count_noun
 
 _CODES: dict[str, Code] = {
     "faster": "faster", "slower": "slower", "same": "same", "refused": "refused",
@@ -30,13 +33,27 @@ _CODES: dict[str, Code] = {
 # What is better, worse, as good or not decided, wherever something is compared.
 SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
 # The cells of a bar on each side of zero.
-_BAR = 16
+_BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
-_NOTE = (
-    "A and B: all requests of a level; change: B compared with A. The interval is that of the change between runs or "
-    "sessions. Beside a verdict it is the one that decides: 95 % for all levels together (Holm), 90 % for same; "
-    "elsewhere it is 95 %."
+_VERDICTS = (
+    "▲ faster, ▼ slower, = the same within 2 %, each 95 % sure over all levels together; ? not sure yet. "
+    "├ ┤: the interval of the change."
 )
+_NOTE = "A and B: all requests of a level; change: B compared with A; interval: where it lies, 95 % sure."
+_REPEAT = "compare sessions of the same plan: R, or `swarmtui run --baseline`, repeats one"
+_BY_CHANCE = "two sessions can differ by chance; `swarmtui ab` measures both in turn, until it is sure"
+
+
+class AnswerLine(NamedTuple):
+    """One line of the answer of a comparison; the code of the first says whether it is better."""
+
+    name: str
+    text: str
+    code: Code | None = None
+
+    @property
+    def signed(self) -> str:
+        return f"{SIGNS[self.code]} {self.text}" if self.code else self.text
 
 
 def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "") -> Cell:
@@ -48,38 +65,98 @@ def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, bef
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
     """Compare each session with the first, then list all; `names` are shown beside the ids."""
-    blocks = [block for pair in found.pairs for block in pair_blocks(pair, names)]
+    blocks = [block for pair in found.pairs for block in (pair_answer(pair, names), *pair_blocks(pair))]
     return blocks + (leaderboard_blocks(found.leaderboard) if len(found.leaderboard) > 2 else [])
 
 
-def pair_blocks(pair: Pair, names: Mapping[str, str]) -> list[Block]:
-    sides = (("A", pair.a, pair.only_a_names), ("B", pair.b, pair.only_b_names))
-    labels = [names.get(name) or name for _, name, _ in sides]
-    blocks: list[Block] = [
-        Sentence(f"{side}: {label if name in label else f'{label} ({name})'}", "title" if side == "A" else "lead")
-        for (side, name, _), label in zip(sides, labels, strict=True)
+def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
+    """Say in a few lines what changed, whether it helped, why, and what to try next."""
+    sides = (("A", pair.a), ("B", pair.b))
+    head = "; ".join(
+        f"{side}: {label if name in label else f'{label} ({name})'}"
+        for side, name in sides
+        if (label := names.get(name) or name)
+    )
+    rows = tuple((line.name, line.signed) for line in answer_lines(pair))
+    return Facts(rows, answer=True, head=head)
+
+
+def answer_lines(pair: Pair) -> list[AnswerLine]:
+    """Return the answer of a comparison: agents and throughput before and after, what changed, the limits, what next.
+
+    What is not known is left out.
+    """
+    row = headline_row(pair)
+    word = pair.agents.word if pair.agents else row.verdict.word if row and row.verdict else None
+    code = "refused" if pair.refused else "unsure" if pair.doubts else _CODES.get(word or "", "unsure")
+    lines = [
+        AnswerLine("Agents" if pair.agents else "Result", pair.sentence, code),
+        AnswerLine("Changed", describe_changes(pair)),
+        AnswerLine("Why no more", _limits(pair)),
+        AnswerLine(
+            "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
+        ),
     ]
-    blocks += [Sentence(pair.sentence, "lead")]
-    blocks += [Sentence(f"✗ {refusal}", "refused") for refusal in pair.refused]
-    blocks += [Sentence(f"note: {note}", "note") for note in pair.notes]
-    flags = [flag for flag in pair.flags if not _is_named(flag, labels)]
-    blocks += [Sentence(f"flags: {flag}", "difference") for flag in flags]
+    if pair.agents and row and row.verdict:
+        lines.append(AnswerLine("Output", pair.throughput, _CODES.get(row.verdict.word or "", "unsure")))
+    first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
+    if first and first.before is not None and first.after is not None and not pair.refused:
+        times = f"{seconds(first.before)} → {seconds(first.after)}"
+        lines.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
+    if not pair.refused and row and row.verdict and row.verdict.claim == "sessions":
+        lines.append(AnswerLine("How sure", _BY_CHANCE))
+    return [line for line in lines if line.text]
+
+
+def large_change(pair: Pair) -> tuple[str, str, Code | None]:
+    """Return what to show large, with its unit: agents before and after, or the change if it is known to be one."""
+    code, row = answer_lines(pair)[0].code, headline_row(pair)
+    if pair.agents:
+        return f"{pair.agents.before}→{pair.agents.after}", "agents", code
+    if row is None or row.change is None or code not in ("faster", "slower"):
+        return "", "", code
+    return f"{SIGNS[code]}{percent(abs(row.change), int(abs(row.change) < 0.1))}".replace(" ", ""), "tok/s", code
+
+
+def figure_blocks(found: Comparison) -> list[Block]:
+    """Show what is behind the answers of the app's screen, which has the changes beside it."""
+    blocks = [block for pair in found.pairs for block in (*_remarks(pair), *comparison_tables(pair), *_alone(pair))]
+    return blocks + (leaderboard_blocks(found.leaderboard) if len(found.leaderboard) > 2 else [])
+
+
+def _where(row: ComparisonRow) -> str:
+    return f"at {row.name}" if row.rate is not None else f"with {count_noun(row.c, 'agent', 'agents')}"
+
+
+def _limits(pair: Pair) -> str:
+    """Say which limit was reached before and after, or that it is still the same one."""
+    known = [limit for limit in (pair.limit_a, pair.limit_b) if limit is not None and limit.code != "not_known"]
+    if len(known) < 2 or pair.refused:
+        return ""
+    before, after = known
+    if before.code == after.code:
+        return f"the same limit as before: {after.sentence}"
+    return f"before, {before.sentence}; now, {after.sentence}"
+
+
+def pair_blocks(pair: Pair) -> list[Block]:
+    """Show what is behind the answer: what weakens it, all differences, and the figures of each level."""
+    return [*_remarks(pair), *change_tables(pair), *comparison_tables(pair), *_alone(pair)]
+
+
+def _remarks(pair: Pair) -> list[Block]:
+    blocks: list[Block] = [Sentence(f"note: {note}", "note") for note in pair.notes]
     others = [difference for difference in pair.differences if not _follows(difference, pair.flags)]
-    blocks += [Sentence(f"other: {difference}", "difference") for difference in others]
-    blocks += [*change_tables(pair), *comparison_tables(pair)]
-    headline = headline_row(pair)
-    blocks += [
-        Sentence(f"{row.name}, {FIGURES[row.figure]}: {row.verdict.sentence}", "detail")
-        for row in pair.rows
-        if row.verdict and (row is not headline or pair.agents)
-    ]
-    return blocks + [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, _, only in sides if only]
+    if not pair.flags:  # the answer names what differs about the server and the plan
+        others = [difference for difference in others if difference.code in CLIENT_DIFFERENCES]
+    also = f"also different: {', '.join(map(str, others))}"
+    return [*blocks, *([Sentence(also, "difference")] if others else [])]
 
 
-def _is_named(flag: Difference, labels: Sequence[str]) -> bool:
-    """Whether the names of both sessions already have the flag."""
-    sides = zip((flag.before, flag.after), labels, strict=True)
-    return all(value and f"{option_name(flag.what)} {value}" in label for value, label in sides)
+def _alone(pair: Pair) -> list[Block]:
+    """Name the levels that only one session has."""
+    sides = (("A", pair.only_a_names), ("B", pair.only_b_names))
+    return [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, only in sides if only]
 
 
 def _follows(difference: Difference, flags: Sequence[Difference]) -> bool:
@@ -96,40 +173,36 @@ def _numbers(difference: Difference) -> tuple[int, int] | None:
 
 
 def comparison_tables(pair: Pair) -> list[Table]:
-    """Return a table of verdicts and one of machine figures; none if there is no common level."""
-    refused = bool(pair.refused)
+    """Return the figures of each level side by side; none if there is no common level."""
 
-    def figure(value: float | None, row: ComparisonRow) -> Value:
-        return None if value is None else seconds(value, 4) if row.figure == "ttft_s" else value
+    def name(row: ComparisonRow | MachineRow) -> str:
+        return row.figure if isinstance(row, MachineRow) else _FIGURES.get(row.figure, FIGURES[row.figure])
 
-    load = load_title(pair.rows)
-    verdicts: list[Column[ComparisonRow]] = [
-        Column("load", load, lambda row: f"{row.offered_load:g}"),
-        Column("figure", "figure", lambda row: _FIGURES.get(row.figure, FIGURES[row.figure]), right=False, least=8),
+    def figure(value: float | None, row: ComparisonRow | MachineRow) -> Value:
+        if value is None or (isinstance(row, ComparisonRow) and row.figure != "ttft_s"):
+            return value
+        unit = row.unit if isinstance(row, MachineRow) else "s"
+        return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
+
+    def interval(row: ComparisonRow | MachineRow) -> Value:
+        known = row.interval if isinstance(row, ComparisonRow) else None
+        return interval_text(known, " … ") if known else Cell("", "missing")
+
+    # The parts of the first token beside it, then what the machine used.
+    machine = sorted(pair.machine, key=lambda row: row.unit != "s")
+    every: list[ComparisonRow | MachineRow] = [*pair.rows, *machine]
+    rows = [row for key in dict.fromkeys(row.key for row in every) for row in every if row.key == key]
+    first = {id(row) for before, row in zip((None, *rows), rows, strict=False) if not before or before.key != row.key}
+    columns: list[Column[ComparisonRow | MachineRow]] = [
+        Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}" if id(row) in first else ""),
+        Column("figure", "figure", name, right=False, least=20),
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
-        Column("change", "change", lambda row: row.change, signed_percent),
-        Column(
-            "interval", "interval",
-            lambda row: interval_text(row.interval, " … ") if row.interval else None,
-        ),
-        Column(
-            "verdict", "verdict",
-            lambda row: verdict_cell("refused") if refused else verdict_cell(row.verdict.word) if row.verdict else "",
-            right=False,
-        ),
-    ]  # fmt: skip
-    machine: list[Column[MachineRow]] = [
-        Column("load", load, lambda row: f"{row.offered_load:g}"),
-        Column("figure", "machine", lambda row: f"{row.figure}, {row.unit}", right=False),
-        Column("a", "A", lambda row: row.before),
-        Column("b", "B", lambda row: row.after),
+        Column("change", "change", lambda row: row.change if isinstance(row, ComparisonRow) else "", signed_percent),
+        Column("interval", "interval", interval),
     ]
-    tables = (
-        tabulate("Side by side", pair.rows, verdicts, "" if refused else _NOTE, drop=("interval",)),
-        tabulate("Machines", pair.machine, machine),
-    )
-    return [table for table in tables if table.rows]
+    table = tabulate("Side by side", rows, columns, "" if pair.refused else _NOTE, drop=("interval",))
+    return [table.without_missing()] if rows else []
 
 
 def change_tables(pair: Pair) -> list[Table]:
@@ -142,20 +215,38 @@ def change_tables(pair: Pair) -> list[Table]:
         if value is not None
     ]
     top = value_axis(known, 2).high if any(known) else 0.01
-    code = {row.key: verdict_cell(row.verdict.word if row.verdict else None) for row in rows}
+    words = {row.key: verdict_text(row.verdict.word if row.verdict else None) for row in rows}
+    codes = {row.key: _CODES.get(words[row.key], "unsure") for row in rows}
     ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
+
+    def change(row: ComparisonRow) -> Cell:
+        return Cell(f"{SIGNS[codes[row.key]]} {signed_percent(row.change)}", codes[row.key])
+
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
-        Column("verdict", "verdict", lambda row: code[row.key], right=False),
-        Column("change", "change", lambda row: Cell(signed_percent(row.change), code[row.key].code)),
+        Column("change", "change", change),
         Column(
             "bar", f"{ends[0]:·<{_BAR}}0{ends[1]:·>{_BAR}}",
-            lambda row: Cell(change_bar(row, top), code[row.key].code), right=False,
+            lambda row: Cell(change_bar(row, top), codes[row.key]), right=False,
         ),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
+        Column("verdict", "verdict", lambda row: words[row.key], right=False),
     ]  # fmt: skip
     figure = next((FIGURES[row.figure] for row in rows), "")
-    return [tabulate(f"Change of {figure}", rows, columns, drop=("interval",))] if rows else []
+    note = " ".join([_VERDICTS, *_more_runs(rows)])
+    table = tabulate(f"Change of {figure}", rows, columns, note, drop=("interval", "verdict"))
+    return [table.without_missing()] if rows else []
+
+
+def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Say how many runs the levels need that are not decided yet."""
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    if any(verdict.word is None for verdict in verdicts):
+        return [f"A verdict needs {MIN_RUNS} runs of each."]
+    open_ = [verdict for verdict in verdicts if verdict.word == "not sure yet"]
+    needed = [verdict.needed for verdict in open_ if verdict.needed and verdict.needed > min(verdict.n_a, verdict.n_b)]
+    detected = short_percent(verdicts[0].detect) if verdicts else ""
+    return [f"?: {max(needed)} runs of each would very likely show a difference of {detected}."] if needed else []
 
 
 def _is_known(row: ComparisonRow) -> bool:

@@ -19,7 +19,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
-from swarmtui.report.comparison import change_tables, comparison_tables
+from swarmtui.report.comparison import answer_lines, change_tables, comparison_tables
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables, time_table
 from swarmtui.report.limits import limit_facts, limit_table
@@ -78,7 +78,7 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
     return Report(
         title=session_title(sessions),
         headline=f"{pairs[0][0]} compared with {first.name}: {pairs[0][1].sentence}",
-        answer=(),
+        answer=tuple((line.name, line.signed) for line in answer_lines(pairs[0][1])[1:]),
         lead=tuple(f"{name} compared with {first.name}: {pair.sentence}" for name, pair in pairs[1:]),
         facts=tuple(
             (name, "; ".join(map(str, (*pair.flags, *pair.differences))) or "no known difference")

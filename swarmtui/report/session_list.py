@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from swarmtui.experiments.groups import ListRow, SessionGroup
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time, rate
+from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.table import Block, Cell, Column, Sentence, Table, tabulate
+from swarmtui.report.tuning import effect_text
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun, sanitize
 
-IN_TERMINAL = ("id", "state", "model", "workload", "name", "requests", "best")
-IN_APP = ("time", "name", "model", "workload", "best", "sweet", "state")
+IN_TERMINAL = ("id", "state", "model", "workload", "name", "requests", "answer", "effect")
+IN_APP = ("time", "name", "model", "workload", "answer", "effect", "state")
 _FAILED = ("unreadable", "failed", "interrupted")
 _KINDS = {"ab": "A/B test", "tune": "tune", "probe": "probes"}
 
 
 def session_table(
-    rows: Sequence[ListRow], changes: Mapping[str, str], shown: Sequence[str], time_form: str = "%Y-%m-%d %H:%M"
+    rows: Sequence[ListRow],
+    changes: Mapping[str, str],
+    shown: Sequence[str],
+    time_form: str = "%Y-%m-%d %H:%M",
+    effects: Mapping[str, LoggedChange] = MappingProxyType({}),
 ) -> Table:
-    """Tabulate the columns `shown`; `changes` are the flags by which a session is named, besides its label."""
+    """Tabulate the columns `shown`; `changes` are the flags by which a session is named, besides its label.
+
+    `effects` are the verdicts on sessions that were compared with a baseline.
+    """
 
     def name(row: ListRow) -> str:
         if isinstance(row.entry, SessionGroup):
@@ -40,6 +51,10 @@ def session_table(
             return f"{kind(row, row.entry)}, {count_noun(len(row.entry.sessions), 'session', 'sessions')}"
         return first(row, row.id)
 
+    def effect(row: ListRow) -> Cell:
+        found = effects.get(row.id)
+        return Cell("") if found is None else verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip())
+
     columns: dict[str, Column[ListRow]] = {
         "id": Column("id", "id", id, right=False, least=20),
         "time": Column("time", "time", time, right=False, least=11),
@@ -47,20 +62,23 @@ def session_table(
         "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
         "requests": Column("requests", "requests", _requests),
-        "best": Column("best", "result", _best),
-        "sweet": Column("sweet", "sweet", _sweet),
+        "answer": Column("answer", "answer", _answer, right=False),
+        "effect": Column("effect", "since its baseline", effect, right=False, short="baseline"),
         "state": Column("state", "state", _state_cell, right=False),
     }
-    drop = [id for id in ("requests", "sweet", "workload", "model") if id in shown]
-    return tabulate("", rows, [columns[id] for id in shown], drop=drop)
+    drop = [id for id in ("requests", "workload", "model", "effect") if id in shown]
+    table = tabulate("", rows, [columns[id] for id in shown], drop=drop)
+    return table if any(row.id in effects for row in rows) else table.without(["effect"])
 
 
-def session_list(rows: Sequence[ListRow], changes: Mapping[str, str]) -> list[Block]:
+def session_list(
+    rows: Sequence[ListRow], changes: Mapping[str, str], effects: Mapping[str, LoggedChange] = MappingProxyType({})
+) -> list[Block]:
     """The list as the command line prints it, with what is wrong with single sessions."""
     if not rows:
         return [Sentence("no sessions yet")]
     common = common_values(rows) if len(rows) > 1 else {}
-    table = session_table(rows, changes, [name for name in IN_TERMINAL if name not in common])
+    table = session_table(rows, changes, [name for name in IN_TERMINAL if name not in common], effects=effects)
     named = " · ".join(filter(None, common.values()))
     table = table._replace(note=f"all of them: {named}" if named else "")
     found = (row.entry for row in rows if isinstance(row.entry, SessionRow))
@@ -92,11 +110,14 @@ def session_state(row: SessionRow) -> str:
     return "unreadable" if row.problem is not None or row.state is None else row.state
 
 
-def best_text(row: SessionRow) -> str:
-    """Return the capacity that was found, else the best level; empty if nothing was measured."""
+def answer_text(row: SessionRow) -> str:
+    """Return the capacity that was found, else the best of several levels; empty if nothing was measured."""
     if row.agents is not None:
         return count_noun(row.agents, "agent", "agents")
-    return f"{'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s at {row.best_at}" if row.best_at else ""
+    if not row.best_at:
+        return ""
+    best = "best " if len(row.levels) > 1 else ""
+    return f"{best}{row.best_at}: {'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s"
 
 
 def _newest(row: ListRow) -> SessionRow:
@@ -109,13 +130,8 @@ def _requests(row: ListRow) -> int | None:
     return sum(known) if known else None
 
 
-def _best(row: ListRow) -> str | None:
-    return (row.entry.result if isinstance(row.entry, SessionGroup) else best_text(row.entry)) or None
-
-
-def _sweet(row: ListRow) -> str | None:
-    found = None if isinstance(row.entry, SessionGroup) else row.entry.sweet_spot
-    return None if found is None else f"C={found}"
+def _answer(row: ListRow) -> str | None:
+    return (row.entry.result if isinstance(row.entry, SessionGroup) else answer_text(row.entry)) or None
 
 
 def _state_cell(row: ListRow) -> Cell:

@@ -189,17 +189,19 @@ def _noise_floor(spread: float) -> str:
     )
 
 
+def effect_text(change: LoggedChange) -> str:
+    """Return the agents before and after, or the change of the throughput; empty if neither is known."""
+    if change.agents is not None:
+        return "{} → {} agents".format(*change.agents)
+    return "" if change.change is None else signed_percent(change.change)
+
+
 def log_table(changes: Sequence[LoggedChange]) -> Table:
     columns: list[Column[LoggedChange]] = [
         Column("number", "#", lambda change: change.number),
         Column("created", "when", lambda change: local_time(change.created), right=False),
         Column("what", "change", lambda change: change.what, right=False, least=20),
-        Column(
-            "change",
-            "effect",
-            lambda row: row.change if row.agents is None else f"{row.agents[0]} → {row.agents[1]} agents",
-            signed_percent,
-        ),
+        Column("change", "effect", lambda change: effect_text(change) or None),
         Column("verdict", "verdict", lambda change: verdict_cell(change.verdict), right=False),
         Column("kept", "kept?", lambda change: change.kept, right=False),
         Column("note", "note", lambda change: change.note, right=False, least=10),

@@ -43,7 +43,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
     in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
-    the capacity that was found, `previous` the baseline.
+    the number of agents that keep the SLO, `previous` the baseline.
     """
 
     id: str
@@ -58,7 +58,6 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     best_c: int | None = None
     best_rate: float | None = None
     chunks_counted: bool = False
-    sweet_spot: int | None = None
     cliff: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
     flags: dict[str, str] | None = None
@@ -154,11 +153,10 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         best_c=best.c if best else None,
         best_rate=best.rate if best else None,
         chunks_counted=best is not None and best.tokens_estimated,
-        sweet_spot=found.sweet_spot if found and not marks.by_slo else None,
         cliff=found.cliff.c if found and found.cliff and not marks.by_slo else None,
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
-        agents=summary.capacity.agents if summary.capacity else None,
+        agents=summary.answer.agents if summary.answer else None,
         requests=sum(level.n for level in summary.levels),
     )
     return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.app import ComposeResult
 from textual.events import Click
 from textual.screen import Screen
 
+from swarmtui.report.table import Block
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer
-from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, heading, part_text
+from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer, relabel
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, part_text
 from swarmtui.tui.table_list import TableList
+from swarmtui.tui.tables import block_lines
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
@@ -23,6 +25,8 @@ _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
 # After the end, what leads on comes first, and the keys of panels last.
 _AFTER_END = ("again", "compare_baseline", "sessions", "back", "copy_command", "replay", "export")
+# From this width on, panels are beside each other.
+_TWO_COLUMNS = 110
 
 
 class HelpTopic(NamedTuple):
@@ -44,11 +48,12 @@ class KeyFooter(LineWidget):
             action for action in actions if (action.after_end if ended else action.footer) or action.id in _ALWAYS
         ]
         first = [action for action in offered if action.group in _FIRST_GROUPS]
+        others = [action for action in offered if action.group not in _FIRST_GROUPS]
         for kind, label in _KEY_ROWS.items():
             row = [action for action in actions if action.id.startswith(f"{kind}(")]
             if row:
-                first.append(row[0]._replace(shown=f"{row[0].shown}–{row[-1].shown}", label=label))
-        self.actions = [*first, *(action for action in offered if action.group not in _FIRST_GROUPS)]
+                (first or others).append(row[0]._replace(shown=f"{row[0].shown}–{row[-1].shown}", label=label))
+        self.actions = [*first, *others]
         if ended:
             self.actions.sort(key=lambda action: _AFTER_END.index(action.id) if action.id in _AFTER_END else 99)
         self.redraw()
@@ -158,11 +163,12 @@ class CursorScreen(Screen[None]):
 class Page(Movable):
     """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added."""
 
-    def __init__(self, title: str, *, follow: bool = False, **kwargs: Any) -> None:
+    def __init__(self, title: str, *, key: int = 0, follow: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.title = title
+        self.title, self.key = title, key or self.key
         self.note = ""
         self.lines: list[Line] = []
+        self._make: Callable[[int], list[Line]] | None = None
         self.top = 0
         self.follow = follow
 
@@ -170,8 +176,18 @@ class Page(Movable):
         self.lines = lines
         self.redraw()
 
-    def heading(self, note: str, width: int) -> Line:
-        return heading("", self.title, note, width)
+    def show_blocks(self, blocks: Sequence[Block]) -> None:
+        self.show_made(lambda width: block_lines(blocks, width))
+
+    def show_made(self, make: Callable[[int], list[Line]]) -> None:
+        """Show the lines that `make` returns for the width of the page, also after it was resized."""
+        self._make = make
+        self.fit_view()
+        self.redraw()
+
+    def fit_view(self) -> None:
+        if self._make is not None:
+            self.lines = self._make(max(20, self.inner_size.width))
 
     def scroll_to_line(self, line: int) -> None:
         last = max(0, len(self.lines) - (self.inner_size.height - 1))
@@ -194,6 +210,91 @@ class Page(Movable):
         shown = part_text(range(self.top, min(len(self.lines), self.top + height - 1)), len(self.lines))
         note = " · ".join(part for part in (self.note, shown) if part)
         return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
+
+
+class PanelScreen(CursorScreen):
+    """A screen of several panels: the key of one goes to it, and from there shows it alone, as on the live screen.
+
+    In a narrow terminal, one of those in `shared` is visible: the first, or the one whose key was pressed last.
+    """
+
+    shared: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._only: int | None = None
+        self._focused, self._chosen = 1, next(iter(self.shared), 0)
+
+    @property
+    def panels(self) -> list[LineWidget]:
+        return sorted((panel for panel in self.query(LineWidget) if panel.key), key=lambda panel: panel.key)
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.app.size.width < _TWO_COLUMNS
+
+    def actions(self) -> list[Action]:
+        return relabel(super().actions(), {"back": "all panels"} if self._only is not None else {})
+
+    def movable(self) -> Movable:
+        """The panel in focus, or the first that can be moved."""
+        movable = [panel for panel in self.panels if isinstance(panel, Movable)]
+        return min(movable, key=lambda panel: not panel.in_focus)
+
+    def arrange_panels(self) -> None:
+        """Show the panels that the terminal has room for, with the focus on one of them."""
+        for panel in self.panels:
+            hidden = self.is_narrow and panel.key in self.shared and panel.key != self._chosen
+            panel.display = not hidden if self._only is None else panel.key == self._only
+        for box in self.query("Horizontal, Vertical"):
+            box.display = any(panel.display for panel in box.query(LineWidget))
+        visible = [panel for panel in self.panels if panel.display]
+        if self._focused not in [panel.key for panel in visible] and visible:
+            self._focused = visible[0].key
+        for panel in self.panels:
+            panel.in_focus = panel.key == self._focused
+            panel.redraw()
+        for footer in self.query(KeyFooter):
+            footer.show(self.actions())
+
+    def on_resize(self) -> None:
+        self.arrange_panels()
+
+    def action_panel(self, key: int) -> None:
+        """Go to a panel; from there, show it alone, and then all panels again."""
+        is_here = self._focused == key
+        self._focused = key
+        if key in self.shared:
+            self._chosen = key
+        if self._only is not None or is_here:
+            self._only = None if self._only == key else key
+        self.arrange_panels()
+
+    def action_next_panel(self, by: int) -> None:
+        keys = [panel.key for panel in self.panels if panel.display or self._only is not None]
+        self._focused = keys[(keys.index(self._focused) + by) % len(keys)]
+        self._only = None if self._only is None else self._focused
+        self.arrange_panels()
+
+    def on_click(self, event: Click) -> None:
+        """Go to the panel that was clicked."""
+        if isinstance(event.widget, LineWidget) and event.widget.key:
+            self._focused = event.widget.key
+            self.arrange_panels()
+
+    def restore_panels(self) -> bool:
+        """Show all panels again, and the first of those that share a region; False if they are shown."""
+        shared = next(iter(self.shared), 0)
+        if self._only is None and (self._chosen == shared or not self.is_narrow):
+            return False
+        self._only, self._chosen = None, shared
+        self.arrange_panels()
+        return True
+
+    def action_back(self) -> None:
+        """Show all panels again, else clear the filter or close the screen."""
+        if not self.restore_panels():
+            super().action_back()
 
 
 class Pager(CursorScreen):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from swarmtui.report.chart import Chart
 from swarmtui.report.dot_chart import SMALLEST, paint_charts
-from swarmtui.tui.lines import Line, Panel, heading, longest_fit, wrapped_note
+from swarmtui.tui.lines import Line, Panel, longest_fit, wrapped_note
 
 
 class ChartView(NamedTuple):
@@ -18,11 +18,6 @@ class ChartView(NamedTuple):
 
 
 class ChartPanel(Panel[ChartView]):
-    title: str = ""
-
-    def heading(self, note: str, width: int) -> Line:
-        return heading("", self.title, note, width)
-
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view or ChartView()
         note = longest_fit(view.notes, width - len(self.title) - 9)

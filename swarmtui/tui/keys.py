@@ -48,6 +48,28 @@ _PAGES: tuple[KeyContext, ...] = ("stream", "page", "compare")
 _ENDED: tuple[KeyContext, ...] = ("live", "replay", "result")
 # The result of a saved session has no agents and no history.
 _RESULT_PANELS = (1, 3, 4, 6, 7)
+# The panels of other screens, by their keys 1, 2 …
+_OTHER_PANELS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
+    "compare": (
+        ("answer", "What changed, and whether it helped"),
+        ("curves", "The curves of the sessions"),
+        ("change", "The change of each level as a bar"),
+        ("figures", "All figures side by side"),
+    ),
+    "sessions": (
+        ("sessions", "The list of sessions"),
+        ("preview", "The session under the cursor"),
+        ("curve", "Its curve, with those of marked sessions"),
+    ),
+    "tune": (
+        ("configurations", "The configurations and their figures"),
+        ("leaderboard", "Best first, each compared with the best"),
+        ("Pareto, flags", "Pareto fronts and the effect of each flag"),
+    ),
+    "probes": (("probes", "The rate over time, and whether it drifted"), ("list", "All probes, newest first")),
+    "log": (("log", "All changes"), ("change", "The whole text of the change")),
+}
+_WITH_PANELS: tuple[KeyContext, ...] = (*_PANELS, "result", *_OTHER_PANELS)
 _LISTS: tuple[KeyContext, ...] = (*_PANELS, "result", "sessions", "tune", "tunes", "log", "probes", *_PAGES)
 _MAIN: tuple[KeyContext, ...] = (*_PANELS, "setup", "tune")
 _MOVABLE: tuple[KeyContext, ...] = (*_LISTS, "pick")
@@ -93,9 +115,10 @@ ACTIONS: tuple[Action, ...] = (
     *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View",
              (*_PANELS, "result") if key in _RESULT_PANELS else _PANELS)
       for key, panel in sorted(PANELS.items())),
-    Action("next_panel(1)", "tab", "tab", "next panel", "Go to the next panel", "View", (*_PANELS, "result")),
-    Action("next_panel(-1)", "shift+tab", "⇧tab", "previous panel", "Go to the previous panel", "View",
-           (*_PANELS, "result")),
+    *(Action(f"panel({key})", str(key), str(key), label, tooltip, "View", (context,))
+      for context, panels in _OTHER_PANELS.items() for key, (label, tooltip) in enumerate(panels, start=1)),
+    Action("next_panel(1)", "tab", "tab", "next panel", "Go to the next panel", "View", _WITH_PANELS),
+    Action("next_panel(-1)", "shift+tab", "⇧tab", "previous panel", "Go to the previous panel", "View", _WITH_PANELS),
     Action("play", "space", "space", "play", "Play or pause", "Replay", ("replay",), True),
     Action("faster", "plus,equals_sign", "+", "faster", "Faster, up to ×50", "Replay", ("replay",), True),
     Action("slower", "minus", "-", "slower", "Slower, down to ×1", "Replay", ("replay",), True),
@@ -115,7 +138,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", "slash", "/", "filter", "By model, workload, label or tag", "Sessions", ("sessions",), True),
     Action("open", "enter", "enter", "result", "Show the result of this session", "Sessions", ("sessions",), True),
     Action("replay", "r", "r", "replay", "Watch this session again", "Sessions", ("sessions",), True),
-    Action("mark", "m", "m", "mark", "Mark for comparison", "Sessions", ("sessions",), True),
+    Action("mark", "m,space", "m", "mark", "Mark for comparison; also Space", "Sessions", ("sessions",), True),
     Action("compare", "c", "c", "compare", "The marked ones, or with the one before", "Sessions", ("sessions",), True),
     Action("next_baseline", "b", "b", "baseline", "Use the next session as baseline", "Sessions", ("compare",), True),
     Action("next_figure", "v", "v", "curve", "Throughput, TTFT, stream rate, Pareto", "Sessions", ("compare",), True),
@@ -123,10 +146,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("undo", "u", "u", "undo", "Restore the session deleted last", "Sessions", ("sessions",), True),
     Action("open", "enter", "enter", "open", "Configurations of this tune", "Tune", ("tunes",), True),
     Action("open", "enter", "enter", "open", "Live screen, replay, server log or error", "Tune", ("tune",), True),
-    Action("sort", "o", "o", "sort", "In file order, or best first", "Tune", ("tune",), True),
-    Action("view(1)", "1", "1", "configurations", "Configurations only; Esc shows all", "Tune", ("tune",)),
-    Action("view(2)", "2", "2", "leaderboard", "Best first, each compared with the best", "Tune", ("tune",), True),
-    Action("view(3)", "3", "3", "Pareto, flags", "Pareto fronts and the effect of each flag", "Tune", ("tune",), True),
+    Action("sort", "o", "o", "sort", "In order of the file, or of the leaderboard", "Tune", ("tune",), True),
     Action("copy_command", "y", "y", "copy command", "Copy the command of the first one", "Tune", ("tune",), True),
     Action("stop_tune", "x", "x", "stop", "Stop the tune; the same command resumes it", "Tune", ("tune",), True),
     Action("leave_tune", "d", "d", "detach", "Quit; the tune continues", "Tune", ("tune",), True),

@@ -34,10 +34,13 @@ _ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 class LineWidget(LaidOutOnce):
     """Base of all panels; a subclass returns its lines from `draw`.
 
-    With a frame, the first line is the heading, which becomes its upper edge. A frame that is `in_focus` is brighter.
+    One with a title has a frame: its first line is the heading, which becomes the upper edge. `key` is the number of
+    the key that goes to it; a frame that is `in_focus` is brighter.
     """
 
     app: SwarmApp
+    key: int = 0
+    title: str = ""
     in_focus = False
 
     def __init__(self, **kwargs: Any) -> None:
@@ -48,7 +51,7 @@ class LineWidget(LaidOutOnce):
 
     @property
     def framed(self) -> bool:
-        return False
+        return bool(self.title)
 
     @property
     def inner_size(self) -> Size:
@@ -58,6 +61,9 @@ class LineWidget(LaidOutOnce):
 
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
+
+    def heading(self, note: str, width: int) -> Line:
+        return heading(str(self.key or ""), self.title, note, width)
 
     def cut_line(self, lines: int) -> Line:
         """Say that this many lines have no room."""

@@ -9,7 +9,7 @@ from textual.events import Click
 from textual.message import Message
 
 from swarmtui.report.table import Layout, Table, fit
-from swarmtui.tui.lines import Line, Movable, heading, wrapped_note
+from swarmtui.tui.lines import Line, Movable, wrapped_note
 from swarmtui.tui.tables import row_line, titles_line
 
 # The heading and the titles of the columns.
@@ -28,7 +28,7 @@ class TableList(Movable):
         pass
 
     def __init__(
-        self, title: str, *, key: str = "", empty: str = "loading …", with_cursor: bool = True, **kwargs: Any
+        self, title: str, *, key: int = 0, empty: str = "loading …", with_cursor: bool = True, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.title, self.key, self.empty_text, self.with_cursor = title, key, empty, with_cursor
@@ -58,7 +58,7 @@ class TableList(Movable):
 
     @property
     def page_rows(self) -> int:
-        return max(1, self.size.height - _ABOVE)
+        return max(1, self.inner_size.height - _ABOVE)
 
     def move_to(self, position: int) -> None:
         self.cursor = min(max(0, position), max(0, len(self.ids) - 1))
@@ -86,7 +86,7 @@ class TableList(Movable):
 
     def draw(self, width: int, height: int) -> list[Line]:
         if not self.ids:
-            return [heading(self.key, self.title, "", width), *wrapped_note(self.empty_text, width)]
+            return [self.heading("", width), *wrapped_note(self.empty_text, width)]
         rows = max(1, height - _ABOVE)
         self._first = max(0, min(self.cursor - rows // 2, len(self.ids) - rows))
         start, layout = self._lay_out(width)
@@ -94,7 +94,7 @@ class TableList(Movable):
         count = str(len(self.ids))
         if len(shown) < len(self.ids):
             count = f"{self._first + 1}–{self._first + len(shown)} of {count}"
-        head = heading(self.key, self.title, " · ".join(text for text in (self.note, count) if text), width)
+        head = self.heading(" · ".join(text for text in (self.note, count) if text), width)
         lines = [[(" ", ""), *titles_line(layout)]]
         for position, row in enumerate(shown, self._first):
             here = self.with_cursor and position == self.cursor

@@ -33,8 +33,8 @@ def block_lines(blocks: Iterable[Block], width: int) -> list[Line]:
 
 
 def fact_lines(facts: Facts, width: int) -> list[Line]:
-    """Return names and values side by side; facts without a value are left out."""
-    lines: list[Line] = []
+    """Return names and values side by side, below the head; facts without a value are left out."""
+    lines = sentence_lines(Sentence(facts.head, "lead"), width) if facts.head else []
     for name, value in facts.rows:
         parts = wrap(sanitize(value), max(8, width - _NAME - 2)) if value else []
         lines += [[(f" {ljust('' if at else name, _NAME)}", "dim"), (part, "")] for at, part in enumerate(parts)]

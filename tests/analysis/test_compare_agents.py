@@ -18,17 +18,17 @@ SAID = AnswerSentence(code="capacity", sentence="12 agents")
 
 
 def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") -> Answer:
-    return Answer(headline=SAID, limit=SAID, agents=agents, low=low, high=high, slo=slo)
+    return Answer(headline=SAID, limit=SAID, agents=agents, low=low, high=high, slo=slo, confidence=0.8)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ((12, 3, 15), (0, 0, 0), "fewer agents: 0, before 12 (3–15)"),
-        ((8, 8, 9), (12, 10, 13), "more agents: 12 (10–13), before 8 (8–9)"),
-        ((8, 8, 9), (30, 29, None), "more agents: 30 (29 or more), before 8 (8–9)"),
-        ((18, 17, 19), (18, 18, 18), "same: 18, before 18 (17–19)"),
-        ((18, 17, 19), (20, 19, 21), "not sure yet: the ranges overlap: 20 (19–21), before 18 (17–19)"),
+        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → 0, 80 % sure"),
+        ((8, 8, 9), (12, 10, 13), "more agents: 8 (8–9) → 12 (10–13), 80 % sure"),
+        ((8, 8, 9), (30, 29, None), "more agents: 8 (8–9) → 30 (29 or more), 80 % sure"),
+        ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → 18"),
+        ((18, 17, 19), (20, 19, 21), "not sure yet: the ranges overlap: 18 (17–19) → 20 (19–21)"),
     ],
 )
 def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, int | None], said: str) -> None:
@@ -38,7 +38,7 @@ def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, 
 
 def test_not_sure_is_said_once() -> None:
     found = compare_agents(answered(18, 17, 19), answered(20, 19, 21))
-    said = "not sure: the host was busy; the ranges overlap: 20 (19–21), before 18 (17–19)"
+    said = "not sure: the host was busy; the ranges overlap: 18 (17–19) → 20 (19–21)"
     assert found is not None and found.sentence_with(["the host was busy"]) == said
 
 
@@ -59,7 +59,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
         )
     )
     found = compare_with_baseline(before, after)
-    said = "not sure: the host was busy; fewer agents: 0, before 12 (3–15); --parallel 2 → 4"
+    said = "not sure: the host was busy; fewer agents: 12 (3–15) → 0; --parallel 2 → 4"
     assert effect_sentence(found) == said and found.verdict == "fewer agents"
     row = paint(log_blocks([found]))
     assert "12 → 0 agents" in row and "fewer agents" in row

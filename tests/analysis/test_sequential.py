@@ -73,7 +73,7 @@ def test_equal_sides_are_equivalent_at_low_noise() -> None:
 def test_test_ends_undecided_once_the_power_is_sufficient() -> None:
     found = [simulate_test(Random(seed), 0.0, 0.02, detect=0.04, max_runs=48) for seed in range(20)]
     undecided = [one for one in found if one.word == "not sure yet"]
-    assert all("would have been detected with 80 % power" in one.sentence for one in undecided)
+    assert all("would very likely have been seen" in one.sentence for one in undecided)
     assert all(one.n <= 16 for one in found)
 
 

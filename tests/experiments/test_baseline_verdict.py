@@ -21,14 +21,14 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
     before = summary([level(4, tps=100, runs=[99, 100, 101, 100])], A, server_flags="--max-num-seqs 2")
     after = summary([level(4, tps=125.6, runs=[125, 126, 125.6, 125.6])], B, server_flags="--max-num-seqs 4")
     found = compare_with_baseline(before, after)
-    assert found.effect.startswith("C=4, output tok/s: faster in these two sessions: +25.6 % (95 %: +2")
+    assert found.effect.startswith("faster with 4 agents: 100 → 126 tok/s, +25.6 % (95 % sure: +2")
     assert (found.verdict, found.what) == ("faster", "--max-num-seqs 2 → 4")
 
 
 def test_single_runs_ask_for_more_runs() -> None:
     found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
     assert (found.verdict, found.what) == (None, "no known change")
-    assert "not sure yet: 4 runs of each are needed, so far 1 and 1; +3.0 % may be noise" in found.effect
+    assert "+3.0 % may be noise: 4 runs of each are needed, so far 1 and 1" in found.effect
 
 
 def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:
@@ -37,7 +37,8 @@ def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None
     found, finer = (compare_with_baseline(before, after, detect=detect) for detect in (0.05, 0.025))
     assert found.verdict == "not sure yet"
     needed = [
-        int(re.findall(r"(\d+) runs of each would detect a difference of", each.effect)[0]) for each in (found, finer)
+        int(re.findall(r"(\d+) runs of each would very likely show a difference of", each.effect)[0])
+        for each in (found, finer)
     ]
     assert 3 * needed[0] < needed[1]
 

@@ -196,17 +196,17 @@ LISTED = [
 def test_session_table() -> None:
     shown = session_table(LISTED)
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
-    assert cells[0][:4] == ["id", "state", "model", "workload"] and cells[0][-2:] == ["requests", "result"]
+    assert cells[0][:4] == ["id", "state", "model", "workload"] and cells[0][-2:] == ["requests", "answer"]
     assert cells[2] == ["20261115-020000-0001", "running", "qwen3", "chat", "", "–", "–"]
     assert cells[3][1] == "done" and cells[3][2].startswith("(sim) Qwe") and cells[3][4].startswith("seqs=2 ¦")
-    assert cells[3][5:] == ["60", "225 tok/s at C=4"]
+    assert cells[3][5:] == ["60", "C=4: 225 tok/s"]
     assert cells[4][:2] == ["holiday photos", "unreadable"] and cells[4][5:] == ["–", "–"]
     assert shown.endswith("\n\nholiday photos: no journal.jsonl in it\n")
 
 
 def test_counted_chunks_are_marked_in_the_session_table() -> None:
     row = SessionRow(id="x", state="done", requests=4, best_out_tps=225.04, best_c=4, chunks_counted=True)
-    assert "| ~225 tok/s at C=4 |" in session_table([row])
+    assert "| C=4: ~225 tok/s |" in session_table([row])
 
 
 def test_session_text() -> None:

@@ -57,9 +57,9 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         assert sessions.cursor == 1 and sessions.selected == first  # the cursor stays on the session
         await pilot.press("g")
 
-        await pilot.press("m", "m", "c")
+        await pilot.press("m", "j", "space", "c")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
-        assert "faster in these two sessions: +" in screen_text(app)
+        assert "▲ faster with 8 agents" in screen_text(app)
         await pilot.press("escape")
 
         await pilot.press("g", "D")
@@ -185,7 +185,7 @@ async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: 
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("c")
-        await until(lambda: "B: four slots each" in screen_text(app))
+        await until(lambda: "[1] answer" in screen_text(app))
         await pilot.press("e")
         await until(lambda: "Export 2 sessions, compared" in screen_text(app) and "csv" not in screen_text(app))
         await pilot.press("escape", "escape", "e")
@@ -256,7 +256,7 @@ async def test_screens_match_snapshots(
         await until(lambda: "enter: write" in screen_text(app))
         await match_snapshot(app, "export")
         await pilot.press("escape", "c")
-        await until(lambda: "B: four slots each" in screen_text(app) and "┤" in screen_text(app))
+        await until(lambda: "[1] answer" in screen_text(app) and "┤" in screen_text(app))
         await match_snapshot(app, "compare")
         await pilot.press("t")
         await until(lambda: "enter: use it" in screen_text(app))

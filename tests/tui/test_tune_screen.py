@@ -80,7 +80,7 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
         await pilot.press("3")
         await until(lambda: "Pareto front of tok/s and J/token (SIMULATED)" in screen_text(app))
         effect = next(line for line in screen_text(app).splitlines() if "1 → 4" in line)
-        assert effect.split()[0] == "--slots" and "+150.0 %" in effect
+        assert effect.split()[1] == "--slots" and "+150.0 %" in effect
         assert "1.40 J/token" in " ".join(screen_text(app).split())
         await pilot.press("2")
         await until(lambda: "[2] leaderboard" in screen_text(app) and "[1] configurations" not in screen_text(app))
@@ -104,7 +104,7 @@ def test_current_configuration_shows_live_figures() -> None:
     assert "--slots 1: the server is starting, 0:58" in starting.header.notice
     now = msgspec.structs.replace(now, ended="interrupted")
     killed = tune_view(Tune(definition=SLOTS, status=now), None, 1_100.0, False)
-    assert killed.header.notice.startswith("interrupted; the same command resumes it")
+    assert killed.header.notice.startswith("the same command resumes it")
 
 
 async def test_configurations_can_be_watched_and_the_tune_continues_after_detach(tmp_path: Path, until: Until) -> None:

@@ -8,25 +8,33 @@ from typing import Literal
 from swarmtui.analysis.quality.doubts import temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
+from swarmtui.numbers import short_percent
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
-    """`more agents: 12 (10–13), before 8 (8–9)`; `detail` is the sentence without its word."""
+    """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` is the sentence without its word.
+
+    `confidence` is that of the less certain capacity; null if the ranges decide nothing.
+    """
 
     word: AgentsWord
     before: int
     after: int
     detail: str
+    confidence: float | None = None
 
     @property
     def sentence(self) -> str:
-        return f"{self.word}: {self.detail}"
+        sure = "" if self.confidence is None else f", {short_percent(self.confidence)} sure"
+        return f"{self.word}: {self.detail}{sure}"
 
     def sentence_with(self, doubts: Sequence[str]) -> str:
         """Say once that it is not sure, because of doubts about the measurement or of the ranges."""
-        return temper(self.detail if doubts and self.word == "not sure yet" else self.sentence, doubts)
+        if not doubts:
+            return self.sentence
+        return temper(self.detail if self.word == "not sure yet" else f"{self.word}: {self.detail}", doubts)
 
 
 def compare_agents(before: Answer | None, after: Answer | None) -> AgentsChange | None:
@@ -41,8 +49,10 @@ def compare_agents(before: Answer | None, after: Answer | None) -> AgentsChange 
     elif after.agents == before.agents:
         word = "same"
     why = "the ranges overlap: " if word == "not sure yet" else ""
-    detail = f"{why}{_agents(after)}, before {_agents(before)}"
-    return AgentsChange(word=word, before=before.agents, after=after.agents, detail=detail)
+    detail = f"{why}{_agents(before)} → {_agents(after)}"
+    known = [answer.confidence for answer in (before, after) if answer.confidence is not None]
+    confidence = min(known) if known and (above or below) else None
+    return AgentsChange(word=word, before=before.agents, after=after.agents, detail=detail, confidence=confidence)
 
 
 def _agents(answer: Answer) -> str:

@@ -92,22 +92,24 @@ def evaluate(
     after = next((checkpoint for checkpoint in CHECKPOINTS if checkpoint > n), None)
     enough = needed is not None and n >= needed
     done = word != "not sure yet" or after is None or after > max_runs or enough
+    detail = _detail(word, n, interval, detect, needed, enough)
     return Decision(
         word=word, done=done, n=n, n_a=n, n_b=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval,
-        p=estimate.p, spread=spread, needed=needed, sentence=_sentence(word, n, interval, detect, needed, enough),
+        p=estimate.p, spread=spread, needed=needed, detail=detail, sentence=f"{word}: {detail}",
     )  # fmt: skip
 
 
-def _sentence(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
-    """`faster: +5.1 % (97.1 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
-    verdict = f"{word}: {change_text(interval.middle, interval, f'{n} v {n} runs')}"
+def _detail(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
+    """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs)`"""
+    sure = word != "not sure yet"
+    verdict = change_text(interval.middle, interval, f"{n} v {n} runs", sure=sure)
     target = short_percent(detect, 2)
     if word == "same":
         return f"{verdict}: within ±{target}"
-    if word != "not sure yet":
+    if sure:
         return verdict
     if enough:
-        return f"{verdict}: a difference of {target} would have been detected with 80 % power"
+        return f"{verdict}: a difference of {target} would very likely have been seen"
     last = CHECKPOINTS[-1]
     need = f"{needed} v {needed}" if needed is not None else f"more than {last} v {last}"
-    return f"{verdict}: to detect {target} with 80 % power takes {need} runs"
+    return f"{verdict}: {need} runs would very likely show {target}"

@@ -30,14 +30,18 @@ from swarmtui.analysis.compare.verdicts import (
     compare_replicates,
     decide,
     holm_alphas,
+    verdict_head,
     with_session_spread,
 )
 from swarmtui.analysis.quality.doubts import find_doubts, temper
+from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
+from swarmtui.numbers import rate
+from swarmtui.text import count_noun
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
 
@@ -47,7 +51,6 @@ FIGURES: dict[Figure, str] = {
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
-_AB_HINT = "in a shell: `swarmtui ab` compares configurations"
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
@@ -78,8 +81,9 @@ class Pair(Stored, frozen=True, kw_only=True):
     """Session `b` compared with `a`; `only_a` and `only_b` are levels (C, or rates) that the other does not have.
 
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
-    throughput is compared: C, and the rate of an open loop. `agents` compares two capacities; the sentence is about
-    them, else about the headline level.
+    throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
+    two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
+    why there were no more agents, and `next` what to try after `b`. `doubts` are those about either measurement.
     """
 
     a: str
@@ -96,6 +100,11 @@ class Pair(Stored, frozen=True, kw_only=True):
     only_b_names: tuple[str, ...] = ()
     headline: LevelKey | None = None
     agents: AgentsChange | None = None
+    throughput: str = ""
+    limit_a: AnswerSentence | None = None
+    limit_b: AnswerSentence | None = None
+    next: tuple[NextStep, ...] = ()
+    doubts: tuple[str, ...] = ()
     sentence: str
 
 
@@ -141,6 +150,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     )
     headline = _headline(a, b, _for_sentence(before, after, both))
     agents = None if refused else compare_agents(a.answer, b.answer)
+    throughput = _sentence(rows, refused, headline)
     doubts = () if refused else find_doubts((*a.quality, *b.quality))
     return Pair(
         a=a.session.id,
@@ -157,9 +167,12 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         only_b_names=tuple(level.name for level in only_b),
         headline=headline.key if headline else None,
         agents=agents,
-        sentence=agents.sentence_with(doubts)
-        if agents
-        else temper(_sentence(rows, refused, headline, is_pooled(a)), doubts),
+        throughput=throughput,
+        limit_a=a.answer.limit if a.answer else None,
+        limit_b=b.answer.limit if b.answer else None,
+        next=b.answer.next if b.answer else (),
+        doubts=doubts,
+        sentence=agents.sentence_with(doubts) if agents else temper(throughput, doubts),
     )
 
 
@@ -383,14 +396,15 @@ def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
     return best_level(levels, summary.scaling.reported_slots if summary.scaling else None)
 
 
-def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None, pooled: bool) -> str:
-    """Describe the headline level: `C=4, output tok/s: faster: +25.6 % (95 %: +24 % to +27 %; 4 v 4 sessions)`"""
+def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None) -> str:
+    """`faster with 4 agents: 286 → 359 tok/s, +25.6 % (95 % sure: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
         return f"not comparable: {'; '.join(map(str, refused))}"
     if headline is None:
         return "no level in common"
     row = next((row for row in rows if row.leads and row.key == headline.key), None)
-    if row is None or row.verdict is None:
-        return f"{headline.name}: not measured"
-    hint = "" if pooled else f"; {_AB_HINT}"
-    return f"{row.name}, output tok/s: {row.verdict.sentence}{hint}"
+    where = f"at {headline.name}" if headline.rate is not None else f"with {count_noun(headline.c, 'agent', 'agents')}"
+    if row is None or row.verdict is None or row.change is None:
+        return f"not measured {where}"
+    head = verdict_head(row.verdict.word)
+    return f"{head} {where}: {rate(row.before)} → {rate(row.after)} tok/s, {row.verdict.detail}"

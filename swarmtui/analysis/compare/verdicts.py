@@ -47,6 +47,7 @@ class Verdict(Stored, frozen=True, kw_only=True):
     `word` is null with fewer than four runs of a side. `claim` says what is faster or slower: the configuration, or
     only this session, whose runs share its conditions. `needed` is how many replicates of each side detect a change of
     `detect` with 80 % power; null if that is not known or more than 200. `correlation` is that of a run with the next.
+    `detail` is the sentence without the words of `verdict_head`.
     """
 
     word: VerdictWord | None
@@ -59,6 +60,7 @@ class Verdict(Stored, frozen=True, kw_only=True):
     detect: float = DETECT
     needed: int | None = None
     correlation: float = 0.0
+    detail: str
     sentence: str
 
 
@@ -104,9 +106,9 @@ class Evidence(NamedTuple):
     def decides(self) -> bool:
         return self.estimate is not None and (self.sessions > 0 or min(self.n_a, self.n_b) >= MIN_RUNS)
 
-    @property
-    def replicates(self) -> str:
-        runs = f"{self.n_a} v {self.n_b} {self.unit}" + (", paired" if self.paired else "")
+    def replicates(self, claim: Claim) -> str:
+        whose = " of one session each" if claim == "sessions" else ""
+        runs = f"{self.n_a} v {self.n_b} {self.unit}{whose}" + (", paired" if self.paired else "")
         if self.sessions:
             return f"{runs}; spread of {self.sessions} sessions"
         return f"{runs}, correlated by {self.correlation:.1f}" if self.correlation >= _SHOWN_CORRELATION else runs
@@ -196,6 +198,7 @@ def decide(
     needed = None
     if evidence.decides and evidence.spread is not None:
         needed = replicates_needed(evidence.spread, detect, alpha)
+    detail = _detail(evidence, word, claim, interval, detect, needed)
     return Verdict(
         word=word,
         claim=claim,
@@ -207,7 +210,8 @@ def decide(
         detect=detect,
         needed=needed,
         correlation=0.0 if evidence.sessions else evidence.correlation,
-        sentence=_sentence(evidence, word, claim, interval, detect, needed),
+        detail=detail,
+        sentence=f"{verdict_head(word)}: {detail}" if evidence.change is not None else detail,
     )
 
 
@@ -240,25 +244,30 @@ def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int
     return next(enough, None)
 
 
-def _sentence(
+def verdict_head(word: VerdictWord | None) -> str:
+    """Return the first words of a sentence: those of the verdict."""
+    return f"same within ±{percent(EQUIVALENT)}" if word == "same" else word or "not sure yet"
+
+
+def _detail(
     evidence: Evidence, word: VerdictWord | None, claim: Claim, interval: Interval | None, detect: float,
     needed: int | None,
 ) -> str:  # fmt: skip
-    """`faster: +5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`"""
+    """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs of one session each)`"""
     if word is None:
         return _describe_missing(evidence)
     assert interval is not None
-    found = change_text(evidence.change, interval, evidence.replicates)
-    if word == "not sure yet":
-        return f"{word}: {found}; {_describe_needed(evidence, detect, needed)}"
-    head = f"same within ±{percent(EQUIVALENT)}" if word == "same" else word
-    return f"{head} in these two sessions: {found}" if claim == "sessions" else f"{head}: {found}"
+    found = change_text(evidence.change, interval, evidence.replicates(claim), sure=word != "not sure yet")
+    return found if word != "not sure yet" else f"{found}; {_describe_needed(evidence, detect, needed)}"
 
 
-def change_text(change: float | None, interval: Interval, replicates: str) -> str:
-    """`+5.1 % (95 %: +3.2 % to +7.0 %; 4 v 4 runs)`; the confidence is 98.8 % if several levels share the 5 %."""
-    bounds = interval_text(interval, " to ")
-    return f"{signed_percent(change)} ({short_percent(interval.confidence)}: {bounds}; {replicates})"
+def change_text(change: float | None, interval: Interval, replicates: str, *, sure: bool) -> str:
+    """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs)`
+
+    A verdict is sure by what all levels, or all evaluations, share; the interval of one of them may be wider for that.
+    """
+    confidence = f"{short_percent(1 - ALPHA)} sure: " if sure else ""
+    return f"{signed_percent(change)} ({confidence}{interval_text(interval, ' to ')}; {replicates})"
 
 
 def interval_text(interval: Interval, between: str) -> str:
@@ -278,19 +287,19 @@ def verdict_text(word: VerdictWord | None) -> str:
 
 
 def _describe_missing(evidence: Evidence) -> str:
-    """`not sure yet: 4 runs of each are needed, so far 2 and 1; +5.1 % may be noise`"""
+    """`+5.1 % may be noise: 4 runs of each are needed, so far 2 and 1`"""
     if evidence.change is None:
         return "not measured"
     so_far = f"so far {evidence.n_a} and {evidence.n_b}"
     needed = f"{MIN_RUNS} {evidence.unit} of each are needed"
-    return f"not sure yet: {needed}, {so_far}; {signed_percent(evidence.change)} may be noise"
+    return f"{signed_percent(evidence.change)} may be noise: {needed}, {so_far}"
 
 
 def _describe_needed(evidence: Evidence, detect: float, needed: int | None) -> str:
     target = f"a difference of {short_percent(detect)}"
     unit = "sessions" if evidence.sessions else evidence.unit
     if needed is None:
-        return f"more than {_MAX_RUNS} {unit} of each are needed to detect {target}"
+        return f"more than {_MAX_RUNS} {unit} of each are needed to show {target}"
     if not evidence.sessions and min(evidence.n_a, evidence.n_b) >= needed:
-        return f"{target} would have been detected with 80 % power"
-    return f"{needed} {unit} of each would detect {target} with 80 % power"
+        return f"{target} would very likely have been seen"
+    return f"{needed} {unit} of each would very likely show {target}"

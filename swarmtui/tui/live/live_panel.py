@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from swarmtui.text import count_noun
 from swarmtui.tui.baseline import Baseline
-from swarmtui.tui.lines import Line, LineWidget, heading
+from swarmtui.tui.lines import Line, LineWidget
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live_model import LiveModel
@@ -64,8 +64,7 @@ class LivePanel(LineWidget):
     """
 
     # A panel without a key is not in PANELS: the screen composes it itself.
-    key: ClassVar[int] = 0
-    title: str = ""
+    key: int = 0
     place: ClassVar[Place] = "shared"
     # The ids of actions that the footer shows while the keys act on this panel.
     actions: ClassVar[tuple[str, ...]] = ()
@@ -83,9 +82,6 @@ class LivePanel(LineWidget):
 
     def cut_line(self, lines: int) -> Line:
         return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.key} shows all", "dim")]
-
-    def heading(self, note: str, width: int) -> Line:
-        return heading(str(self.key or ""), self.title, note, width)
 
 
 def load_panels() -> list[type[LivePanel]]:

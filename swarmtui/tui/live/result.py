@@ -93,7 +93,7 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
 
 
 def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
-    at, steps = answer.at_capacity, leading_steps(answer)
+    at, steps = answer.at_capacity, leading_steps(answer.next)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
     doubts = f"not sure: {answer.doubts} (6 says more)" if answer.doubts else _QUALITY[answer.quality]
@@ -158,7 +158,8 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
 
 
 def _above(view: ResultView, width: int) -> list[Line]:
-    return [*block_lines([Sentence(view.problem, "note")] if view.problem else [], width), *_large_lines(view, width)]
+    problem = block_lines([Sentence(view.problem, "note")] if view.problem else [], width)
+    return [*problem, *large_lines(view.number, view.unit, view.rows, width)]
 
 
 def _level_lines(view: LevelsView, width: int, height: int, room: int | None = None) -> list[Line]:
@@ -189,17 +190,17 @@ def _near_marks(table: Table, rows: int) -> Table:
     return table.part(first, first + rows)
 
 
-def _large_lines(view: ResultView, width: int) -> list[Line]:
+def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
     """The number at the left, the sentences beside it; in a narrow panel, only what it is and how sure it is."""
-    digits = tall(f"{view.number} {view.unit}") if view.number else []
+    digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     all_beside = width >= _WIDE or not digits
-    beside = _row_lines([row for row in view.rows if all_beside or row.of_number], width - indent - 1)
+    beside = _row_lines([row for row in rows if all_beside or row.of_number], width - indent - 1)
     lines: list[Line] = []
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""
-        lines.append([(ljust(left, indent), "good"), *(beside[at] if at < len(beside) else [])])
-    below = _row_lines([row for row in view.rows if not (all_beside or row.of_number)], width - 2)
+        lines.append([(ljust(left, indent), style), *(beside[at] if at < len(beside) else [])])
+    below = _row_lines([row for row in rows if not (all_beside or row.of_number)], width - 2)
     return [*lines, *([(" ", ""), *line] for line in below)]
 
 

@@ -15,10 +15,9 @@ from swarmtui.model.tuning import LoggedChange
 from swarmtui.report.table import Facts
 from swarmtui.report.tuning import log_table
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
+from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.table_list import TableList
-from swarmtui.tui.tables import fact_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no changes yet: R after a run adds one; so do, in a shell, `swarmtui run --baseline last` and `swarmtui ab`"
@@ -30,7 +29,7 @@ def change_facts(change: LoggedChange) -> Facts:
     return Facts((("change", change.what), ("effect", change.effect), ("note", change.note), ("sessions", sessions)))
 
 
-class LogScreen(CursorScreen):
+class LogScreen(PanelScreen):
     key_context = "log"
 
     def __init__(self, root: Path) -> None:
@@ -39,12 +38,13 @@ class LogScreen(CursorScreen):
         self._changes: tuple[LoggedChange, ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield TableList("tuning log")
-        yield Page("change")
+        yield TableList("tuning log", key=1)
+        yield Page("change", key=2)
         yield InputLine()
         yield KeyFooter()
 
     def on_mount(self) -> None:
+        self.arrange_panels()
         self._reload()
 
     def _reload(self) -> None:
@@ -69,10 +69,7 @@ class LogScreen(CursorScreen):
         """Show the whole text of the change under the cursor."""
         page, selected = self.query_one(Page), self._selected
         page.title = f"change {selected.number}" if selected else "change"
-        page.show(fact_lines(change_facts(selected), self.app.size.width) if selected else [])
-
-    def on_resize(self) -> None:
-        self.update_panels()
+        page.show_blocks([change_facts(selected)] if selected else [])
 
     def _mark(self, kept: Literal["kept", "reverted"] | None, note: str | None = None) -> None:
         if (selected := self._selected) is None:

@@ -16,10 +16,10 @@ from swarmtui.report.dot_chart import SMALLEST, paint_charts
 from swarmtui.report.probes import probe_chart, probe_sentences, probe_table
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import KeyFooter, Page, Pager
+from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.input_line import InputLine
-from swarmtui.tui.lines import Line, Panel, heading, wrapped_note
-from swarmtui.tui.tables import block_lines, table_lines
+from swarmtui.tui.lines import Line, Panel, wrapped_note
+from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 _EMPTY = "no probes yet: start the plan “probe”, or `swarmtui probe --every 1h`"
@@ -74,9 +74,11 @@ def _target_view(note: str, target: str, history: ProbeHistory) -> ProbesView:
 
 
 class ProbePanel(Panel[ProbesView]):
+    key, title = 1, "probes"
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        lines = [heading("", "probes", view.note if view else "", width)]
+        lines = [self.heading(view.note if view else "", width)]
         if view is None or view.chart is None:
             return [*lines, *wrapped_note(view.empty if view else "loading …", width)]
         facts = block_lines(view.facts, max(20, width))
@@ -85,7 +87,7 @@ class ProbePanel(Panel[ProbesView]):
         return [*lines, [(f" {view.target}", "bold")], *facts, *shown]
 
 
-class ProbesScreen(Pager):
+class ProbesScreen(PanelScreen):
     """Reloads regularly: `swarmtui probe --every` may add probes."""
 
     key_context = "probes"
@@ -98,11 +100,12 @@ class ProbesScreen(Pager):
 
     def compose(self) -> ComposeResult:
         yield ProbePanel()
-        yield Page("newest first")
+        yield Page("newest first", key=2)
         yield InputLine()
         yield KeyFooter()
 
     def on_mount(self) -> None:
+        self.arrange_panels()
         self._reload()
         self.set_interval(_RELOAD_S, self._reload)
 
@@ -119,8 +122,7 @@ class ProbesScreen(Pager):
     def update_panels(self) -> None:
         view = probes_view(self._histories, self.filter_text, self._selected)
         self.query_one(ProbePanel).show(view)
-        page = self.query_one(Page)
-        page.show(table_lines(view.table, max(40, self.app.size.width)) if view.table else [])
+        self.query_one(Page).show_blocks([view.table] if view.table else [])
 
     def action_target(self, by: int) -> None:
         count = len(matching_targets(self._histories, self.filter_text))

@@ -1,4 +1,4 @@
-"""The screen that compares sessions: their curves in one plot, and a table of differences from the baseline."""
+"""The screen that compares sessions: the answer, their curves, the change of each level as a bar, and all figures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
 
-from swarmtui.tui.base_screens import KeyFooter, Page, Pager
+from swarmtui.report.table import Sentence
+from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer
-from swarmtui.tui.tables import block_lines
+from swarmtui.tui.lines import Line
+from swarmtui.tui.live.result import ResultRow, large_lines
+from swarmtui.tui.tables import STYLES
 
 if TYPE_CHECKING:
+    from swarmtui.analysis.compare.sessions import Comparison
     from swarmtui.model.session import Summary
     from swarmtui.report.chart import Chart
+
+# With fewer columns, the unit of the large figure leaves too little room for the sentences.
+_WITH_UNIT = 100
+_NO_CHANGE = "no level can be compared"
 
 
 class OverlayPanel(ChartPanel):
     """The curves of several sessions."""
 
-    title = "compare"
+    key, title = 2, "curves"
 
 
-class CompareScreen(Pager):
+class CompareScreen(PanelScreen):
     key_context = "compare"
+    shared = (2, 3, 4)
 
     def __init__(
         self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
@@ -37,26 +47,41 @@ class CompareScreen(Pager):
         self._figure = 0
 
     def compose(self) -> ComposeResult:
-        yield OverlayPanel()
-        yield Page("differences")
+        yield Page("answer", key=1, id="compared")
+        with Horizontal():
+            yield OverlayPanel()
+            with Vertical():
+                yield Page("change", key=3, id="changes")
+                yield Page("figures", key=4, id="figures")
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
         return in_footer(super().actions(), "export")
 
+    def on_mount(self) -> None:
+        self.arrange_panels()
+        self.update_panels()
+
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
-        from swarmtui.report.comparison import comparison_blocks
+        from swarmtui.report.comparison import change_tables, figure_blocks
 
+        found = compare(self._summaries, self._baseline, history=self._history)
+        answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
+        first = self._summaries[self._baseline].session.id
+        answer.note = f"compared with {self._names.get(first, first)}"
+        answer.show_made(lambda width: comparison_lines(found, self._names, width))
+        bars = [table for pair in found.pairs for table in change_tables(pair)]
+        changes.title = bars[0].title.lower() if bars else "change"
+        changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
+        figures.show_blocks(figure_blocks(found))
+        self._show_curves()
+
+    def _show_curves(self) -> None:
         pictures = self._pictures()
         charts = pictures[self._figure % len(pictures)] if pictures else ()
         title = charts[0].title if self._figure % max(1, len(pictures)) else ""
         self.query_one(OverlayPanel).show(ChartView(charts, (title,), "" if charts else "no session has a level"))
-        page = self.query_one(Page)
-        first = self._summaries[self._baseline].session.id
-        page.note = f"baseline: {self._names.get(first, first)}"
-        found = compare(self._summaries, self._baseline, history=self._history)
-        page.show(block_lines(comparison_blocks(found, self._names), max(40, self.app.size.width)))
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
         """Return the charts that have a curve per session, the baseline first; the main ones are one picture."""
@@ -72,7 +97,8 @@ class CompareScreen(Pager):
 
     def action_next_baseline(self) -> None:
         self._baseline = (self._baseline + 1) % len(self._summaries)
-        self.query_one(Page).scroll_to_line(0)
+        for page in self.query(Page):
+            page.scroll_to_line(0)
         self.update_panels()
 
     def action_export(self) -> None:
@@ -80,4 +106,22 @@ class CompareScreen(Pager):
 
     def action_next_figure(self) -> None:
         self._figure += 1
-        self.update_panels()
+        self._show_curves()
+
+
+def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:
+    """Draw the answer of each pair: what it changed, large, and the sentences beside it."""
+    from swarmtui.report.comparison import answer_lines, large_change
+
+    lines: list[Line] = []
+    for pair in found.pairs:
+        if len(found.pairs) > 1:
+            lines.append([(f" {names.get(pair.b, pair.b)}", "title")])
+        number, unit, code = large_change(pair)
+        # In a narrow terminal, the verdict and what changed are beside the number.
+        rows = [
+            ResultRow(line.name if at else "", line.signed, "" if at else "bold", of_number=at < 2)
+            for at, line in enumerate(answer_lines(pair))
+        ]
+        lines += large_lines(number, unit if width >= _WITH_UNIT else "", rows, width, STYLES.get(code, ""))
+    return lines

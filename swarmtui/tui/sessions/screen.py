@@ -22,13 +22,15 @@ from swarmtui.experiments.groups import (
     list_rows,
     session_changes,
 )
+from swarmtui.experiments.store import baseline_effects
 from swarmtui.model.base import BadInput
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import main_first
 from swarmtui.report.session_list import (
     IN_APP,
-    best_text,
+    answer_text,
     common_values,
     session_caption,
     session_model,
@@ -39,12 +41,11 @@ from swarmtui.report.table import Block, Facts, Sentence, Table
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page
+from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.table_list import TableList
-from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -68,16 +69,20 @@ _OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist"), ("compare
 
 
 class ListedSessions(NamedTuple):
-    """The sessions as read, for each id the flags by which it is named, and what is known of each experiment."""
+    """The sessions as read, for each id the flags by which it is named, and what is known of each experiment.
+
+    `effects` are the verdicts on sessions that were compared with a baseline.
+    """
 
     rows: list[SessionRow]
     changes: dict[str, str]
     groups: dict[str, GroupText]
+    effects: dict[str, LoggedChange]
 
 
 def read_sessions(root: Path) -> ListedSessions:
     rows = index.list_sessions(root)
-    return ListedSessions(rows, session_changes(rows), describe_groups(root, rows))
+    return ListedSessions(rows, session_changes(rows), describe_groups(root, rows), baseline_effects(root))
 
 
 def preview_blocks(entry: Entry, changes: str) -> list[Block]:
@@ -96,8 +101,7 @@ def preview_blocks(entry: Entry, changes: str) -> list[Block]:
         ("model", session_model(entry)),
         ("workload", entry.workload),
         ("endpoint", entry.endpoint),
-        ("best", best_text(entry)),
-        ("sweet spot", "" if entry.sweet_spot is None else f"C={entry.sweet_spot}"),
+        ("answer", answer_text(entry)),
         ("cliff", "" if entry.cliff is None else f"C={entry.cliff}"),
         ("requests", "" if entry.requests is None else f"{entry.requests:,}"),
         ("tags", " ".join(f"{name}={value}" for name, value in entry.tags.items())),
@@ -113,16 +117,17 @@ def preview_blocks(entry: Entry, changes: str) -> list[Block]:
 class SessionCurvePanel(ChartPanel):
     """The curve of the session under the cursor, with those of the marked ones."""
 
-    title = "curve"
+    key, title = 3, "curve"
 
 
-class SessionsScreen(CursorScreen):
+class SessionsScreen(PanelScreen):
     key_context = "sessions"
+    shared = (1, 2, 3)
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._root = root
-        self._listed = ListedSessions([], {}, {})
+        self._listed = ListedSessions([], {}, {}, {})
         self._order: SessionOrder = "newest first"
         self._marked: set[str] = set()
         self._opened: set[str] = set()
@@ -132,9 +137,9 @@ class SessionsScreen(CursorScreen):
 
     def compose(self) -> ComposeResult:
         with Horizontal():
-            yield TableList("sessions")
+            yield TableList("sessions", key=1)
             with Vertical(id="session-preview"):
-                yield Page("preview")
+                yield Page("preview", key=2)
                 yield SessionCurvePanel()
         yield InputLine()
         yield KeyFooter()
@@ -152,6 +157,7 @@ class SessionsScreen(CursorScreen):
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
+        self.arrange_panels()
         self._reload()
 
     def _reload(self) -> None:
@@ -183,7 +189,7 @@ class SessionsScreen(CursorScreen):
 
         def part(start: int, end: int) -> Table:
             shown = [name for name in IN_APP if name not in common]
-            return session_table(listed[start:end], self._listed.changes, shown, time_form)
+            return session_table(listed[start:end], self._listed.changes, shown, time_form, self._listed.effects)
 
         sessions.marked = self._marked
         sessions.show(part, [row.id for row in listed], note, self._problem or none)
@@ -202,9 +208,7 @@ class SessionsScreen(CursorScreen):
         row = self._shown.get(self.query_one(TableList).selected)
         preview.note = selected.id if selected else ""
         blocks = preview_blocks(row.entry, names.get(row.id, "")) if row else []
-        lines = block_lines(blocks, preview.size.width)
-        preview.styles.height = len(lines) + 1
-        preview.show(lines)
+        preview.show_blocks(blocks)
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
@@ -224,6 +228,7 @@ class SessionsScreen(CursorScreen):
         )
 
     def on_resize(self) -> None:
+        super().on_resize()
         if self.query(SessionCurvePanel):  # it has none while the app exits
             self.update_panels()
 
@@ -247,7 +252,7 @@ class SessionsScreen(CursorScreen):
 
     def action_mark(self) -> None:
         self._marked ^= {self._selected_id()} - {""}
-        self.action_move(1)
+        self.update_panels()
 
     def _opened_or_closed(self) -> bool:
         """List the sessions of the experiment under the cursor, or hide them; False if it is a session."""

@@ -21,10 +21,8 @@ from swarmtui.model.tuning import Start, Tune
 from swarmtui.processes.exits import redact_given
 from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
-from swarmtui.tui.base_screens import CursorScreen, KeyFooter, Page, Pager
+from swarmtui.tui.base_screens import KeyFooter, Page, Pager, PanelScreen
 from swarmtui.tui.frame_source import LiveSource
-from swarmtui.tui.keys import Action
-from swarmtui.tui.lines import Movable
 from swarmtui.tui.live.header import HeaderPanel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
@@ -32,15 +30,18 @@ from swarmtui.tui.textual_patches import run_in_background
 from swarmtui.tui.tune.view import TuneView, latest_row, log_sentences, tune_view
 
 _RELOAD_S = 0.5
+# From this height on, what was found is below the configurations.
+_TWO_ROWS = 34
+_NO_FINDINGS = "a Pareto front needs two finished configurations"
 _FRAMES_HZ = 2.0
 _LOG_BYTES = 64 << 10
-_PANELS = ("configurations", "leaderboard", "pareto")
 
 
-class TuneScreen(CursorScreen):
+class TuneScreen(PanelScreen):
     """Reads the files that the tune process writes, twice per second."""
 
     key_context = "tune"
+    shared = (1, 2, 3)
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -50,22 +51,23 @@ class TuneScreen(CursorScreen):
         self._live: LiveSource | None = None
         self._session = ""
         self._best_first = False
-        self._only_panel: int | None = None
 
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
-        yield TableList("configurations", key="1", id="configurations")
+        yield TableList("configurations", key=1, id="configurations")
         with Horizontal(id="findings"):
             yield TableList(
-                "leaderboard", key="2", with_cursor=False, empty="no finished configuration yet", id="leaderboard"
+                "leaderboard", key=2, with_cursor=False, empty="no finished configuration yet", id="leaderboard"
             )
-            yield Page("3 Pareto fronts and flags", id="pareto")
+            yield Page("Pareto fronts and flags", key=3, id="pareto")
         yield KeyFooter()
 
-    def actions(self) -> list[Action]:
-        return self.app.keys.actions(self.key_context)
+    @property
+    def is_narrow(self) -> bool:
+        return super().is_narrow or self.app.size.height < _TWO_ROWS
 
     def on_mount(self) -> None:
+        self.arrange_panels()
         run_in_background(self, self._follow)
 
     def on_unmount(self) -> None:
@@ -113,8 +115,7 @@ class TuneScreen(CursorScreen):
         self._list("configurations").show(view.configurations.table.part, view.configurations.keys, view.note)
         self._list("leaderboard").show(view.leaderboard.table.part, view.leaderboard.keys)
         pareto = self.query_one("#pareto", Page)
-        lines = block_lines(view.findings, max(20, pareto.size.width))
-        pareto.show(lines or [[(" a Pareto front needs two finished configurations", "dim")]])
+        pareto.show_blocks(view.findings or (Sentence(_NO_FINDINGS, "detail"),))
 
     def _view(self) -> TuneView | None:
         if self._tune is None:
@@ -123,6 +124,7 @@ class TuneScreen(CursorScreen):
         return tune_view(self._tune, frame, time.time(), self._best_first)
 
     def on_resize(self) -> None:
+        super().on_resize()
         self.call_after_refresh(self.update_panels)
 
     # keys
@@ -131,22 +133,17 @@ class TuneScreen(CursorScreen):
         return self.query_one(f"#{id}", TableList)
 
     def _current_list(self) -> TableList:
-        return self._list("leaderboard" if self._only_panel == 2 else "configurations")
+        leaders = self._list("leaderboard")
+        return leaders if leaders.in_focus else self._list("configurations")
 
-    def movable(self) -> Movable:
-        return self.query_one("#pareto", Page) if self._only_panel == 3 else self._current_list()
+    def arrange_panels(self) -> None:
+        """Give the leaderboard a cursor while it is in focus: Enter opens the selected row."""
+        super().arrange_panels()
+        self._list("leaderboard").with_cursor = self._list("leaderboard").in_focus
 
     def action_sort(self) -> None:
         self._best_first = not self._best_first
         self.update_panels()
-
-    def action_view(self, number: int) -> None:
-        self._only_panel = None if self._only_panel == number else number
-        for position, name in enumerate(_PANELS, start=1):
-            self.set_class(self._only_panel == position, f"-only-{name}")
-        # Enter opens the selected row, so the leaderboard needs a cursor while it is the only panel.
-        self._list("leaderboard").with_cursor = self._only_panel == 2
-        self.call_after_refresh(self.update_panels)
 
     def action_copy_command(self) -> None:
         """Copy the command that starts the first configuration, through the terminal."""
@@ -158,9 +155,7 @@ class TuneScreen(CursorScreen):
         self.app.toast(f"copied, if this terminal allows it: {view.command}")
 
     def action_back(self) -> None:
-        if self._only_panel is not None:
-            self.action_view(self._only_panel)
-        elif len(self.app.screen_stack) > 1:
+        if not self.restore_panels() and not self._is_first:
             self.dismiss()
 
     @property

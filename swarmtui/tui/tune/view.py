@@ -69,7 +69,7 @@ def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> 
         note=" · ".join(
             part
             for part in (
-                "best first" if best_first else "file order",
+                "in order of the leaderboard" if best_first else "file order",
                 f"{'▸ best ' if summary.ranked else ''}◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
                 "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in tune.starts) else "",
@@ -130,15 +130,15 @@ def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -
         return f"{flags}: {status.phase}{progress}, {since}; enter opens it", ""
     best = next((row for row in summary.leaderboard if row.state == "done"), None)
     word = "best" if summary.ranked else "leads so far"
-    leader = f"; {word}: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}" if best else ""
+    leader = f"{word}: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}; " if best else ""
+    # The line above says how it ended.
     ended = status.ended
     if ended == "done":
-        return f"all configurations are done{leader}", "good"
+        return f"{leader}all configurations are done", "good"
     if ended == "stopped":
-        return f"stopped; the same command resumes it{leader}", "warn"
-    if ended == "failed":
-        return f"failed, see tune.log; the same command resumes it{leader}", "bad"
-    return f"interrupted; the same command resumes it{leader}", "bad"
+        return f"{leader}the same command resumes it", "warn"
+    where = "see tune.log; " if ended == "failed" else ""
+    return f"{leader}{where}the same command resumes it", "bad"
 
 
 # configurations
