@@ -69,8 +69,8 @@ def sessions(
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Show one session: its levels, checks and events.
 
-    SESSION is an id, the beginning of one, `last`, or `last~1` for the complete one before it of the same endpoint
-    and kind.
+    SESSION is an id, the beginning of one, `last` for the last one that measured a level, or `last~1` for the complete
+    one before it of the same endpoint and kind.
     """
     from swarmtui.report.session import session_blocks
     from swarmtui.sessions.documents import summary_json

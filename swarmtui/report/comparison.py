@@ -130,13 +130,14 @@ def _where(row: ComparisonRow) -> str:
 
 def _limits(pair: Pair) -> str:
     """Say which limit was reached before and after, or that it is still the same one."""
-    known = [limit for limit in (pair.limit_a, pair.limit_b) if limit is not None and limit.code != "not_known"]
-    if len(known) < 2 or pair.refused:
+    if pair.refused:
         return ""
-    before, after = known
-    if before.code == after.code:
+    before, after = pair.limit_a, pair.limit_b
+    if before and after and before.code == after.code != "not_known":
         return f"the same limit as before: {after.sentence}"
-    return f"before, {before.sentence}; now, {after.sentence}"
+    sides = (("before", before), ("now", after))
+    known = [f"{name}, {limit.sentence}" for name, limit in sides if limit and limit.code != "not_known"]
+    return "; ".join(known)
 
 
 def pair_blocks(pair: Pair) -> list[Block]:

@@ -72,7 +72,8 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 def load_session(root: Path, which: str) -> LoadedSession:
     """Load a session by id, by a unique prefix of it, as `last`, or as `last~2`.
 
-    That is the second one before the last that is complete and of the same endpoint and kind.
+    `last` is the last one that measured a level; `last~2` is the second one before it that is complete and of the same
+    endpoint and kind.
     """
     back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
     directory = root / (_newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which))
@@ -319,9 +320,11 @@ def last_complete(root: Path, kind: str, url: str, model: str, simulated: bool, 
 
 
 def _newest_name(root: Path, back: int) -> str:
-    newest = next((name for name in session_directories(root) if (root / name / JOURNAL).exists()), None)
-    if newest is None:
+    """Return the newest session with a level, or without one the newest, or one before it of its endpoint and kind."""
+    names = [name for name in session_directories(root) if (root / name / JOURNAL).exists()]
+    if not names:
         raise BadInput("no sessions yet", source=str(root))
+    newest = next((name for name in names if read_row(root / name).levels), names[0])
     if not back:
         return newest
     row = read_row(root / newest)

@@ -12,6 +12,7 @@ from swarmtui.model.base import SCHEMA_VERSION, BadInput
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.numbers import local_time
 from swarmtui.text import sanitize
 
 if TYPE_CHECKING:
@@ -35,8 +36,12 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return self.summary.levels if self.summary else ()
 
 
-def find_baseline(root: Path, session: Session) -> Baseline:
-    """Return the session's chosen baseline, else the last complete one of its endpoint, model, workload and kind."""
+def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServer] = ()) -> Baseline:
+    """Return the session's chosen baseline, else the last complete one of its endpoint, model, workload and kind.
+
+    `servers` are those of the session itself: the baseline is named by the flags that differ.
+    """
+    from swarmtui.analysis.compare.differences import known_flags, parse_flags, varying_flags
     from swarmtui.sessions.documents import read_saved_summary
     from swarmtui.sessions.index import list_sessions, session_kind
     from swarmtui.sessions.store import earlier_sessions
@@ -55,8 +60,10 @@ def find_baseline(root: Path, session: Session) -> Baseline:
             baseline = read_saved_summary(row.directory) if here else None
         if server is None and endpoint and row.endpoint == endpoint.url:
             server = read_saved_summary(row.directory)
+    now = parse_flags(session.server_flags) if session.server_flags else servers[-1].flags if servers else None
+    differing = varying_flags([known_flags(baseline), now])[0] if baseline else ""
     return Baseline(
-        name=_name(baseline),
+        name=_name(baseline, differing),
         summary=baseline,
         history=tuple(earlier_sessions(root, [baseline.session, session])) if baseline else (),
         server=server.servers[-1] if server and server.servers else None,
@@ -124,5 +131,8 @@ def record_effect(directory: Path, previous: str) -> str:
     return sanitize(effect_sentence(found))
 
 
-def _name(summary: Summary | None) -> str:
-    return (summary.session.label or summary.session.id) if summary else ""
+def _name(summary: Summary | None, differing: str = "") -> str:
+    """Name a session by its label or the flags that differ, else by its time."""
+    if summary is None:
+        return ""
+    return summary.session.label or differing or f"the run of {local_time(summary.session.created, '%m-%d %H:%M')}"

@@ -18,13 +18,15 @@ from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
+from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity, Finding
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
-from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, QualityLine, Telemetry, TtftSplit
+from swarmtui.report.comparison import answer_lines
 from tests.analysis.level_builders import level, summary
 from tests.bench.verdicts import Count
 from tests.bench.verdicts import session as drawn_session
@@ -108,6 +110,40 @@ def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
         summary([level(4, tps=95)], "y", workload_digest="ffff", plan=Plan(load=Closed(runs=4))),
     ]
     assert "faster with 4 agents" in compare_pair(a, b, history=others).sentence
+
+
+def test_a_doubted_comparison_does_not_say_how_sure_it_is() -> None:
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    a, b = (summary([level(4, tps=runs[0], runs=runs)], name) for name, runs in (("a", BEFORE), ("b", AFTER)))
+    found = compare_pair(a, msgspec.structs.replace(b, quality=(busy,)))
+    assert (
+        found.sentence.startswith("not sure: the host was busy; faster with 4 agents")
+        and "sure:" not in found.sentence[9:]
+    )
+    assert answer_lines(found)[0].code == "unsure" and answer_lines(compare_pair(a, b))[0].code == "faster"
+
+
+def test_the_answer_names_the_limit_that_moved_and_what_to_try() -> None:
+    def answered(code: str, agents: int) -> Answer:
+        said = AnswerSentence(code=code, sentence=f"{code} at {agents}")
+        step = NextStep(code="slots", sentence="more slots", command="--parallel 8")
+        return Answer(headline=said, limit=said, agents=agents, low=agents, high=agents, confidence=0.8, next=(step,))
+
+    a, b = (
+        msgspec.structs.replace(summary([level(4, tps=100)], name, server_flags=flags), answer=answer)
+        for name, flags, answer in (
+            ("a", "--parallel 2", answered("slots", 8)), ("b", "--parallel 4", answered("kv_cache", 18)),
+        )
+    )  # fmt: skip
+    lines = {line.name: line.signed for line in answer_lines(compare_pair(a, b))}
+    assert lines["Agents"] == "▲ more agents: 8 → 18, 80 % sure"
+    assert lines["Changed"] == "--parallel 2 → 4"
+    assert lines["Why no more"] == "before, slots at 8; now, kv_cache at 18"
+    assert lines["Try next"] == "more slots: --parallel 8"
+    still = msgspec.structs.replace(b, answer=answered("slots", 18))
+    assert {line.name: line.text for line in answer_lines(compare_pair(a, still))}["Why no more"] == (
+        "the same limit as before: slots at 18"
+    )
 
 
 def test_same_seed_compares_run_by_run() -> None:

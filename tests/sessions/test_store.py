@@ -231,6 +231,8 @@ def test_before_the_last_are_complete_sessions_of_the_same_endpoint_and_kind(tmp
     assert [load_session(tmp_path, name).directory.name for name in ("last", "last~1", "last~2")] == [
         others[4], others[0], first,
     ]  # fmt: skip
+    write_session(tmp_path / "20261116-000000-bbbb", [head("20261116-000000-bbbb")])  # it measured nothing
+    assert load_session(tmp_path, "last").directory.name == others[4]
     with pytest.raises(BadInput, match="last~3 does not exist: 2 complete sessions are of the same endpoint and kind"):
         load_session(tmp_path, "last~3")
 

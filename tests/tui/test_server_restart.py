@@ -90,7 +90,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 await until(lambda: again.ended is not None)
                 # On a busy host, the doubts come first, and runs may differ too much for a claim.
                 # Parts of the large number may be between the words.
-                pattern = r"--slots 1 → 4: (not sure: .*)?C=4, output tok/s: .{0,9}(faster|not sure yet)"
+                pattern = r"--slots 1 → 4: (not sure: .*)?.{0,9}(faster|not sure yet) with .{0,9}4 agents"
                 await until(lambda: re.search(pattern, result(app)) is not None)
                 await until(lambda: re.search(r"% +(faster|not sure yet)", screen_text(app)) is not None)
                 assert "4 v 4 runs" in result(app)

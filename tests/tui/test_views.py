@@ -25,6 +25,7 @@ from swarmtui.report.session_list import IN_APP, common_values, session_table
 from swarmtui.report.table import Table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_table
+from swarmtui.sessions.edit import set_description
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import earlier_sessions, load_session, write_summary
 from swarmtui.tui.app import SwarmApp
@@ -271,6 +272,19 @@ def test_changed_flags_since_the_last_session_are_reported(tmp_path: Path) -> No
     chosen = find_baseline(root, msgspec.structs.replace(session, previous=old))
     assert chosen.levels == before.levels
     assert "--slots 2 → 4" in changed_flags(chosen, journal.servers)
+    assert chosen.name == "two slots each"
+
+
+def test_a_baseline_without_a_label_is_named_by_the_flags_that_differ(tmp_path: Path) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    old, new = sorted(directory.name for directory in root.iterdir())
+    set_description(root / old, "", "")
+    journal = load_session(root, new).journal
+    session = msgspec.structs.replace(journal.head.session, previous=old)
+    assert find_baseline(root, session, journal.servers).name == "--max-num-seqs 2"
+    repeated = msgspec.structs.replace(session, server_flags="--max-num-seqs 2")
+    assert find_baseline(root, repeated, journal.servers).name.startswith("the run of 11-15 ")
 
 
 def test_verdict_during_a_run_uses_the_earlier_sessions_that_the_one_after_it_uses(tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     both = [key for key in before if key in after]
     only_a = [level for level in a.levels if level.key not in after]
     only_b = [level for level in b.levels if level.key not in before]
+    doubts = () if refused else find_doubts((*a.quality, *b.quality))
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
     rows = _with_verdicts(
@@ -147,11 +148,11 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         evidence,
         "configurations" if is_pooled(a) else "sessions",
         detect,
+        bool(doubts),
     )
     headline = _headline(a, b, _for_sentence(before, after, both))
     agents = None if refused else compare_agents(a.answer, b.answer)
     throughput = _sentence(rows, refused, headline)
-    doubts = () if refused else find_doubts((*a.quality, *b.quality))
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -244,13 +245,15 @@ def _with_verdicts(
     evidence: Mapping[tuple[LevelKey, Figure], Evidence],
     claim: Claim,
     detect: float,
+    doubted: bool,
 ) -> tuple[ComparisonRow, ...]:
     """Judge each level by its leading figure; all levels that can be judged are one family."""
     leading = {row.key: found for row in rows if row.leads and (found := evidence.get((row.key, row.figure)))}
     p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {
-        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect) for key, found in leading.items()
+        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect, doubted=doubted)
+        for key, found in leading.items()
     }
     return tuple(
         msgspec.structs.replace(row, verdict=judged[row.key], interval=judged[row.key].interval)

@@ -192,13 +192,17 @@ def decide(
     alpha: float = ALPHA,
     claim: Claim = "configurations",
     detect: float = DETECT,
+    doubted: bool = False,
 ) -> Verdict:
-    """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %."""
+    """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %.
+
+    Of a measurement that is `doubted`, the sentence does not say how sure it is.
+    """
     word, interval = _word(evidence, alpha)
     needed = None
     if evidence.decides and evidence.spread is not None:
         needed = replicates_needed(evidence.spread, detect, alpha)
-    detail = _detail(evidence, word, claim, interval, detect, needed)
+    detail = _detail(evidence, word, claim, interval, detect, needed, doubted)
     return Verdict(
         word=word,
         claim=claim,
@@ -251,14 +255,15 @@ def verdict_head(word: VerdictWord | None) -> str:
 
 def _detail(
     evidence: Evidence, word: VerdictWord | None, claim: Claim, interval: Interval | None, detect: float,
-    needed: int | None,
+    needed: int | None, doubted: bool,
 ) -> str:  # fmt: skip
     """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs of one session each)`"""
     if word is None:
         return _describe_missing(evidence)
     assert interval is not None
-    found = change_text(evidence.change, interval, evidence.replicates(claim), sure=word != "not sure yet")
-    return found if word != "not sure yet" else f"{found}; {_describe_needed(evidence, detect, needed)}"
+    decided = word != "not sure yet"
+    found = change_text(evidence.change, interval, evidence.replicates(claim), sure=decided and not doubted)
+    return found if decided else f"{found}; {_describe_needed(evidence, detect, needed)}"
 
 
 def change_text(change: float | None, interval: Interval, replicates: str, *, sure: bool) -> str:

@@ -118,12 +118,10 @@ class LiveScreen(CursorScreen):
             self._requested_c = None
         if live.ended is not None:
             self._handle_end(live)
-        if not self._baseline_requested and live.session is not None and live.frame is not None:
-            self._baseline_requested = True
+        restarted = live.frame is not None and live.frame.servers != self._servers
+        if live.session is not None and live.frame is not None and (restarted or not self._baseline_requested):
+            self._baseline_requested, self._servers = True, live.frame.servers
             run_in_background(self, partial(self._find_baseline, live.directory))
-        if live.frame is not None and live.frame.servers != self._servers:
-            self._servers = live.frame.servers
-            self._compare_flags()
         self._compare_new_levels(live)
         if self.app.output_pending:
             if not self._retry_pending:
@@ -253,7 +251,7 @@ class LiveScreen(CursorScreen):
     async def _find_baseline(self, directory: str) -> None:
         session = self.source.live.session
         if session is not None and directory:
-            self.baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session)
+            self.baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session, self._servers)
             self._compare_flags()
             # After the end, and in a paused replay, no other frame follows.
             self.data_changed()
