@@ -128,7 +128,7 @@ class RecordedTasks(TaskSource):
 
     def _start_play(self, slot: int) -> Play:
         """Start the next session; that of the first play of a slot not at its beginning."""
-        number = self._factory.next_play()
+        number = next(self._factory.plays)
         self._shared = self._shared or SharedBlocks(number)
         if slot in self._starts:
             session, share = self._starts.pop(slot), slot / self._c

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from itertools import count
 from math import inf
 
 import msgspec
@@ -41,18 +42,16 @@ LEAD_S = 0.2
 class TaskFactory:
     """Creates tasks and numbers the requests of a session; warm-up and repeated tasks use up no new prompts.
 
-    `slots` are those of the server as far as known: how many streams can write at once.
+    `slots` are those of the server as far as known: how many streams can write at once. `plays` are the numbers of the
+    next plays of recorded sessions.
     """
 
     slots: int | None = None
 
     def __init__(self, generator: TaskGenerator) -> None:
         self.generator = generator
-        self._requests = 0
-        self._contents = 0
-        self._unmeasured = _UNMEASURED_START
-        self._canaries = 0
-        self._plays = 0
+        self._numbers, self._contents, self._unmeasured = count(), count(), count(_UNMEASURED_START)
+        self._questions, self.plays = count(), count()
         self._ended = self._reached_limit = 0
 
     @property
@@ -74,44 +73,33 @@ class TaskFactory:
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
-        content, self._contents = self._contents, self._contents + 1
+        content = next(self._contents)
         return self._task(self.generator.task(content, c, position)), content
 
     def create_unmeasured(self, c: int, position: int, phase: Phase, share: float = 1.0) -> Task:
         """Return a task whose answer has a share of its length."""
-        content, self._unmeasured = self._unmeasured, self._unmeasured + 1
-        task = self._task(self.generator.task(content, c, position))
+        task = self._task(self.generator.task(next(self._unmeasured), c, position))
         cap = None if task.max_tokens is None else max(1, round(share * task.max_tokens))
         return msgspec.structs.replace(task, phase=phase, check=None, max_tokens=cap)
 
     def repeat(self, c: int, position: int, content: int) -> Task:
-        return self._task(self.generator.task(content, c, position, _REPEATED_START + self._requests))
+        number = next(self._numbers)
+        return msgspec.structs.replace(self.generator.task(content, c, position, _REPEATED_START + number), id=number)
 
     def _task(self, task: Task) -> Task:
-        return msgspec.structs.replace(task, id=self._next_number())
+        return msgspec.structs.replace(task, id=next(self._numbers))
 
     def warmup(self) -> Task:
-        number = self._next_number()
+        number = next(self._numbers)
         return msgspec.structs.replace(self.generator.warmup(number), id=number, check=None)
 
     def replay(self, request: ComposedRequest, at_ns: int, phase: Phase) -> Task:
         """Return a request of a recorded session."""
-        task = self.generator.replay(request)
-        return msgspec.structs.replace(task, id=self._next_number(), at_ns=at_ns, phase=phase)
-
-    def next_play(self) -> int:
-        """Return the number of the next play of a recorded session."""
-        number, self._plays = self._plays, self._plays + 1
-        return number
+        return msgspec.structs.replace(self._task(self.generator.replay(request)), at_ns=at_ns, phase=phase)
 
     def canary(self, phase: Phase = "canary") -> Task:
         """Return the next question with a known answer."""
-        question, self._canaries = self._canaries, self._canaries + 1
-        return canary_task(self._next_number(), question, phase)
-
-    def _next_number(self) -> int:
-        number, self._requests = self._requests, self._requests + 1
-        return number
+        return canary_task(next(self._numbers), next(self._questions), phase)
 
 
 class TaskSource:
