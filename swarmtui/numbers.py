@@ -50,10 +50,16 @@ def fixed(value: float, decimals: int) -> str:
     return significant(value, 1) if not rounded and abs(value) >= _SMALLEST else f"{rounded:,.{decimals}f}"
 
 
-def rate(value: float | None) -> str:
-    """Format with three digits, below 1 with two: 0.042, 0.84, 8.42, 84.2, 842, 8,420."""
+def rate(value: float | None, half_width: float | None = None) -> str:
+    """Format with three digits, below 1 with two: 0.042, 0.84, 8.42, 84.2, 842, 8,423.
+
+    With the half-width of a relative interval, with no more digits than it leaves: 8,400 for 8,423 ± 3 %.
+    """
     if value is None:
         return MISSING
+    if half_width:
+        text = supported(value, half_width, 3)
+        return text if "." in text else f"{int(text):,}"
     if _SMALLEST <= value < 0.1:
         return significant(value, 2)
     return f"{value:,.0f}" if value < _SMALLEST or value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

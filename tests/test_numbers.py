@@ -79,3 +79,13 @@ def test_figures_have_the_digits_that_their_half_width_supports(
     value: float | None, half_width: float | None, text: str
 ) -> None:
     assert numbers.supported(value, half_width) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [(3601.2, 0.06, "3,600"), (3601.2, None, "3,601"), (15.32, 0.2, "15"), (84.21, 0.001, "84.2"), (None, 0.1, "–")],
+)
+def test_a_rate_in_a_sentence_has_no_more_digits_than_its_half_width_leaves(
+    value: float | None, half_width: float | None, text: str
+) -> None:
+    assert numbers.rate(value, half_width) == text

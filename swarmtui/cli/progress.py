@@ -9,7 +9,7 @@ from typing import TextIO
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
-from swarmtui.numbers import clock, rate, seconds, significant, supported
+from swarmtui.numbers import clock, rate, seconds, supported
 from swarmtui.text import count_noun, sanitize, truncate, write_text
 
 _BAR = 20
@@ -148,7 +148,7 @@ def _describe_level(level: Level) -> str:
     if level.out_tps_steady is not None:
         parts.append(f"{approximate}{supported(level.out_tps_steady, level.half_width)} tok/s steady")
     if level.out_tps_wall is not None:
-        parts.append(f"{approximate}{significant(level.out_tps_wall)} wall")
+        parts.append(f"{approximate}{supported(level.out_tps_wall, level.half_width)} wall")
     if level.ttft_s.mean is not None:
         parts.append(f"TTFT {seconds(level.ttft_s.median)}")
     return ", ".join(parts)

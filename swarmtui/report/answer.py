@@ -57,15 +57,17 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
     parts = [f"first token in {seconds(point.ttft_s, 2)}" if point.ttft_s is not None else ""]
     if point.per_stream_tps is not None:
         share = "" if limit is None or limit.share is None else f" ({percent(limit.share)} of the limit)"
-        parts.append(f"{'then ' if parts[0] else ''}{rate(point.per_stream_tps)} tok/s{share}")
+        parts.append(f"{'then ' if parts[0] else ''}{rate(point.per_stream_tps, point.half_width)} tok/s{share}")
     return ", ".join(filter(None, parts))
 
 
 def point_text(point: AnswerPoint) -> str:
     """`573 tok/s in total, 36 per agent while it writes; first token 1.6 s (p90)`"""
-    parts = [f"{rate(point.out_tps)} tok/s in total" if point.out_tps is not None else ""]
+    parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
-        parts.append(f"{rate(point.per_stream_tps)} {'' if parts[0] else 'tok/s '}per agent while it writes")
+        parts.append(
+            f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
+        )
     ttft, which = (point.ttft_p90_s, "p90") if point.ttft_p90_s is not None else (point.ttft_s, "median")
     first = "" if ttft is None else f"first token {seconds(ttft, 2)} ({which})"
     return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))

@@ -121,6 +121,42 @@ def test_short_failed_requests_of_a_single_stream_hardly_widen_the_interval() ->
     assert level.errors == 1 and level.half_width is not None and level.half_width < 0.02
 
 
+@pytest.mark.parametrize(("lasting_ms", "widens"), [(1.0, True), (5_000.0, False)])
+def test_requests_that_fail_at_once_at_another_level_widen_that_of_a_single_stream(
+    lasting_ms: float, widens: bool
+) -> None:
+    """Five requests may see none of them fail; one that fails after a long time does so because of its level."""
+    alone = closed_loop(1, [50, 60, 40, 55, 45, 50, 50])
+    busy = [msgspec.structs.replace(record, stage=2) for record in closed_loop(4, lengths(Random(3), 21))]
+    rejected = [
+        msgspec.structs.replace(
+            request(5.0 + agent, [], task=90 + agent, c=4, agent=agent, phase="preroll", error="http_503", stage=2),
+            t_done_ns=BOOT_NS + round((5.0 + agent + lasting_ms) * MS),
+        )
+        for agent in range(4)
+    ]
+
+    def half_width(records: list[Record]) -> float:
+        levels = level_figures(records, [stage(c=1), stage(2, c=4)], [end(), end(2)])
+        return levels[0].half_width or 0.0
+
+    without, found = half_width([*alone, *busy]), half_width([*alone, *busy, *rejected])
+    assert found > 1.2 * without if widens else found == without
+
+
+@given(st.integers(1, 6), st.lists(st.integers(5, 120), min_size=24, max_size=40), st.integers(2, 9))
+def test_half_width_is_a_share_of_the_rate_whatever_the_clock(c: int, drawn: list[int], slower: int) -> None:
+    def slow_down(record: Record) -> Record:
+        times = {name: getattr(record, name) for name in record.__struct_fields__ if name.endswith("_ns")}
+        later = {name: BOOT_NS + slower * (t - BOOT_NS) for name, t in times.items() if t is not None}
+        return msgspec.structs.replace(record, **later, chunk_us=tuple(slower * gap for gap in record.chunk_us))
+
+    records = closed_loop(c, drawn)
+    once, slowed = (level_of(found, c).half_width for found in (records, list(map(slow_down, records))))
+    assert (once is None) is (slowed is None)
+    assert once is None or once == pytest.approx(slowed, rel=1e-6)
+
+
 def test_a_single_cycle_has_no_half_width() -> None:
     assert level_of(closed_loop(1, [50, 50, 50]), 1).out_tps_steady_hw is None
 

@@ -1,9 +1,10 @@
 """Compare closed levels of the default size with long ones, in virtual time: `python -m tests.bench.load_shape`.
 
 For each workload and C: the seconds of load, the bias and the root mean square error of steady, the bias of stream and
-TTFT over many seeds, each before (commit de0e7ee: 4C requests, all of them answered) and now; the half-width of the
-steady rate, and how often it covers the truth. Then the same for a sweep over 1, 2, 4 and 8. `--seeds`, `--workloads`
-and `--levels` choose less, `--requests` and `--precision` another length of the levels, `--jobs` the processes.
+TTFT over many seeds, each a sweep over all C, before (commit de0e7ee: 4C requests, all of them answered) and now; the
+half-width of the steady rate, and how often it covers the truth. Then seconds and error of the levels 1, 2, 4 and 8,
+with the standard error of the error. `--seeds`, `--workloads` and `--levels` choose less, `--requests` and
+`--precision` another length of the levels, `--long` that of the truth, `--jobs` the processes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ SHAPES = {
     ),
 }
 
-# The version before, commit de0e7ee, with the same workloads, seeds and truth.
+# The version before, commit de0e7ee, with the same workloads: 24 seeds, steady of 8-32 tokens up to C=8 of 200.
 BEFORE: dict[str, dict[int, Measured]] = {
     "cv0.5": {
         1: Measured(8.4, -0.0001, 0.0012, 0.0, -0.0039, -0.0045),
@@ -105,10 +106,10 @@ BEFORE: dict[str, dict[int, Measured]] = {
         64: Measured(550.8, 0.0004, 0.0004, 0.0001, -0.0004, 0.0000),
     },
     "8-32 tokens": {
-        1: Measured(0.6, -0.0003, 0.0149, 0.0, -0.0039, -0.0045),
-        2: Measured(0.8, -0.0143, 0.0278, -0.0036, -0.0068, -0.0002),
-        4: Measured(1.1, -0.0078, 0.0200, -0.0015, 0.0070, 0.0306),
-        8: Measured(1.9, -0.0028, 0.0174, -0.0008, 0.0009, -0.0060),
+        1: Measured(0.6, -0.0025, 0.0181, 0.0, -0.0039, -0.0045),
+        2: Measured(0.8, -0.0062, 0.0234, -0.0036, -0.0068, -0.0002),
+        4: Measured(1.1, -0.0064, 0.0190, -0.0015, 0.0070, 0.0306),
+        8: Measured(1.9, -0.0037, 0.0157, -0.0008, 0.0009, -0.0060),
         16: Measured(3.6, 0.0038, 0.0146, 0.0023, -0.0011, -0.0030),
         32: Measured(7.0, 0.0023, 0.0101, -0.0016, 0.0012, 0.0063),
         64: Measured(14.0, 0.0051, 0.0084, -0.0010, 0.0004, -0.0029),
@@ -134,13 +135,21 @@ def simulate(
     c: int, seed: int, requests: str | int | None = None, shape: Shape = SHAPES["cv0.5"], **load: Any
 ) -> tuple[Level, float]:
     """Return a level, and the seconds that its stage took."""
+    (found,) = simulate_sweep((c,), seed, requests, shape, **load)
+    return found
+
+
+def simulate_sweep(
+    levels: tuple[int, ...], seed: int, requests: str | int | None, shape: Shape, **load: Any
+) -> list[tuple[Level, float]]:
+    """Return the levels of a sweep, and the seconds that each stage took."""
     journal = simulate_journal(
-        shape.simulator, shape.workload, seed=seed, levels=(c,), requests=requests, warmup=1, **shape.given, **load
+        shape.simulator, shape.workload, seed=seed, levels=levels, requests=requests, warmup=1, **shape.given, **load
     )
-    (level,) = summarise(LoadedSession(directory=Path("virtual"), journal=journal)).levels
-    start = next(stage for stage in journal.stages if stage.phase == "level")
-    end = next(end for end in journal.ends if end.number == start.number)
-    return level, (end.t_ns - start.t_ns) / 1e9
+    found = summarise(LoadedSession(directory=Path("virtual"), journal=journal)).levels
+    ends = {end.number: end.t_ns for end in journal.ends}
+    seconds = {stage.c: (ends[stage.number] - stage.t_ns) / 1e9 for stage in journal.stages if stage.phase == "level"}
+    return [(level, seconds[level.c]) for level in found]
 
 
 def simulate_level(
@@ -159,28 +168,27 @@ def mean_figures(found: Sequence[tuple[Level, float]]) -> tuple[float, ...]:
 
 
 class Job(NamedTuple):
-    """A level to simulate; long ones are the truth."""
+    """Levels to simulate, one after the other; long ones are the truth."""
 
     workload: str
-    c: int
+    levels: tuple[int, ...]
     seed: int
     requests: str | int | None
     precision: str
 
-    def run(self) -> tuple[Level, float]:
+    def run(self) -> list[tuple[Level, float]]:
         load = {"precision": self.precision} if self.precision else {}
-        return simulate(self.c, self.seed, self.requests, SHAPES[self.workload], **load)
+        return simulate_sweep(self.levels, self.seed, self.requests, SHAPES[self.workload], **load)
 
 
 def simulate_all(
     names: Sequence[str], levels: Sequence[int], given: argparse.Namespace
-) -> dict[Job, tuple[Level, float]]:
+) -> dict[Job, list[tuple[Level, float]]]:
     """Simulate the levels, the longest first."""
     jobs = [
-        Job(name, c, seed, max(given.long, 40 * c), "") for name in names for c in levels for seed in LONG_SEEDS
+        Job(name, (c,), seed, max(given.long, 40 * c), "") for name in names for c in levels for seed in LONG_SEEDS
     ] + [
-        Job(name, c, 1000 * c + seed, given.requests, given.precision)
-        for c in sorted(levels, reverse=True)
+        Job(name, tuple(levels), 1000 + seed, given.requests, given.precision)
         for name in names
         for seed in range(given.seeds)
     ]
@@ -226,9 +234,9 @@ def main() -> None:
     sums: dict[str, tuple[list[Measured], list[Measured]]] = {}
     for name in names:
         for c in counts:
-            of = [(job, found) for job, found in simulated.items() if (job.workload, job.c) == (name, c)]
-            truth = mean_figures([found for job, found in of if job.seed in LONG_SEEDS])
-            found = [found for job, found in of if job.seed not in LONG_SEEDS]
+            of = [(job, one) for job, found in simulated.items() if job.workload == name for one in found]
+            truth = mean_figures([one for job, one in of if job.seed in LONG_SEEDS and one[0].c == c])
+            found = [one for job, one in of if job.seed not in LONG_SEEDS and one[0].c == c]
             levels, now, before = [level for level, _ in found], measure(found, truth), BEFORE.get(name, {}).get(c)
             half_widths = [
                 (one.out_tps_steady_hw, (one.out_tps_steady or 0.0) - truth[0])
@@ -245,13 +253,14 @@ def main() -> None:
                 for side, one in zip(sums.setdefault(name, ([], [])), (before, now), strict=True):
                     side.append(one)
     print("\nlevels 1, 2, 4, 8")
-    print(f"{'workload':<13} {'before s':>9} {'now s':>7} {'share':>6} {'RMSE before':>12} {'now':>7}")
+    print(f"{'workload':<13} {'before s':>9} {'now s':>7} {'share':>6} {'RMSE before':>12} {'now':>7} ± standard error")
     for name, sides in sums.items():
         (was_s, is_s), (was, now_rmse) = (
             [sum(one.load_s for one in side) for side in sides],
             [max(one.steady_rmse for one in side) for side in sides],
         )
-        print(f"{name:<13} {was_s:>9.1f} {is_s:>7.1f} {is_s / was_s:>6.0%} {was:>12.2%} {now_rmse:>7.2%}")
+        error = now_rmse / (2 * given.seeds) ** 0.5
+        print(f"{name:<13} {was_s:>9.1f} {is_s:>7.1f} {is_s / was_s:>6.0%} {was:>12.2%} {now_rmse:>7.2%} ± {error:.2%}")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,7 @@ def _point(levels: Sequence[Level], c: int | None) -> AnswerPoint | None:
         ttft_p90_s=level.ttft_s.p90,
         per_stream_tps=level.per_stream_tps.mean,
         out_tps=level.headline_tps,
+        half_width=level.half_width,
     )
 
 

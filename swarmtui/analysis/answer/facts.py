@@ -102,6 +102,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     one_tps: float | None = None
     best_c: int | None = None
     best_tps: float | None = None
+    best_half_width: float | None = None
     grows: bool | None = None
     c: int | None = None
     missed: Missed | None = None
@@ -201,6 +202,7 @@ def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
     return {
         "best_c": best.c,
         "best_tps": best.headline_tps,
+        "best_half_width": best.half_width,
         "grows": scaling.cliff is None and best.c == max(level.c for level in levels) and len(levels) > 1,
     }
 

@@ -73,6 +73,10 @@ def _open_capacity(facts: AnswerFacts) -> str:
     return f"at least {agents(facts.agents or 0)}{_interval(facts)} with {facts.slo}{_sure(facts)}; no level missed it"
 
 
+def _best_rate(facts: AnswerFacts) -> str:
+    return rate(facts.best_tps, facts.best_half_width)
+
+
 _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
@@ -83,11 +87,11 @@ _HEADLINES = (
     AnswerRow("headline", "capacity", ("agents", "slo", "c"), lambda f: True, _capacity),
     AnswerRow("headline", "capacity_at_least", ("agents", "slo"), lambda f: f.c is None, _open_capacity),
     AnswerRow("headline", "single_level", ("best_c", "best_tps"), lambda f: f.levels == 1,
-        lambda f: f"{rate(f.best_tps)} tok/s with {agents(f.best_c or 0)}, the only level"),
+        lambda f: f"{_best_rate(f)} tok/s with {agents(f.best_c or 0)}, the only level"),
     AnswerRow("headline", "still_growing", ("best_c", "best_tps", "grows"), lambda f: bool(f.grows),
-        lambda f: f"{agents(f.best_c or 0)} or more: {rate(f.best_tps)} tok/s in total, and it still grew"),
+        lambda f: f"{agents(f.best_c or 0)} or more: {_best_rate(f)} tok/s in total, and it still grew"),
     AnswerRow("headline", "best_level", ("best_c", "best_tps"), lambda f: True,
-        lambda f: f"best with {agents(f.best_c or 0)}: {rate(f.best_tps)} tok/s in total"),
+        lambda f: f"best with {agents(f.best_c or 0)}: {_best_rate(f)} tok/s in total"),
     AnswerRow("headline", "no_throughput", (), lambda f: True, lambda f: "no level has a throughput"),
 )  # fmt: skip
 

@@ -35,7 +35,13 @@ from swarmtui.analysis.levels.stats import (
     tally_spread,
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
-from swarmtui.analysis.levels.window import are_synchronised, first_tokens_in, steady_half_width, window_stream_rate
+from swarmtui.analysis.levels.window import (
+    are_synchronised,
+    first_tokens_in,
+    rejection_variance,
+    steady_half_width,
+    window_stream_rate,
+)
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.journal import StageEnd, StageStart
@@ -77,8 +83,11 @@ def level_figures(
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
+    rejections = rejection_variance([run for runs in runs_by_key.values() for run in runs if run.has_cycles])
     levels = [
-        _with_serial(_level(key[0], runs, block_size, readings), runs, serial_by_key.get(key, []), single_stream)
+        _with_serial(
+            _level(key[0], runs, block_size, readings, rejections), runs, serial_by_key.get(key, []), single_stream
+        )
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
     levels = with_silences(levels, runs_by_key, [reading.host for reading in readings if reading.host is not None])
@@ -106,7 +115,9 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
     return ratio(count, span_ns / 1e9)
 
 
-def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading]) -> Level:
+def _level(
+    c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading], rejections: float
+) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
@@ -125,7 +136,7 @@ def _level(c: int, runs: list[LevelRun], block_size: int | None, readings: Seque
         clean_rate = window_stream_rate(in_window, lambda record: not record.cap_hit)
         per_stream_clean = msgspec.structs.replace(per_stream_clean, mean=clean_rate)
         first_tokens = [record for run in in_window for record in first_tokens_in(run)]
-    half_width = steady_half_width(c, in_window)
+    half_width = steady_half_width(c, in_window, rejections)
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = _gaps_us(ok)

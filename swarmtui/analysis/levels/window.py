@@ -18,16 +18,18 @@ from swarmtui.analysis.levels.stats import Tally, percentile, ratio, standard_de
 from swarmtui.model.record import CANCELLED, Record
 
 _MAX_BATCHES = 10
-# The spread of fewer batches than this is known too badly; it then counts with a factor and not by itself.
-_MIN_BATCHES, _FEW_BATCHES = 4, 2.0
-_MIN_DF = 4
+# The degrees of freedom with which the errors of single requests count beside those of batches. More would hide what
+# changes the rate of all streams from one cycle to the next, fewer would leave two or three batches to chance.
+_REQUESTS_DF = 4
 # Requests queue if no more than this share of the streams receives tokens at the same time.
 _QUEUED = 0.85
 _CONFIDENCE = 0.975
+# The share of gaps in which no prompt is read, even if most steps of the server read one: answers are short then.
+_UNDISTURBED = 0.25
 # What no spread within a level shows: a level begins before its streams are as different as they are later. The shares
-# of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, the second times
-# the squared CV of lengths, and the third times their CV and what depends on lengths, divided by the cycles.
-_START_ERRORS = 0.001, 0.0035, 0.5
+# of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, and the second
+# times the squared CV of lengths.
+_START_ERRORS = 0.001, 0.0035
 
 # The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
 # lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
@@ -108,14 +110,15 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
     return chunks * tokens_per_chunk, (end - start) / 1e9
 
 
-def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
+def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: float = 0.0) -> float | None:
     """Return the half-width of the 95 % interval of the steady rate, in tok/s; None if it cannot be told.
 
-    The replicates are batches of whole cycles, in which each of the C streams sends once: half a cycle would hold the
-    prefill or the decode phase of streams that run in step. Where requests queue, it is the slots that send once per
-    batch. With few batches the replicates are requests, in two ways of which the larger counts: the cycles of single
-    streams, as if each had a server of its own, and the lengths of answers. All streams share the steps of a server,
-    so that the mean length moves the rate of all of them, by the share of the time that does not grow with the length.
+    It joins two variances. That of batches of whole cycles, in which each of the C streams sends once: half a cycle
+    would hold the prefill or the decode phase of streams that run in step. Where requests queue, it is the slots that
+    send once per batch. And that of requests, the larger of two: of the cycles of single streams, as if each had a
+    server of its own, and of the lengths of answers. All streams share the steps of a server, so that the mean length
+    moves the rate of all of them, by the share of the time that does not grow with the length. A level of the default
+    size has two or three batches, which tell little by themselves. `rejections` is `rejection_variance` of all levels.
     Of streams that keep in step, no spread within a level tells how the next level would start.
     """
     if are_synchronised(c, runs):
@@ -125,24 +128,23 @@ def steady_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     batches = [part for run in runs for part in _batches(slots if queued else c, run)]
     answered = [cycle for run in runs for cycle in _cycles(run) if cycle[0]]
     rate, batch_error = _ratio_and_error(batches)
-    if not rate or (batch_error is None and len(answered) < 2):
+    if not rate or len(answered) < 2:
         return None
     lengths = [tokens for tokens, _ in answered]
-    cv = standard_deviation(lengths) / fmean(lengths) if len(lengths) > 1 else 0.0
+    cv = standard_deviation(lengths) / fmean(lengths)
     fixed_share = max(0.0, 1.0 - rate / top) if (top := _decode_rate(min(c, slots), runs)) else 0.0
-    if len(batches) >= _MIN_BATCHES and batch_error is not None:
-        half_width = t_quantile(_CONFIDENCE, len(batches) - 1) * batch_error
-    else:
-        sent = sum(max(0, len(run.window_sends) - 1) for run in runs)
-        error = 0.0 if queued else c * (_ratio_and_error(answered)[1] or 0.0)
+    error = rate * fixed_share * cv / sqrt(len(answered))
+    sent = sum(max(0, len(run.window_sends) - 1) for run in runs)
+    if not queued:
         # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
-        error *= sqrt(sent / max(1, len(answered)))
-        error = max(error, rate * fixed_share * cv / sqrt(max(1, len(answered))))
-        t = t_quantile(_CONFIDENCE, max(_MIN_DF, len(answered) - 1))
-        half_width = max(t * error, _FEW_BATCHES * (batch_error or 0.0))
-    least, by_spread, by_share = _START_ERRORS
-    start = hypot(least, by_spread * cv * cv, by_share * cv * fixed_share / max(1, len(batches)))
-    return hypot(half_width, rate * start)
+        error = max(error, c * (_ratio_and_error(answered)[1] or 0.0) * sqrt(sent / len(answered)))
+    if c == 1:
+        # Several streams use the time that one of them loses.
+        error = hypot(error, rate * sqrt(sent * rejections) / fsum(seconds for _, seconds in batches))
+    df = _REQUESTS_DF + len(batches) - 1
+    squares = _REQUESTS_DF * error**2 + (len(batches) - 1) * (batch_error or 0.0) ** 2
+    least, by_spread = _START_ERRORS
+    return hypot(t_quantile(_CONFIDENCE, df) * sqrt(squares / df), rate * least, rate * by_spread * cv * cv)
 
 
 def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
@@ -156,21 +158,21 @@ def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None
 
 
 def _decode_rate(streams: int, runs: Sequence[LevelRun]) -> float | None:
-    """Return the rate of so many streams while no prompt is read: a chunk of each in the median gap."""
+    """Return the rate of so many streams while no prompt is read: a chunk of each in an undisturbed gap."""
     gaps: Counter[int] = Counter()
     for run in runs:
         for record in run.records:
             gaps.update(islice(record.chunk_us, 1, None))
     if not gaps:
         return None
-    return ratio(1e6 * streams * fmean(run.tokens_per_chunk for run in runs), percentile(Tally(gaps), 0.5))
+    return ratio(1e6 * streams * fmean(run.tokens_per_chunk for run in runs), percentile(Tally(gaps), _UNDISTURBED))
 
 
 def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     """Return the half-width of the steady rate as a share of it."""
     parts = [part for run in runs if (part := steady(run.records, c, run.steady_window)) is not None]
     rate = ratio(fsum(part.tokens for part in parts), fsum(part.seconds for part in parts))
-    return ratio(steady_half_width(c, runs), rate)
+    return ratio(steady_half_width(c, runs, rejection_variance(runs)), rate)
 
 
 def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
@@ -184,16 +186,42 @@ def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
     return [(part.tokens, part.seconds) for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
 
 
+def rejection_variance(runs: Sequence[LevelRun]) -> float:
+    """Return the variance of the seconds that requests take from their stream by failing at once, 0 s for the others.
+
+    At once is sooner than any first token. The few requests of one level may see none of them fail, where others do:
+    take the runs of all levels. Requests that fail later do so because of their level.
+    """
+    sent = [one for run in runs for one in _sent_by_streams(run)]
+    fastest = min((ttft for record, *_ in sent if (ttft := record.ttft_s) is not None), default=0.0)
+    lost = [
+        (following_ns - sent_ns) / 1e9
+        for record, sent_ns, following_ns in sent
+        if record.error not in (None, CANCELLED) and record.t_first_ns is None and record.age_s < fastest
+    ]
+    if not lost:
+        return 0.0
+    return fsum(seconds**2 for seconds in lost) / len(sent) - (fsum(lost) / len(sent)) ** 2
+
+
 def _cycles(run: LevelRun) -> list[tuple[int, float]]:
     """Return the tokens of each request that was sent in the window, and the time to the next send of its stream."""
-    window = run.steady_window
+    window = run.steady_window or (0, 0)
+    return [
+        (record.chunks if record.tokens_out is None else record.tokens_out, (following_ns - sent_ns) / 1e9)
+        for record, sent_ns, following_ns in _sent_by_streams(run)
+        if window[0] <= sent_ns and following_ns <= window[1]
+    ]
+
+
+def _sent_by_streams(run: LevelRun) -> list[tuple[Record, int, int]]:
+    """Return each request, when it was sent, and when its stream sent the next one."""
     by_agent: defaultdict[int, list[tuple[int, Record]]] = defaultdict(list)
     for record in run.records:
         if record.t_sent_ns is not None:
             by_agent[record.agent].append((record.t_sent_ns, record))
     return [
-        (record.chunks if record.tokens_out is None else record.tokens_out, (following_ns - sent_ns) / 1e9)
+        (record, sent_ns, following_ns)
         for sent in by_agent.values()
         for (sent_ns, record), (following_ns, _) in pairwise(sorted(sent, key=lambda pair: pair[0]))
-        if window is not None and window[0] <= sent_ns and following_ns <= window[1]
     ]
