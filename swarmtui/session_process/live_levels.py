@@ -32,7 +32,7 @@ _levels_decoder: msgspec.json.Decoder[tuple[Level, ...]] = msgspec.json.Decoder(
 class LevelRecords:
     """The records and stages that levels are computed from; `answered` once a request of a level succeeded.
 
-    The scheduler adds the `starts` and `ends` of stages.
+    `Stages` adds the `starts` and `ends` of stages.
     """
 
     def __init__(self, plan: Plan, journal: JournalQueue) -> None:

@@ -85,7 +85,7 @@ class PlannedLoad:
 
     @property
     def duration_s(self) -> float | None:
-        """The duration of a run, if the scheduler ends runs by time; arrivals of an open loop end by themselves."""
+        """The duration of a run, if time ends it; arrivals of an open loop end by themselves."""
         return None if self.mode.by_rate else self.mode.duration_s
 
     def run_order(self, levels: tuple[int, ...], runs: int) -> list[tuple[LevelKey, int]]:

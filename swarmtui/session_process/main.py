@@ -33,12 +33,13 @@ from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.clients import Client, ClientConnections
 from swarmtui.session_process.finish import run_interruptible
+from swarmtui.session_process.goals import run_plan
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.sample_feed import SampleFeed
 from swarmtui.session_process.sampler import PreflightFindings, Sampler
-from swarmtui.session_process.scheduler import Scheduler
 from swarmtui.session_process.session_head import describe_session
+from swarmtui.session_process.stages import Stages
 from swarmtui.session_process.workers import (
     WorkerLink,
     WorkerPool,
@@ -61,7 +62,7 @@ _SAMPLER_DELAY_S = 0.3
 
 
 class SessionProcess:
-    """Connects the parts of one session: scheduler, workers, sampler, journal and clients."""
+    """Connects the parts of one session: stages, workers, sampler, journal and clients."""
 
     def __init__(self, request: RunRequest, first_worker: StartedProcess) -> None:
         self._request = request
@@ -69,7 +70,7 @@ class SessionProcess:
         self._state = SessionState(self._t0)
         self._session: Session | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
-        self._scheduler: Scheduler | None = None
+        self._stages: Stages | None = None
         self._journal: JournalQueue | None = None
         self._events: ServerEvents | None = None
         self._save_refused: SessionWarning | None = None
@@ -195,7 +196,7 @@ class SessionProcess:
     ) -> tuple[Ending, str]:
         """Apply the load until the plan is done, the user stops it, or a process fails."""
         request, endpoints = self._request, self._endpoints
-        self._scheduler = scheduler = Scheduler(
+        self._stages = stages = Stages(
             request.plan,
             generator,
             self._workers,
@@ -207,28 +208,28 @@ class SessionProcess:
         outage = Outage(
             self._state,
             journal,
-            scheduler.steering,
+            stages.steering,
             lambda: preflight.all_respond(request, endpoints),
             lambda: preflight.describe_changed_servers(request, self._state.servers, endpoints),
             request.restart_timeout_s,
         )
-        scheduler.observers += [outage.add_record, events.add_record]
+        stages.observers += [outage.add_record, events.add_record]
         receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
         for client, command in self._early_commands:
             self._handle_command(client, command)
         if self._stopped_early.is_set():
-            scheduler.steering.stop(grace_s=0.0)
+            stages.steering.stop(grace_s=0.0)
         pids = [link.pid for link in self._workers.links if link.pid is not None]
         sampler = Sampler(
             endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts, pids=pids
         )
-        scheduler.read_servers = sampler.read_now
+        stages.read_servers = sampler.read_now
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         samples = SampleFeed(sampler, self._state, journal, events, self._update_warnings)
         sampling = asyncio.create_task(samples.run())
         # The modules stay in memory: without them collections are short, and free the garbage of a long run early.
         gc.freeze()
-        running = asyncio.create_task(scheduler.run())
+        running = asyncio.create_task(run_plan(stages))
         interrupted = asyncio.create_task(self._interrupted.wait())
         await asyncio.wait((running, interrupted, sampling, receiving), return_when=asyncio.FIRST_COMPLETED)
         failed = [task for task in (sampling, receiving) if task.done() and task.exception()]
@@ -248,7 +249,7 @@ class SessionProcess:
         ending = running.result()
         if ending != "unusable":
             return ending, ""
-        error = scheduler.first_error
+        error = stages.first_error
         why = f"every request failed: {error.error}: {error.error_detail}" if error else "no request was answered"
         return ending, f"{endpoints[0].url}: {why}"
 
@@ -262,20 +263,20 @@ class SessionProcess:
 
     def _handle_command(self, client: Client, command: client_protocol.ClientCommand) -> None:
         """Do what a client asks; what concerns the plan waits until it runs."""
-        scheduler, session, journal = self._scheduler, self._session, self._journal
+        stages, session, journal = self._stages, self._session, self._journal
         match command:
             case client_protocol.Subscribe():
                 client.subscribe(command)
             case client_protocol.Stop(grace_s, immediate):
                 self.stop(grace_s, immediate=immediate)
-            case _ if scheduler is None or session is None or journal is None:
+            case _ if stages is None or session is None or journal is None:
                 self._early_commands.append((client, command))
             case client_protocol.Pause():
-                scheduler.steering.pause()
+                stages.steering.pause()
             case client_protocol.Resume():
-                scheduler.steering.end_pause()
+                stages.steering.end_pause()
             case client_protocol.NextLevel():
-                scheduler.steering.end_run()
+                stages.steering.end_run()
             case client_protocol.WatchStream(agent):
                 self._state.watched.select(agent)
                 self._workers.watch(agent)
@@ -292,7 +293,7 @@ class SessionProcess:
                 self._update_warnings()
                 self._moving = asyncio.create_task(self._move(journal, Path(directory)))
             case _:
-                scheduler.set_goal(command)
+                stages.set_goal(command)
 
     def stop(self, grace_s: float = 0.0, *, immediate: bool = False) -> None:
         """Stop the load; SIGTERM does so without a grace period."""
@@ -300,8 +301,8 @@ class SessionProcess:
             self._exit_now.set()
         if immediate or self._load_ended:
             self._stop_now.set()
-        if self._scheduler is not None:
-            self._scheduler.steering.stop(grace_s)
+        if self._stages is not None:
+            self._stages.steering.stop(grace_s)
         else:
             self._stopped_early.set()
 
@@ -325,18 +326,18 @@ class SessionProcess:
         self._state.warnings = tuple(warning for warning in found if warning is not None)
 
     def _handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
-        scheduler = self._scheduler
+        stages = self._stages
         match report:
-            case worker_protocol.Finished(record=record) if scheduler is not None:
-                scheduler.finish_request(link, record)
+            case worker_protocol.Finished(record=record) if stages is not None:
+                stages.finish_request(link, record)
             case worker_protocol.Ready(stage):
                 self._workers.worker_ready(link, stage)
-            case worker_protocol.Returned(tasks) if scheduler is not None:
-                scheduler.tasks_returned(link, tasks)
-            case worker_protocol.WorkerFrame() if scheduler is not None:
+            case worker_protocol.Returned(tasks) if stages is not None:
+                stages.tasks_returned(link, tasks)
+            case worker_protocol.WorkerFrame() if stages is not None:
                 link.frame = report
                 self._state.apply_frame(link.number, report)
-                scheduler.continue_stage(report)
+                stages.continue_stage(report)
                 self._update_warnings()
             case worker_protocol.Failed(problem):
                 self._interrupt(problem)
@@ -368,15 +369,15 @@ class SessionProcess:
     async def _save(self, ending: Ending, message: str) -> finish.SavedSession:
         assert self._journal is not None
         self._state.status = "saving"
-        journal, scheduler = self._journal, self._scheduler
-        if scheduler is not None:
-            await scheduler.save_last_records()
+        journal, stages = self._journal, self._stages
+        if stages is not None:
+            await stages.save_last_records()
         if self._moving is not None:
             await self._moving
         await asyncio.to_thread(journal.flush)
         cut_off = await self._workers.shut_down(journal.saved())
-        if scheduler is not None:
-            await scheduler.close()
+        if stages is not None:
+            await stages.close()
         for name in sorted({link.host.host.name for link in cut_off if link.host is not None}):
             spools = machine_spools(journal.directory)
             self._log_host_event("hosts", f"what {name} could not send is there in {spools}: copy it to this session")
@@ -386,15 +387,15 @@ class SessionProcess:
             await asyncio.to_thread(journal.close)
             discard_session(journal.directory)
             return finish.SavedSession(ending, message)
-        if scheduler is not None and scheduler.steering.stop_now.is_set():
+        if stages is not None and stages.steering.stop_now.is_set():
             self._stop_now.set()
-        if scheduler is not None and (uncounted := scheduler.uncounted.records):
+        if stages is not None and (uncounted := stages.uncounted.records):
             self._state.note = f"counting the tokens of {len(uncounted)} answers"
             await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
             self._state.note = ""
-        if scheduler is not None and scheduler.sample.records and self._session.prompt_tokens_by != "usage":
+        if stages is not None and stages.sample.records and self._session.prompt_tokens_by != "usage":
             self._state.quality.usage = await finish.check_usage(
-                self._request, self._endpoints[0], scheduler.sample.records, self._stop_now
+                self._request, self._endpoints[0], stages.sample.records, self._stop_now
             )
         journal.write(self._state.quality.final(self._state.levels))
         return await finish.save(

@@ -22,7 +22,7 @@ from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.precision import PrecisionGoal
-from swarmtui.session_process.steering import Steering, SteeringState
+from swarmtui.session_process.steering import Goal, Steering, SteeringState
 from swarmtui.session_process.task_sources import RepeatedTasks, TaskFactory, TaskSource
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 from swarmtui.state.session_state import SessionState
@@ -46,9 +46,9 @@ class Stages:
         previews: bool = True,
     ) -> None:
         self.plan, self._workers, self.state, self.journal = plan, workers, state, journal
-        self._factory = TaskFactory(generator)
+        self.factory = TaskFactory(generator)
         self._checker = AnswerChecker(journal, keep_text=keep_text, previews=previews)
-        self.load = PlannedLoad(plan, self._factory, complete=keep_text or generator.checks_answers)
+        self.load = PlannedLoad(plan, self.factory, complete=keep_text or generator.checks_answers)
         self._stage: ActiveStage | None = None
         # The number of the latest stage.
         self.last_number = 0
@@ -68,6 +68,15 @@ class Stages:
         self.observers: list[Callable[[Record], None]] = [
             self.records.add, self._times.add, self._keep_first_error,
         ]  # fmt: skip
+
+    def set_goal(self, goal: Goal) -> None:
+        if not self.steering.set_goal(goal):
+            return
+        self.load.mode = self.load.mode.steered()
+        match goal, self._stage:
+            case client_protocol.SetConcurrency(c, cancel=True), ActiveStage() as stage:
+                if c < stage.c and not stage.source.continues:
+                    self._workers.start_stage(stage, c=max(1, c), cancel=True)
 
     # reports of workers
 
@@ -192,7 +201,7 @@ class Stages:
         """
         while True:
             await self._wait_for_server()
-            self._factory.slots = self.state.slots.total if self.state.slots else None
+            self.factory.slots = self.state.slots.total if self.state.slots else None
             source, c = self.load.task_source(key, run, least, jobs=jobs), key[0]
             await self.run_stage(
                 c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough
@@ -201,7 +210,7 @@ class Stages:
                 self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self.load.serial_contents(c, source.contents)
             if self.steering.current_state() == "run" and contents:
-                tasks = RepeatedTasks(self._factory, c, contents)
+                tasks = RepeatedTasks(self.factory, c, contents)
                 await self.run_stage(c, run, "serial", tasks, runs=runs, streams=1)
             self._levels.refresh()
             if self.steering.state == "next":

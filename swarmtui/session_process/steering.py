@@ -28,7 +28,7 @@ def goal_of(plan: Plan) -> Goal:
 
 
 class Steering:
-    """The user's current request: `state` decides what happens to the running stage, `goal` what the scheduler runs.
+    """The user's current request: `state` decides what happens to the running stage, `goal` which stage is next.
 
     `grace_s` is how long a stop waits for requests in flight; `stop_now` is set by a second stop, or one without grace.
     """
@@ -38,7 +38,7 @@ class Steering:
         self.goal = goal_of(plan)
         self.grace_s = 0.0
         self.stop_now = asyncio.Event()
-        # Set whenever the scheduler has to look at what happened: a command, a report of a worker.
+        # Set whenever the running stage has to look at what happened: a command, a report of a worker.
         self.changed = asyncio.Event()
         self._fixed = plan.load.fixed
 
