@@ -214,7 +214,7 @@ def report(
     elif summary is not None:
         measured = bool(summary.levels)
         levels = (
-            level_blocks(summary.levels, summary.tasks, summary_marks(summary))
+            level_blocks(summary.levels, summary.tasks, summary_marks(summary), summary.goodput)
             if measured
             else [_explain_no_level(ended.directory, summary)]
         )

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.answer import Answer
-from swarmtui.model.findings import KeptShare, KvCliff, SearchState, Slots
+from swarmtui.model.findings import Goodput, KeptShare, KvCliff, SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Session, Spread, TaskFigures
@@ -224,7 +224,7 @@ class Frame(ProtocolMessage, frozen=True):
     tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been
     away. `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
-    the server or the user names. `answer` is set once the session has ended. `slo` is the one that is judged,
+    the server or the user names. `answer` and `goodput` are set at the end. `slo` is the one that is judged,
     `slo_kept` has the requests of the running level that met each of its conditions. `finished` counts all requests,
     also warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the
     agents that got a first token in this stage, null once its requests are measured.
@@ -279,6 +279,7 @@ class Frame(ProtocolMessage, frozen=True):
     tails: tuple[TextTail, ...] = ()
     slots: Slots | None = None
     answer: Answer | None = None
+    goodput: tuple[Goodput, ...] = ()
     slo: str = ""
     slo_kept: tuple[KeptShare, ...] = ()
     measured: int = 0

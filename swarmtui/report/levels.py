@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.model.client_protocol import ProvisionalLevel
+from swarmtui.model.findings import Goodput
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
@@ -39,6 +40,12 @@ _DROP = (
     "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
 _VERDICTS = ("faster", "slower", "same", "unsure", "refused")
+
+
+# What an SLO says about a level.
+SLO_SIGNS: dict[str, tuple[str, Code]] = {
+    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unsure"), "dip": ("▽", "unsure"),
+}  # fmt: skip
 
 
 def level_table(
@@ -81,6 +88,16 @@ def level_table(
         rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
     legend = _legend(levels, {column.id for column in columns}, marks, is_open)
     return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
+
+
+def slo_cells(found: Iterable[Goodput]) -> dict[float, Cell] | None:
+    """Return by load how many requests met the condition that was met least often; None without an SLO."""
+    cells = {}
+    for level in found:
+        worst = min(level.conditions, key=lambda condition: condition.share or 0.0, default=level)
+        sign, code = SLO_SIGNS[{True: "kept", False: "missed", None: "unsure"}[level.kept]]
+        cells[level.offered_load] = Cell(f"{sign} {worst.good} of {worst.n}", code)
+    return cells or None
 
 
 def mark_code(marks: LevelMarks, load: float) -> Code | None:

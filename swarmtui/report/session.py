@@ -21,7 +21,15 @@ from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import answer_lines, change_tables, comparison_tables
 from swarmtui.report.level_columns import tokens
-from swarmtui.report.levels import clean_table, level_table, load_tables, machine_table, throughput_tables, time_table
+from swarmtui.report.levels import (
+    clean_table,
+    level_table,
+    load_tables,
+    machine_table,
+    slo_cells,
+    throughput_tables,
+    time_table,
+)
 from swarmtui.report.limits import limit_facts, limit_table
 from swarmtui.report.remarks import remarks
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate
@@ -309,7 +317,7 @@ def session_blocks(summary: Summary) -> list[Block]:
     return [
         *answer_blocks(summary),
         Facts(tuple((name, value) for name, value in facts if value)),
-        *level_blocks(summary.levels, summary.tasks, summary_marks(summary)),
+        *level_blocks(summary.levels, summary.tasks, summary_marks(summary), summary.goodput),
         *result_tables(summary),
         Sentence(""),
         *finding_sentences(summary),
@@ -326,12 +334,15 @@ def answer_blocks(summary: Summary) -> list[Block]:
 
 
 def level_blocks(
-    levels: Sequence[Level], tasks: Sequence[TaskFigures] = (), marks: LevelMarks | None = None
+    levels: Sequence[Level],
+    tasks: Sequence[TaskFigures] = (),
+    marks: LevelMarks | None = None,
+    goodput: Sequence[Goodput] = (),
 ) -> list[Block]:
-    """Show the levels, and remarks on single ones."""
+    """Show the levels with what the SLO says about them, and remarks on single ones."""
     if not levels:
         return [Sentence("nothing was measured")]
-    return [level_table(levels, tasks, marks=marks), *map(Sentence, remarks(levels))]
+    return [level_table(levels, tasks, marks=marks, slo=slo_cells(goodput)), *map(Sentence, remarks(levels))]
 
 
 def result_tables(summary: Summary) -> list[Table]:

@@ -16,7 +16,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
-from swarmtui.model.findings import KvCliff, SearchState, Slots
+from swarmtui.model.findings import Goodput, KvCliff, SearchState, Slots
 from swarmtui.model.journal import (
     CapacitySearch,
     Entry,
@@ -77,6 +77,7 @@ class SessionState:
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
         self._answer: Answer | None = None
+        self._goodput: tuple[Goodput, ...] = ()
         self.telemetry: Telemetry | None = None
         self.readings: list[LevelReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
@@ -297,7 +298,7 @@ class SessionState:
     def finish(self, summary: Summary) -> None:
         """Set the figures of the whole session, and its answer: what is in no level of it is not shown any more."""
         self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
-        self._answer = summary.answer
+        self._answer, self._goodput = summary.answer, summary.goodput
         self._measured = sum(level.n for level in summary.levels)
         self._provisional.clear()
         self._errors = Counter()
@@ -419,6 +420,7 @@ class SessionState:
             tails=self.watched.tails if rows else (),
             slots=self.slots,
             answer=self._answer,
+            goodput=self._goodput,
             slo=self._slo,
             slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
             measured=self._measured,

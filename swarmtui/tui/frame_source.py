@@ -141,6 +141,7 @@ def _last_frame(summary: Summary) -> Frame:
         tasks=summary.tasks,
         slots=summary.scaling.reported_slots if summary.scaling else None,
         answer=summary.answer,
+        goodput=summary.goodput,
         slo=usable_slo(summary.session.plan.slo),
         search=summary.search,
         measured=sum(level.n for level in levels),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Finding
+from swarmtui.model.findings import Finding, Goodput
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
@@ -277,3 +277,14 @@ def test_wide_characters_take_two_columns() -> None:
     assert truncate("漢字漢字", 5) == "漢字…"
     assert truncate("short", 5) == "short"
     assert pad("漢", 4, right=True) == "  漢"
+
+
+def test_an_slo_says_for_each_level_how_many_requests_met_it_and_whether_it_is_kept() -> None:
+    counts = {1: (4, 4, None), 4: (10, 16, False)}
+    judged = [
+        Goodput(c=c, n=n, good=good, share=good / n, per_s=None, out_tps=None, kept=kept)
+        for c, (good, n, kept) in counts.items()
+    ]
+    shown = paint(level_blocks([ALONE, FOUR], goodput=judged))
+    assert "SLO met" in shown and "? 4 of 4" in shown and "✖ 10 of 16" in shown
+    assert "SLO met" not in paint(level_blocks([ALONE, FOUR]))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from swarmtui.analysis.capacity.marks import level_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
-from swarmtui.model.findings import ALARMS, SearchState, Slots
+from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.report.levels import level_table, mark_names
+from swarmtui.report.levels import SLO_SIGNS, level_table, mark_names, slo_cells
 from swarmtui.report.remarks import grouped_remarks, remarks
-from swarmtui.report.table import Cell, Code, Sentence, Table
+from swarmtui.report.table import Cell, Sentence, Table
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, part_text, wrapped_note
@@ -28,9 +28,6 @@ GAPS = (8, 7, 6, 5, 4, 3, 2)
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
-}  # fmt: skip
-_SLO_SIGNS: dict[str, tuple[str, Code]] = {
-    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unsure"), "dip": ("▽", "unsure"),
 }  # fmt: skip
 
 
@@ -65,13 +62,15 @@ def levels_view(
     search: SearchState | None = None,
     planned: Sequence[float] = (),
     now: LevelNow | None = None,
+    goodput: Sequence[Goodput] = (),
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level.
 
-    `planned` are the loads of levels that follow, `now` is the one that is running.
+    `planned` are the loads of levels that follow, `now` is the one that is running. `goodput` has what an SLO
+    says about the levels of a session that was no search.
     """
     marks = level_marks(levels, slots, answer, search)
-    met = _slo_cells(search, now) if search is not None and search.goal == "capacity" else None
+    met = _slo_cells(search, now) if search is not None and search.goal == "capacity" else slo_cells(goodput)
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     table = level_table(levels, tasks, baseline, provisional, marks, growing=True, slo=met)
@@ -127,7 +126,7 @@ def _slo_cells(search: SearchState, now: LevelNow | None) -> dict[float, Cell]:
     """The requests that met the SLO at each level, and at the running one so far."""
     cells = {now.load: Cell(now.counted, "partial")} if now is not None else {}
     for level in search.levels:
-        sign, code = _SLO_SIGNS[level.state]
+        sign, code = SLO_SIGNS[level.state]
         cells[float(level.c)] = Cell(f"{sign} {level.good} of {level.n}", code)
     return cells
 
@@ -150,8 +149,9 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
         planned = planned_levels(live.session, live.frame)
-        about = (data.pair, tasks, data.no_level, live.provisional, *live.marked_by, planned, level_now(live.frame))
-        self.show_made(levels_view, levels, *about)
+        goodput = live.frame.goodput if live.frame else ()
+        now = (planned, level_now(live.frame), goodput)
+        self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, *live.marked_by, *now)
 
     def move(self, by: int) -> None:
         self._first = max(0, (self._last_first if self._first is None else self._first) + by)
