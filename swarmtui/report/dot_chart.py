@@ -131,7 +131,7 @@ _POINTS = "●◆▲■▼✚"
 _HOLLOW = "○"
 _EVERY = {"line": 1, "solid": 1, "dotted": 2, "sparse": 4}
 _SAMPLES = {"solid": "──", "dotted": "⠒⠒", "sparse": "⠂⠐"}
-_MARK_STYLES: dict[Code, str] = {"best": "good", "kept": "good", "cliff": "warn", "missed": "bad"}
+_MARK_STYLES: dict[Code, str] = {"best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "failed": "bad"}
 # Where the SLO is missed has its name beside the boundary.
 _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
 
@@ -255,7 +255,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     if not pointed:
         return
     # What is marked covers points in the same cell, and the level to choose is above all.
-    order = {None: 0, "missed": 1, "cliff": 1}
+    order = {None: 0, "missed": 1, "failed": 1, "cliff": 1}
     drawn = sorted(zip(series.points, dots, strict=True), key=lambda pair: order.get(marked.get(pair[0][0]), 2))
     for (x, _), dot in drawn:
         cell = dot[0] // ACROSS, dot[1] // UP

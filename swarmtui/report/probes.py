@@ -64,7 +64,7 @@ def probe_chart(history: ProbeHistory) -> Chart:
     series = (
         ChartSeries(
             "probe", tuple(points), hue="throughput", stroke="points",
-            marks=tuple((x, "missed") for (x, _), found in zip(points, drifted, strict=True) if found),
+            marks=tuple((x, "failed") for (x, _), found in zip(points, drifted, strict=True) if found),
         ),
         ChartSeries("smoothed", tuple((x, state.smoothed) for x, state in known), hue="latency", stroke="solid"),
         ChartSeries("drift limits", tuple((x, state.low) for x, state in known), hue="dim", stroke="dotted"),

@@ -26,7 +26,7 @@ Code = Literal[
 ]  # fmt: skip
 
 # The signs of marked rows and points; the level to choose has the same one with and without an SLO.
-MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "partial": "○"}
+MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "failed": "✖", "partial": "○"}
 
 
 class Cell(NamedTuple):

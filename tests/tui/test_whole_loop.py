@@ -338,5 +338,5 @@ async def test_setup_choices_are_remembered(tmp_path: Path, until: Until) -> Non
         await until(lambda: live.ended is not None)
     second = SwarmApp(session_root=tmp_path / "sessions")
     async with second.run_test(size=(80, 24)):
-        await until(lambda: "warm-up  3" in screen_text(second))
+        await until(lambda: "warm-up   3" in screen_text(second))
         await until(lambda: f"› {FAST}  recent" in screen_text(second))

@@ -198,7 +198,7 @@ class EndpointPart(VerticalScroll):
         models, api = self._pick_list("models"), self.query_one("#api", Input)
         models.styles.height = min(models.option_count, _MODEL_ROWS[self.app.size.height >= _TALL])
         fit_list(self, self._pick_list("endpoints"), self.query_one(Description), _LEAST_ABOUT)
-        api.placeholder = longest_fit(_API_HINTS, self.size.width - 12)
+        api.placeholder = longest_fit(_API_HINTS, self.size.width - 13)
 
     def toggle_simulators(self) -> None:
         self._unfolded = not self._unfolded
