@@ -23,7 +23,13 @@ _INSET = 30
 _CHARACTER = 7.0
 _MAX_VALUES = 16
 _DASHES = {"line": "", "solid": "", "dotted": "5 4", "sparse": "1 6", "points": ""}
-_MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "kept": "most agents", "missed": "past it", "failed": "drift"}
+_MARK_NAMES: dict[Code, str] = {
+    "best": "best",
+    "cliff": "cliff",
+    "kept": "most agents",
+    "missed": "past it",
+    "failed": "drift",
+}
 _SHAPES = (
     "M{x0} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M{x} {y0}l5 4l-5 4l-5 -4Z", "M{x} {y0}l5 8h-10Z", "M{x0} {y0}h8v8h-8Z",
     "M{x} {y1}l5 -8h-10Z", "M{x0} {y0}l8 8m0 -8l-8 8",
