@@ -56,8 +56,7 @@ class ServerEvents:
         self._decrease: _Decrease | None = None
         self._samples_since = 0
         self._most_per_ns = 0.0
-        self.restarted = False
-        self.several_servers = False
+        self._several_servers = False
 
     def add_record(self, record: Record) -> None:
         if record.error in (*_CUT_OFF, *_NO_SERVER):
@@ -70,7 +69,7 @@ class ServerEvents:
         could not be reached for a time, or counters stay low; they then grow no faster than before.
         """
         servers, read_ns = telemetry.servers, telemetry.servers_read_ns
-        if not servers or read_ns == self._read_ns or self.several_servers:
+        if not servers or read_ns == self._read_ns or self._several_servers:
             return
         away_ns, grown = read_ns - self._read_ns, _output_tokens(servers) - _output_tokens(self._servers)
         if _is_lower(self._servers, servers):
@@ -102,7 +101,7 @@ class ServerEvents:
         if (decrease := self._decrease) is not None:
             when_ns = self._broken_ns if self._streams_broke(decrease) else decrease.seen_ns
             self._journal.log_event("server_restarted", "a counter of its metrics decreased", t_ns=when_ns)
-            self.restarted, self._decrease = True, None
+            self._decrease = None
 
     def _streams_broke(self, decrease: _Decrease) -> bool:
         """Whether streams broke as well; replicas have counted about as much as each other, and did not restart."""
@@ -110,7 +109,7 @@ class ServerEvents:
         return decrease.restarted and broken_ns is not None and broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
 
     def _find_several(self) -> None:
-        self.several_servers, self._decrease = True, None
+        self._several_servers, self._decrease = True, None
         self._journal.log_event("several_servers", "counters jump: several servers answer at the metrics URL")
 
 
