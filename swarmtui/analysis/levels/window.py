@@ -9,7 +9,7 @@ from cmath import rect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
-from math import fsum, hypot, pi, sqrt
+from math import exp, fsum, hypot, pi, sqrt
 from statistics import fmean
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -24,8 +24,6 @@ _REQUESTS_DF = 4
 # Requests queue if no more than this share of the streams receives tokens at the same time.
 _QUEUED = 0.85
 _CONFIDENCE = 0.975
-# The share of gaps in which no prompt is read, even if most steps of the server read one: answers are short then.
-_UNDISTURBED = 0.25
 # What no spread within a level shows: a level begins before its streams are as different as they are later. The shares
 # of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, and the second
 # times the squared CV of lengths.
@@ -132,7 +130,8 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: float = 0.0)
         return None
     lengths = [tokens for tokens, _ in answered]
     cv = standard_deviation(lengths) / fmean(lengths)
-    fixed_share = max(0.0, 1.0 - rate / top) if (top := _decode_rate(min(c, slots), runs)) else 0.0
+    top = _decode_rate(min(c, slots), runs, fmean(lengths))
+    fixed_share = max(0.0, 1.0 - rate / top) if top else 0.0
     error = rate * fixed_share * cv / sqrt(len(answered))
     sent = sum(max(0, len(run.window_sends) - 1) for run in runs)
     if not queued:
@@ -157,15 +156,19 @@ def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None
     return rate, sqrt(count / (count - 1) * squares) / seconds if count > 1 else None
 
 
-def _decode_rate(streams: int, runs: Sequence[LevelRun]) -> float | None:
-    """Return the rate of so many streams while no prompt is read: a chunk of each in an undisturbed gap."""
+def _decode_rate(streams: int, runs: Sequence[LevelRun], length: float) -> float | None:
+    """Return the rate of so many streams while no prompt is read: a chunk of each in the median gap without one.
+
+    In the time of one token, streams / length prompts begin: a share of e^−that of the gaps, the shortest, has none.
+    """
     gaps: Counter[int] = Counter()
     for run in runs:
         for record in run.records:
             gaps.update(islice(record.chunk_us, 1, None))
     if not gaps:
         return None
-    return ratio(1e6 * streams * fmean(run.tokens_per_chunk for run in runs), percentile(Tally(gaps), _UNDISTURBED))
+    gap_us = percentile(Tally(gaps), exp(-streams / length) / 2)
+    return ratio(1e6 * streams * fmean(run.tokens_per_chunk for run in runs), gap_us)
 
 
 def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
