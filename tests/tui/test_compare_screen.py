@@ -60,6 +60,30 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await until(lambda: not isinstance(app.screen, CompareScreen))
 
 
+async def test_number_keys_go_to_a_panel_and_then_show_it_alone(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    for directory in root.iterdir():
+        write_summary(directory)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: "[2] curves" in screen_text(app))
+        assert "[1] answer" in screen_text(app) and "[3] change" not in screen_text(app)  # it has no room
+        await pilot.press("3")
+        await until(lambda: "▲ +67.5 %" in screen_text(app))
+        assert "[1] answer" in screen_text(app) and "[2] curves" not in screen_text(app)
+        await pilot.press("3")
+        await until(lambda: "[1] answer" not in screen_text(app))
+        assert "all panels" in screen_text(app).splitlines()[-1]
+        await pilot.press("escape")
+        await until(lambda: "[2] curves" in screen_text(app) and "[1] answer" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: not isinstance(app.screen, CompareScreen))
+
+
 def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))

@@ -57,7 +57,9 @@ async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: 
         assert sessions.cursor == 1 and sessions.selected == first  # the cursor stays on the session
         await pilot.press("g")
 
-        await pilot.press("m", "j", "space", "c")
+        await pilot.press("m")
+        assert sessions.cursor == 0 and len(sessions.marked) == 1  # a mark does not move the cursor
+        await pilot.press("j", "space", "c")
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
         assert "▲ faster with 8 agents" in screen_text(app)
         await pilot.press("escape")

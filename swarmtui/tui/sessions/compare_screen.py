@@ -74,6 +74,8 @@ class CompareScreen(PanelScreen):
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
+        others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
+        figures.note = f"A: {self._names.get(first, first)} · B: {others[0]}" if len(others) == 1 else ""
         figures.show_blocks(figure_blocks(found))
         self._show_curves()
 

@@ -22,7 +22,7 @@ from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.lines import Line, LineWidget, first_lines, longest_fit, wrap
+from swarmtui.tui.lines import Line, LineWidget, first_lines, heading, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import LastSetup
 from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
@@ -42,6 +42,17 @@ _DISCOVER_S = (1.0, 5.0)
 _LEAST_ROWS, _LEAST_ABOUT = 3, 2
 # The number of models shown on a low and on a tall screen.
 _MODEL_ROWS, _TALL = (3, 6), 34
+
+
+class PartHeading(LineWidget):
+    """The line above a part with the key that goes to it, like the upper edge of a panel."""
+
+    def __init__(self, key: int, part: str) -> None:
+        super().__init__()
+        self._heading = str(key), part
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        return [heading(*self._heading, "", width)]
 
 
 def field(name: str, label: str, value: str = "", hint: str = "") -> ComposeResult:
@@ -93,11 +104,11 @@ class EndpointPart(VerticalScroll):
         self._unfolded: bool | None = None
 
     def compose(self) -> ComposeResult:
-        yield Static("── 1 endpoint ", markup=False, classes="rule")
+        yield PartHeading(1, "endpoint")
         yield PickList(id="endpoints")
         yield from field("url", "URL", hint="http://127.0.0.1:8000")
         yield Description(id="about")
-        yield Static("── 2 model ", markup=False, classes="rule")
+        yield PartHeading(2, "model")
         yield PickList(id="models")
         yield from field("model", "name", hint="another model")
         yield from field("api", "API", self._setup.choices.api or "", hint=_API_HINTS[0])

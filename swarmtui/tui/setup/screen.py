@@ -27,7 +27,7 @@ from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust, shorten
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, field, fit_list
+from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, PartHeading, field, fit_list
 from swarmtui.tui.setup.form import (
     LastSetup,
     applicable,
@@ -85,11 +85,11 @@ class SetupScreen(Screen[None]):
         with Horizontal(id="choices"):
             yield EndpointPart(self._setup)
             with VerticalScroll(id="workload-part", can_focus=False):
-                yield Static("── 3 workload ", markup=False, classes="rule")
+                yield PartHeading(3, "workload")
                 yield PickList(id="workloads")
                 yield from field("file", "file", hint="a workload file, .toml")
                 yield Description(id="preview")
-                yield Static("── 4 plan ", markup=False, classes="rule")
+                yield PartHeading(4, "plan")
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield from field(name, label, str(getattr(choices, name) or ""))
