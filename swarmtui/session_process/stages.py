@@ -351,7 +351,7 @@ class Stages:
                 if not cancelled and time.monotonic() - started >= self.steering.grace_s:
                     cancelled = True
                     self._workers.drop(cancel=True)
-            elif self._stage is not None and self._stage.done < self._stage.issued and not cancelled:
+            elif not cancelled and (self._stage is None or self._stage.done < self._stage.issued):
                 self.state.status = "draining"
             await self._wait_for_change()
         self._workers.dispatcher.forget_tasks()

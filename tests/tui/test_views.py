@@ -253,6 +253,11 @@ def test_quality_is_that_of_the_worst_line() -> None:
     assert header_view(*manual(quality=lines), None, None).quality == "✖ wrong: reads +1"
 
 
+def test_the_header_says_what_a_new_goal_waits_for() -> None:
+    draining = header_view(*manual(status="draining", in_flight=2), None, None)
+    assert draining.phase == "2 requests in flight: the answers are awaited"
+
+
 def test_the_header_says_what_changed_and_after_the_end_how_it_ended_and_where_it_is_saved() -> None:
     view = header_view(*manual(), Ended("stopped", "", "/saved"), None, "flags changed")
     assert (view.phase, view.notice, view.detail[0]) == ("stopped", "", "saved: /saved")

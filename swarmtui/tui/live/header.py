@@ -120,7 +120,9 @@ def phase(frame: Frame) -> str:
     load = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g} requests/s"
     if frame.status == "running":
         return load + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
-    if frame.status in ("draining", "paused", "stopping") and frame.c:
+    if frame.status == "draining":
+        return f"{count_noun(frame.in_flight, 'request', 'requests')} in flight: the answers are awaited"
+    if frame.status in ("paused", "stopping") and frame.c:
         return f"{frame.status}, {load}"
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
 
