@@ -27,6 +27,8 @@ class Sglang(Engine):
         "prompt_tokens_total": "prompt_tokens",
         "generation_tokens_total": "output_tokens",
         "cached_tokens_total": "cached_tokens",
+        "load_back_tokens_total": "external_tokens",
+        "evicted_tokens_total": "evicted_tokens",
         "num_requests_total": "finished",
         "num_retracted_reqs_total": "preemptions",
         "spec_accept_length": "accept_length",

@@ -38,6 +38,7 @@ class Vllm(Engine):
         "gpu_prefix_cache_queries_total": "cache_queries",
         "prefix_cache_hits_total": "cache_hits",
         "gpu_prefix_cache_hits_total": "cache_hits",
+        "external_prefix_cache_hits_total": "external_tokens",
         "num_preemptions_total": "preemptions",
         "spec_decode_num_drafts_total": "drafts",
         "spec_decode_num_draft_tokens_total": "draft_tokens",

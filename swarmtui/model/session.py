@@ -217,6 +217,25 @@ class TraceFigures(Stored, frozen=True, kw_only=True):
     ttft: tuple[TtftCell, ...] = ()
 
 
+class KvFigures(Stored, frozen=True, kw_only=True):
+    """Prompt tokens of a level by where the server had them, and its KV cache meanwhile; null is not known.
+
+    Of the `cached_tokens`, `external_tokens` came from the memory of the host or a store elsewhere. The others were
+    read: `recomputed_tokens` of them again, since they were no longer cached. `evicted_tokens` left the cache of the
+    GPU. `kv_use` is the highest share of it in use, `context_tokens` the mean context of an agent, of which so many
+    would `fits` in by prediction.
+    """
+
+    cached_tokens: int | None = None
+    external_tokens: int | None = None
+    recomputed_tokens: int | None = None
+    evicted_tokens: int | None = None
+    preemptions: float | None = None
+    kv_use: float | None = None
+    context_tokens: float | None = None
+    fits: float | None = None
+
+
 class CanaryFigures(Stored, frozen=True, kw_only=True):
     """Answers to questions with known answers at one level, compared with those asked alone before the first level.
 
@@ -320,6 +339,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     host: HostUse | None = None
     ttft_split: TtftSplit | None = None
     waterfall: Waterfall | None = None
+    kv: KvFigures | None = None
     load: str = "closed"
     send_delay_s: Spread | None = None
     arrived_per_s: float | None = None

@@ -82,9 +82,10 @@ class ServerHistogram(Stored, frozen=True, kw_only=True):
 class ServerState(Stored, frozen=True, kw_only=True):
     """The metrics of a server. Counters start with the server: one that decreases means that it was restarted.
 
-    `prompt_tokens` include those from the cache. `kv_use` is that of the fullest engine. `accept_length` (tokens per
-    step) and `accept_rate` are gauges of servers that do not count drafts; `prefill_seconds` is a counter of servers
-    that have no histogram. `vram_bytes` is the memory of the loaded models.
+    `prompt_tokens` include those from the cache, of which `external_tokens` were in host memory or elsewhere;
+    `evicted_tokens` left that of the GPU. `kv_use` is that of the fullest engine. `accept_length` (tokens per step) and
+    `accept_rate` are gauges of servers that do not count drafts; `prefill_seconds` is a counter of servers that have no
+    histogram. `vram_bytes` is the memory of the loaded models.
     """
 
     engine: str
@@ -95,6 +96,8 @@ class ServerState(Stored, frozen=True, kw_only=True):
     prompt_tokens: float | None = None
     output_tokens: float | None = None
     cached_tokens: float | None = None
+    external_tokens: float | None = None
+    evicted_tokens: float | None = None
     cache_queries: float | None = None
     cache_hits: float | None = None
     preemptions: float | None = None

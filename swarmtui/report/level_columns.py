@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import floor
 from typing import TypeVar
 
 from swarmtui.model.record import WATERFALL_PARTS, Waterfall
@@ -82,6 +83,12 @@ def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], 
     return _of(lambda level: level.ttft_split, read)
 
 
+def _hit_rate(level: Level) -> Value:
+    if level.replay is not None:
+        return level.replay.hit_rate
+    return level.kv.cached_tokens / level.tokens_in if level.kv and level.kv.cached_tokens and level.tokens_in else None
+
+
 def _time_share(field: str) -> Callable[[Level], Value]:
     def read(found: Waterfall) -> Value:
         value: float | None = getattr(found, field)
@@ -152,10 +159,16 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("jobs_h_gpu", "per GPU", _of(lambda x: x.replay, lambda r: r.jobs_per_h_gpu), _three),
         Column[Level]("job_s", "time per job", lambda x: x.job_s.median, seconds),
         Column[Level]("context", "live context", _of(lambda x: x.replay, lambda r: r.live_context), count),
-        Column[Level]("hit", "hit rate", _of(lambda x: x.replay, lambda r: r.hit_rate), short_percent),
+        Column[Level]("hit", "hit rate", _hit_rate, short_percent),
         Column[Level]("max_hit", "at most", _of(lambda x: x.replay, lambda r: r.max_hit_rate), short_percent),
-        Column[Level]("cached", "cached tokens", _of(lambda x: x.replay, lambda r: r.cached_tokens), count),
-        Column[Level]("fresh", "fresh tokens", _of(lambda x: x.replay, lambda r: r.fresh_tokens), count),
+        Column[Level]("cached", "cached", _of(lambda x: x.kv, lambda kv: kv.cached_tokens), count),
+        Column[Level]("external", "from elsewhere", _of(lambda x: x.kv, lambda kv: kv.external_tokens), count),
+        Column[Level]("recomputed", "recomputed", _of(lambda x: x.kv, lambda kv: kv.recomputed_tokens), count),
+        Column[Level]("evicted", "evicted", _of(lambda x: x.kv, lambda kv: kv.evicted_tokens), count),
+        Column[Level]("preempted", "preempted", _of(lambda x: x.kv, lambda kv: kv.preemptions), count),
+        Column[Level]("kv_use", "used", _of(lambda x: x.kv, lambda kv: kv.kv_use), percent),
+        Column[Level]("kv_context", "context", _of(lambda x: x.kv, lambda kv: kv.context_tokens), count),
+        Column[Level]("kv_fits", "fit", _of(lambda x: x.kv, lambda kv: None if kv.fits is None else floor(kv.fits))),
         Column[Level]("recorded", "recorded", _of(lambda x: x.replay, lambda r: r.recorded_tokens), count),
         Column[Level](
             "prompt_error", "prompt error", _of(lambda x: x.replay, lambda r: r.prompt_error),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
+from swarmtui.analysis.capacity.agents import kv_sentence, session_kv
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
+from swarmtui.analysis.levels.traces import server_block_size
+from swarmtui.analysis.speed_of_light.session import KV_FULL
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
-from swarmtui.model.session import Level, Summary, TaskFigures
+from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
 from swarmtui.numbers import MISSING, percent, signed_percent
 from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.level_columns import COLUMNS
@@ -253,7 +256,7 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
         _swarm_table(levels),
         _open_loop_table(summary),
         _sessions_table(summary),
-        _hits(levels),
+        kv_table(summary),
     )
 
 
@@ -312,25 +315,39 @@ def _sessions_table(summary: Summary) -> Table:
     return _table("Sessions", shown, ids, note)
 
 
-def _hits(levels: Sequence[Level]) -> Table:
+def kv_table(summary: Summary) -> Table:
+    """Tabulate what the KV cache did; without rows if it was neither of use nor too small."""
+    levels = [x for x in summary.levels if x.replay or (x.kv and _uses_cache(x.kv))]
+    if not levels:
+        return Table("", (), ())
     replays = [level.replay for level in levels if level.replay is not None]
-    sizes = {replay.block_size for replay in replays}
-    size = max(size or 0 for size in sizes) if len(sizes) == 1 else 0
+    size = server_block_size(summary.servers) or 0
     blocks = {0: "; the size of its blocks is not known", 1: ", token by token"}.get(
         size, f", in blocks of {size} tokens"
     )
-    note = (
-        "hit rate: share of prompt tokens of the measured requests from the prefix cache; "
-        f"at most: with a cache that keeps all{blocks}; "
-        "recorded: prompt tokens of the trace; prompt error: as the server counted them, compared with the trace"
-    )
-    if any(replay.hit_rate_by == "server" for replay in replays):
-        note += (
-            "; hit rates, cached and fresh tokens are estimated from the counters of the server, which include "
-            "unmeasured requests"
+    notes = ["hit rate: share of prompt tokens of the measured requests from the prefix cache"]
+    if replays:
+        notes.append(
+            f"at most: with a cache that keeps all{blocks}; recorded: prompt tokens of the trace; prompt error: as the "
+            "server counted them, compared with the trace"
         )
-    shown = [level for level in levels if level.replay is not None]
-    return _table("Prefix cache", shown, "load hit max_hit cached fresh recorded prompt_error", note)
+    if any(replay.hit_rate_by == "server" for replay in replays):
+        notes.append("hit rates and cached tokens are estimated from its counters, which include unmeasured requests")
+    notes.append(
+        "cached, from elsewhere (host memory or a store), recomputed (read before) and evicted: tokens; used: most of "
+        "the KV cache; context: tokens of an agent, mean; fit: agents for whose contexts there is room, by prediction"
+    )
+    kv = session_kv(summary)
+    notes += [kv_sentence(kv)] if kv else []
+    full = next((x.name for x in summary.levels if x.kv and (x.kv.preemptions or (x.kv.kv_use or 0.0) >= KV_FULL)), "")
+    notes += [f"full, or with preemptions, from {full}"] if full else []
+    ids = "load hit max_hit cached external recomputed evicted preempted kv_use kv_context kv_fits"
+    return _table("KV cache", levels, f"{ids} recorded prompt_error", "; ".join(notes))
+
+
+def _uses_cache(kv: KvFigures) -> bool:
+    counts = (kv.cached_tokens, kv.external_tokens, kv.recomputed_tokens, kv.evicted_tokens, kv.preemptions)
+    return any(counts) or (kv.kv_use or 0.0) >= KV_FULL
 
 
 def time_table(levels: Sequence[Level]) -> Table:

@@ -8,7 +8,7 @@ from math import floor
 
 import msgspec
 
-from swarmtui.analysis.capacity.agents import hit_texts
+from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
@@ -19,7 +19,7 @@ from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
 from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import Stored
-from swarmtui.model.findings import Capacity, Goodput, KeptShare, Scaling
+from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
 from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Spread, Summary
@@ -191,7 +191,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         )
     at = next((level for level in levels if level.c == facts.c), None)
     if at is not None:
-        facts = _add_limit(facts, at, counters.get(at.c), summary.capacity)
+        facts = _add_limit(facts, at, counters.get(at.c), session_kv(summary))
     return _add_slots(facts, summary, scaling, slo)
 
 
@@ -277,9 +277,9 @@ def _missed(found: Goodput, level: Level, slo: Slo) -> Missed | None:
 # why no more
 
 
-def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, capacity: Capacity | None) -> AnswerFacts:
+def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: KvCliff | None) -> AnswerFacts:
     worst = max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
-    split, kv = level.ttft_split, capacity.kv if capacity else None
+    split = level.ttft_split
     evicts = kv is not None and kv.c == level.c and kv.hit_before is not None and kv.hit_after is not None
     return msgspec.structs.replace(
         facts,

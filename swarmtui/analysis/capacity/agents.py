@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo, SloTally
 from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff
-from swarmtui.model.session import Level
+from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, fixed, short
 from swarmtui.text import count_noun
@@ -126,6 +126,14 @@ def _kv_cliff(levels: Sequence[Level], predicted: KvCliff) -> KvCliff | None:
             predicted, c_before=before.c, hit_before=before.share, max_hit_before=before.most
         )
     return predicted if predicted.pool_tokens else None
+
+
+def session_kv(summary: Summary) -> KvCliff | None:
+    """Return when contexts no longer fit in the KV cache: by the search for the capacity, else by the levels."""
+    if summary.capacity is not None:
+        return summary.capacity.kv
+    contexts = [level.kv.context_tokens for level in summary.levels if level.kv]
+    return _kv_cliff(summary.levels, predict_kv_cliff(contexts[0] if contexts else None, summary.servers))
 
 
 def predict_kv_cliff(context_tokens: float | None, servers: Sequence[DiscoveredServer]) -> KvCliff:

@@ -1,4 +1,4 @@
-"""Machine figures of levels: energy, the split of TTFT, and counters of servers."""
+"""Machine figures of levels: energy, the parts of times, the KV cache, and counters of servers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
+from swarmtui.analysis.machine.kv_tiers import kv_figures
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.machine.waterfall import level_waterfall
@@ -49,15 +50,18 @@ def add_machine_figures(
         use = host_use_within(host, [(started[number], ended[number]) for number in timed])
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         parts = parts or (_estimate(level, single) if single else None)
+        replay = _trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples)
+        replayed = msgspec.structs.replace(level, replay=replay)
+        seen = level_counters(level.c, stages, ends, samples)
         found.append(
             msgspec.structs.replace(
-                level,
+                replayed,
                 energy=energy_used(telemetry, spans, tokens, used) if telemetry else None,
                 host=use,
                 flags=(*level.flags, *host_flags(use)),
                 ttft_split=parts,
                 waterfall=level_waterfall(counted, block_size, parts),
-                replay=_trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples),
+                kv=kv_figures(replayed, counted, seen, servers, block_size),
             )
         )
     return tuple(found)
@@ -116,7 +120,10 @@ def _estimate(level: Level, single: Level) -> TtftSplit | None:
 
 
 # Counters of a level that an answer uses.
-_COUNTERS = ("preemptions", "drafts", "draft_tokens", "accepted_tokens", "cache_queries", "cache_hits")
+_COUNTERS = (
+    "preemptions", "drafts", "draft_tokens", "accepted_tokens", "cache_queries", "cache_hits", "prompt_tokens",
+    "external_tokens", "evicted_tokens",
+)  # fmt: skip
 
 
 def counters_by_level(

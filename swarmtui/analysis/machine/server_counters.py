@@ -12,8 +12,8 @@ from swarmtui.model.base import Stored
 from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 
 COUNTERS = (
-    "prompt_tokens", "output_tokens", "cached_tokens", "cache_queries", "cache_hits", "preemptions", "drafts",
-    "draft_tokens", "accepted_tokens", "finished", "prefill_seconds",
+    "prompt_tokens", "output_tokens", "cached_tokens", "external_tokens", "evicted_tokens", "cache_queries",
+    "cache_hits", "preemptions", "drafts", "draft_tokens", "accepted_tokens", "finished", "prefill_seconds",
 )  # fmt: skip
 HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
 

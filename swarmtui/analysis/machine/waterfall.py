@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.analysis.levels.jobs import whole_jobs
 from swarmtui.analysis.levels.runs import LevelRun
-from swarmtui.analysis.levels.traces import reusable_tokens
+from swarmtui.analysis.machine.kv_tiers import recomputed_tokens, sent_before
 from swarmtui.analysis.machine.ttft_split import split_by_timings
 from swarmtui.model.record import WATERFALL_PARTS, Record, Waterfall
 from swarmtui.model.telemetry import TtftSplit
@@ -106,7 +106,7 @@ def _segments(before: Record | None, record: Record, block_size: int | None) -> 
     sent, first, last = record.t_sent_ns or 0, record.t_first_ns or 0, record.t_last_ns or 0
     if record.t_sched_ns is not None and record.t_sched_ns < sent:
         yield "client_s", record.t_sched_ns, sent
-    parts = list(_first_token_parts(record, _sent_before(before, record, block_size)))
+    parts = list(_first_token_parts(record, sent_before(before, record, block_size)))
     at = [sent]
     for _, part_s in parts:
         at.append(min(first, at[-1] + round(part_s * 1e9)))
@@ -115,8 +115,11 @@ def _segments(before: Record | None, record: Record, block_size: int | None) -> 
     yield "decode_s", first, last
 
 
-def _first_token_parts(record: Record, sent_before: int | None) -> Iterator[tuple[str, float]]:
-    """Yield the parts of the time to the first token, the last of which has what is left of it."""
+def _first_token_parts(record: Record, known: int | None) -> Iterator[tuple[str, float]]:
+    """Yield the parts of the time to the first token, the last of which has what is left of it.
+
+    The server has read so many `known` tokens of the prompt before.
+    """
     split, ttft_s = split_by_timings([record]), record.ttft_s or 0.0
     queue_s = split.queue_s if split else record.engine.queue_s if record.engine else None
     prefill_s = split.prefill_s if split and split.prefill_s is not None else None
@@ -126,31 +129,9 @@ def _first_token_parts(record: Record, sent_before: int | None) -> Iterator[tupl
     if queue_s is not None:
         yield "queue_s", queue_s * fit
     if prefill_s is not None:
-        again = _recomputed_share(record, sent_before)
-        yield "prefill_s", prefill_s * fit * (1.0 - (again or 0.0))
+        again = recomputed_tokens(record, known)
+        share = again[0] / again[1] if again and again[1] > 0 else 0.0
+        yield "prefill_s", prefill_s * fit * (1.0 - share)
         if again is not None:
-            yield "recomputed_s", prefill_s * fit * again
+            yield "recomputed_s", prefill_s * fit * share
     yield "first_token_s" if queue_s is None or prefill_s is None else "client_s", ttft_s - reported * fit
-
-
-def _sent_before(before: Record | None, record: Record, block_size: int | None) -> int | None:
-    """Return how many tokens of the prompt the server has read or written before, in this job; None if not counted."""
-    if record.replayed is not None:
-        return reusable_tokens(record.replayed, record.tokens_in, block_size)
-    if before is None or not record.turn:
-        return 0
-    if before.tokens_in is None or before.tokens_out is None:
-        return None
-    return (before.tokens_in + before.tokens_out) // (block_size or 1) * (block_size or 1)
-
-
-def _recomputed_share(record: Record, sent_before: int | None) -> float | None:
-    """Return which share of the tokens that were read had been read before; None if the cache is not known."""
-    engine, prompt = record.engine, record.tokens_in
-    found = (engine.local_cached_tokens, engine.external_cached_tokens) if engine else (None, None)
-    cached = record.cached_tokens if found == (None, None) else sum(part or 0 for part in found)
-    if prompt is None or sent_before is None or (cached is None and sent_before):
-        return None
-    computed = engine.computed_tokens if engine and engine.computed_tokens is not None else prompt - (cached or 0)
-    new = max(0, prompt - max(sent_before, cached or 0))
-    return max(0.0, 1.0 - new / computed) if computed > 0 else 0.0

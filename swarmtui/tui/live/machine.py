@@ -238,6 +238,8 @@ def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
         "" if state.waiting is None else f"{count(state.waiting)} waiting",
         "" if not state.preemptions else f"{count(state.preemptions)} preempted",
         "" if not state.cache_queries else f"{rate(100 * (state.cache_hits or 0) / state.cache_queries)} % cache hits",
+        "" if not state.external_tokens else f"{count(state.external_tokens)} tokens from host",
+        "" if not state.evicted_tokens else f"{count(state.evicted_tokens)} evicted",
         "" if state.vram_bytes is None else f"models {gib(state.vram_bytes)} GiB",
     ]
     known = [part for part in parts if part] or ["no metrics"]
