@@ -126,7 +126,7 @@ class Prompts(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="p
 
 
 class RandomText(_WorkloadBase, frozen=True, kw_only=True, tag_field="kind", tag="random"):
-    """Random words, with given numbers of input and output tokens."""
+    """Prose and code in random variants, with given numbers of input and output tokens."""
 
     input_tokens: Length
     output_tokens: Length

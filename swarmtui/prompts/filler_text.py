@@ -1,14 +1,15 @@
-"""Generate random text of a given number of tokens, calibrated by the server's own counts.
+"""Generate text of a given number of tokens, calibrated by the server's own counts.
 
-The text is a shuffle of a fixed list of short, common words, each one token in most vocabularies. Texts of n words have
-the same words in different order, so texts of equal length have equal token counts.
+Texts of n words have the same words: the corpus again and again, its paragraphs in another order, and words that can
+stand in each other's place exchanged. So texts of equal length have equal token counts.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from random import Random
 from typing import Literal
 
@@ -16,47 +17,34 @@ import msgspec
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.workload import RandomText, SharedPrefix, Trace, Workload
+from swarmtui.prompts.corpus import PARAGRAPHS, WORDS, passage
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce, random_stream, shuffled
 
-_THREE = """
-act age air arm art bag bed box boy car cat cup day dog ear egg end eye far fly hat ice job key leg map oil red sea
-sky sun top
-"""
-
-_FOUR = """
-area baby back ball bank base bird blue boat body book busy call card case city club coat cold cook copy cost dark date
-desk door east edge face farm film fire fish five flag food game gift gold hair half hand head hill home hour idea iron
-join king lake lamp land life line list mail milk moon move name park road shop
-"""
-
-_FIVE = """
-about after beach black board bread build chair clean clock dance dream early earth field floor fruit glass grass green
-heart horse house light lunch money music night north paper river stone
-"""
-
-WORDS = tuple(
-    word
-    for group in zip(_THREE.split(), _FOUR.split()[::2], _FIVE.split(), _FOUR.split()[1::2], strict=True)
-    for word in group
-)
-"""Each group of four has sixteen letters, so that a part of the list has nearly its share of the tokens."""
+# The first words of the corpus are counted up to these numbers.
+_PARTS: tuple[int, ...] = (*range(8, 64, 8), *range(64, 288, 16))
+# Between them, words have tokens in proportion to their pieces: most vocabularies split texts into these, or further.
+_PIECES = re.compile(r"[^\W\d_]{1,8}|\d|[^\w\s]|_|\n\s*")
+_PIECES_BEFORE = tuple(accumulate((len(_PIECES.findall(word.text)) for word in WORDS), initial=0))
+_MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
 
 
 def make_filler(count: int, rng: Random) -> str:
     rounds, rest = divmod(count, len(WORDS))
-    return " ".join(shuffled(WORDS * rounds + WORDS[:rest], rng))
-
-
-# Words between two counts of the list's parts; the length of the list is a multiple of it.
-_PART = 16
-_MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
+    whole, begun = list(PARAGRAPHS) * rounds, WORDS[:rest]
+    for paragraph in PARAGRAPHS:
+        if len(paragraph) > len(begun):
+            break
+        whole.append(paragraph)
+        begun = begun[len(paragraph) :]
+    words = [word for paragraph in shuffled(whole, rng) for word in paragraph]
+    return passage((*words, *begun)).exchanged(rng).rstrip()
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """A fit of tokens to words; `overhead` is the number of other tokens: chat template, system message, nonce.
 
-    `tokens_per_word` is the mean over the whole list, `parts` the tokens of its first 16, 32 … words: in a small
-    vocabulary words differ, and so does the beginning of the list from the whole.
+    `tokens_per_word` is the mean over the whole corpus, `parts` the tokens of its first 16, 32 … words: words differ,
+    and so does the beginning of the corpus from the whole.
     """
 
     overhead: float
@@ -72,12 +60,12 @@ def needs_calibration(workload: Workload) -> bool:
 def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:
     """Return user messages, with nonce, that the server is to count.
 
-    The last two are multiples of the whole word list, for the overhead and the mean number of tokens per word; those
+    The last two are the whole corpus once and twice, for the overhead and the mean number of tokens per word; those
     before them are parts of it.
     """
     return tuple(
         nonce(PROBE_NONCE_START + count, seed, salt) + make_filler(count, random_stream(seed, "probe", count))
-        for count in (*range(_PART, len(WORDS), _PART), len(WORDS), 4 * len(WORDS))
+        for count in (*_PARTS, len(WORDS), 2 * len(WORDS))
     )
 
 
@@ -106,10 +94,15 @@ def words_for_prompt(tokens: int, calibration: Calibration) -> int:
 
 def words_for_tokens(tokens: float, calibration: Calibration) -> int:
     """Return the number of words that have `tokens` tokens by themselves; at least one."""
-    list_tokens = calibration.tokens_per_word * len(WORDS)
-    rounds, rest = divmod(max(0.0, tokens), list_tokens)
-    known = (0.0, *calibration.parts, list_tokens)
-    step = len(WORDS) / (len(known) - 1)
+    corpus_tokens = calibration.tokens_per_word * len(WORDS)
+    rounds, rest = divmod(max(0.0, tokens), corpus_tokens)
+    known = (0.0, *calibration.parts, corpus_tokens)
+    counts = (0, *_PARTS[: len(calibration.parts)], len(WORDS))
     part = max(0, bisect_left(known, rest) - 1)
-    words = step * (part + (rest - known[part]) / (known[part + 1] - known[part]))
-    return max(1, round(rounds * len(WORDS) + words))
+    share = (rest - known[part]) / (known[part + 1] - known[part])
+    first, last = counts[part : part + 2]
+    if not calibration.parts:
+        return max(1, round(rounds * len(WORDS) + share * last))
+    pieces = _PIECES_BEFORE[first] + share * (_PIECES_BEFORE[last] - _PIECES_BEFORE[first])
+    words = min(range(first, last + 1), key=lambda count: abs(_PIECES_BEFORE[count] - pieces))
+    return max(1, round(rounds) * len(WORDS) + words)

@@ -154,11 +154,14 @@ class EndpointInspector:
         prompts = [(*system, Message(role="user", content=text)) for text in texts]
         tools = tools_of(workload)
         api = load_dialect(dialect)
-        counts = [self._tokenize(model, _to_builtins(api.tokenize_fields(prompt, tools))) for prompt in prompts]
-        if None in counts:
-            counted = [self._prompt_usage(dialect, model, prompt, tools) for prompt in prompts]
-            return fit_calibration(texts, counted, "usage")
-        return fit_calibration(texts, [count for count in counts if count is not None], "tokenize")
+        counts = []
+        for prompt in prompts:
+            count = self._tokenize(model, _to_builtins(api.tokenize_fields(prompt, tools)))
+            if count is None:
+                counted = [self._prompt_usage(dialect, model, each, tools) for each in prompts]
+                return fit_calibration(texts, counted, "usage")
+            counts.append(count)
+        return fit_calibration(texts, counts, "tokenize")
 
     def count_tokens(self, model: str, text: str) -> int | None:
         """Count the tokens of an answer, or return None if the server cannot; servers differ in path and field."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import ast
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +13,12 @@ from hypothesis import strategies as st
 
 from swarmtui.model.base import BadInput
 from swarmtui.model.workload import Message, RandomText, SharedPrefix, Trace
+from swarmtui.prompts.corpus import WORDS
 from swarmtui.prompts.filler_text import (
     Calibration,
     calibration_texts,
     fit_calibration,
+    make_filler,
     needs_calibration,
     words_for_prompt,
 )
@@ -75,15 +80,17 @@ def test_prompt_lengths_are_within_two_percent(tokenizer: Tokenizer, tokens: int
     source = TaskGenerator(random_text(tokens, system), seed=seed, calibration=calibrated(tokenizer, 11, system))
     for index in range(3):
         counted = prompt_tokens(source.task(index, 1, index).messages, tokenizer, 11)
-        assert counted == pytest.approx(tokens, rel=0.02)
+        # In a vocabulary of single letters, code has longer words than prose.
+        rel, least = (0.03, 20) if tokenizer is by_bytes else (0.02, 0)
+        assert counted == pytest.approx(tokens, rel=rel, abs=least)
 
 
 @pytest.mark.parametrize("tokens", range(100, 260, 7))
-def test_short_prompts_are_within_two_percent_in_a_small_vocabulary(tokens: int) -> None:
-    """There the first words of the list have fewer tokens than its mean."""
+def test_short_prompts_are_within_two_percent_or_a_word_in_a_small_vocabulary(tokens: int) -> None:
+    """There the first words of the corpus have fewer tokens than its mean, and a word of code has several."""
     source = TaskGenerator(random_text(tokens, ""), seed=1, calibration=calibrated(small_vocabulary, 20))
     counted = prompt_tokens(source.task(0, 1, 0).messages, small_vocabulary, 20)
-    assert counted == pytest.approx(tokens, rel=0.02)
+    assert counted == pytest.approx(tokens, rel=0.02, abs=4)
 
 
 def test_calibration_finds_overhead_and_tokens_per_word() -> None:
@@ -95,7 +102,7 @@ def test_calibration_finds_overhead_and_tokens_per_word() -> None:
 
 def test_calibration_texts_differ_by_session() -> None:
     texts = calibration_texts(1, "a")
-    assert len(texts) == 9
+    assert len(texts) == 23
     assert texts[0][:11] != texts[1][:11]
     assert texts[0] != calibration_texts(1, "b")[0]
     assert texts == calibration_texts(1, "a")
@@ -116,7 +123,7 @@ def test_implausible_counts_are_refused(counts: tuple[int, int]) -> None:
 
 
 def test_too_few_counts_are_refused() -> None:
-    with pytest.raises(BadInput, match="1 prompt token counts for 9 texts"):
+    with pytest.raises(BadInput, match="1 prompt token counts for 23 texts"):
         fit_calibration(calibration_texts(0), (140,), "tokenize")
 
 
@@ -128,3 +135,18 @@ def test_only_generated_prompts_need_calibration() -> None:
     }
     assert {found.workload.name for found in builtin_workloads() if needs_calibration(found.workload)} == made_up
     assert {"agents", "long-prefill", "random-1k-1k"} <= made_up
+
+
+def test_text_is_prose_and_code_in_which_words_of_a_kind_stand_in_each_others_place() -> None:
+    one, other = (make_filler(2 * len(WORDS), Random(seed)) for seed in (1, 2))
+    assert one != other and sorted(one.split()) == sorted(other.split())
+    for text in (one, other):
+        assert text.count("SELECT ") == 2 and text.count("def ") == 4 and text.count("func ") == 2
+        for code in (part for part in text.split("\n\n") if part.startswith("def ")):
+            ast.parse(code)
+        # A determiner is never followed by a verb or the end of a sentence.
+        assert not re.search(r"\b(the|a) (keeps|writes|reads|waits|the|a|of|\.)\b", text)
+
+
+def test_short_texts_have_their_words_in_any_order() -> None:
+    assert len({make_filler(6, Random(seed)) for seed in range(20)}) > 15

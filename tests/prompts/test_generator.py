@@ -46,13 +46,13 @@ name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "64de0b9da8669eec": """
+    "d0909d6fb487da9f": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "0a47249572f13c6e": """
+    "075966e2bee3fd12": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700

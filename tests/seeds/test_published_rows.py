@@ -108,9 +108,8 @@ def test_s2_fifty_agents_with_extrapolated_serial_time() -> None:
     assert level.wall_speedup == within_5_percent(36)
     assert level.serial is not None and level.serial.extrapolated and level.token_ratio is None
     assert level.serial.wall_s == within_5_percent(2510)
-    assert "2510 s (extrapolated)" in paint(result_tables(summary)) and "× (extrapolated)" in paint(
-        result_tables(summary)
-    )
+    shown = paint(result_tables(summary))
+    assert re.search(r"25[01]\d s \(extrapolated\)", shown) and "× (extrapolated)" in shown
 
 
 def test_s2_extrapolation_from_a_sample_is_labelled() -> None:

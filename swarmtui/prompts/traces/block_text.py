@@ -6,21 +6,23 @@ from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import shake_128
+from itertools import pairwise
+from random import Random
 
-from swarmtui.prompts.filler_text import WORDS, Calibration, words_for_tokens
+from swarmtui.prompts.corpus import WORDS, passage
+from swarmtui.prompts.filler_text import Calibration, words_for_tokens
 
-_RUN, _ORDERS = 8, 64
-# The runs of longer texts are not kept.
-_LONG = 512
 # Blocks begin this many tokens late, for the end of the chat template, which follows the text, and for the error of the
 # word count at a boundary.
 _TAIL = 12
+# The words that are exchanged with each other, and in how many ways.
+_RUN, _VARIANTS = 32, 64
 
 
 class BlockText:
     """The text of blocks of one size, as the server counts tokens.
 
-    A prompt is the word list again and again, with the words of each block in an order of its own: whatever the blocks
+    A prompt is the corpus again and again, with words of each block exchanged in a way of its own: whatever the blocks
     are, a prompt has the number of tokens that calibration gives for as many words. Where a block begins depends on
     its position only, so that blocks have their recorded size on average in any vocabulary. It begins a few tokens
     late, so that prompts share at least the tokens of their equal blocks: servers cache whole blocks.
@@ -42,30 +44,23 @@ class BlockText:
         return self._starts[index]
 
 
-def shuffled_words(start: int, end: int, key: bytes) -> str:
-    """Return the words of the list from `start` to `end`, which may be beyond its length, shuffled by `key`.
+def words_between(start: int, end: int, key: bytes) -> str:
+    """Return the words of the corpus from `start` to `end`, which may be beyond its length, exchanged by `key`.
 
-    Each run of a few words has one of several orders, which are kept: long prompts are made of them in milliseconds.
+    Texts of different keys differ from their first word on, so that they share no more than what is before them. Each
+    run of words has one of several variants, which are kept: long prompts are made of them in milliseconds.
     """
-    find = _kept_runs if end - start <= _LONG else _runs
-    runs = find(start % len(WORDS), end - start)
-    draws = shake_128(key).digest(len(runs))
-    return " ".join([orders[draw % _ORDERS] for orders, draw in zip(runs, draws, strict=True)])
+    runs = -(-(end - start) // _RUN)
+    bounds = [start + (end - start) * number // max(1, runs) for number in range(runs + 1)]
+    draws = shake_128(key).digest(runs)
+    parts = zip(pairwise(bounds), draws, strict=True)
+    return "".join([_variant(at % len(WORDS), to - at, draw % _VARIANTS, at == start) for (at, to), draw in parts])
 
 
-def _runs(start: int, length: int) -> tuple[tuple[str, ...], ...]:
-    """Return the orders of each run."""
-    return tuple(_orders((start + at) % len(WORDS), min(_RUN, length - at)) for at in range(0, length, _RUN))
-
-
-_kept_runs = lru_cache(maxsize=1 << 12)(_runs)
-
-
-@lru_cache(maxsize=1 << 10)
-def _orders(start: int, length: int) -> tuple[str, ...]:
-    words = (WORDS + WORDS)[start : start + length]
-    keys = (shake_128(f"{start}/{length}/{order}".encode()).digest(length) for order in range(_ORDERS))
-    return tuple(" ".join([word for _, word in sorted(zip(key, words, strict=True))]) for key in keys)
+@lru_cache(maxsize=1 << 16)
+def _variant(start: int, length: int, draw: int, any_first: bool) -> str:
+    found = passage((WORDS + WORDS)[start : start + length])
+    return found.exchanged(Random(draw), any_first=any_first)
 
 
 class PromptChain:
@@ -90,12 +85,12 @@ class PromptChain:
             end = self._text.block_start(index + 1)
             end = end if index < whole else min(words, end)
             if position < end:
-                parts.append(shuffled_words(position, end, f"{self._key}/{block}".encode()) + " ")
+                parts.append(words_between(position, end, f"{self._key}/{block}".encode()))
                 length += len(parts[-1])
                 position = end
             self._ends.append(length)
         self._prompt = "".join(parts)
         if position > words:
-            return self._prompt.rstrip().rsplit(" ", position - words)[0]
-        rest = shuffled_words(position, words, f"{self._key}/{name}".encode()) if position < words else ""
+            return self._prompt.rsplit(None, position - words)[0]
+        rest = words_between(position, words, f"{self._key}/{name}".encode())
         return (self._prompt + rest).rstrip()
