@@ -113,9 +113,13 @@ def large_change(pair: Pair) -> tuple[str, str, Code | None]:
     code, row = answer_lines(pair)[0].code, headline_row(pair)
     if pair.agents:
         return f"{pair.agents.before}→{pair.agents.after}", "agents", code
-    if row is None or row.change is None or code not in ("faster", "slower"):
+    if row is None or row.change is None or row.verdict is None or row.verdict.word not in ("faster", "slower"):
         return "", "", code
-    return f"{SIGNS[code]}{percent(abs(row.change), int(abs(row.change) < 0.1))}".replace(" ", ""), "tok/s", code
+    return (
+        f"{SIGNS[code or 'unsure']}{percent(abs(row.change), int(abs(row.change) < 0.1))}".replace(" ", ""),
+        "tok/s",
+        code,
+    )
 
 
 def figure_blocks(found: Comparison) -> list[Block]:

@@ -88,8 +88,8 @@ def probe_sentences(history: ProbeHistory) -> list[Sentence]:
     codes: dict[bool | None, tuple[str, Code]] = {True: ("✗", "missed"), False: ("✓", "ok"), None: ("?", "unknown")}
     sign, code = codes[history.drifted]
     spread = f"range {significant(history.low)} to {significant(history.high)} tok/s"
-    for name, cv in (("between probes", history.cv_between), ("within a probe", history.cv_within)):
-        spread += "" if cv is None else f"; CV {name} {percent(cv, 1)}"
+    for name, cv in (("probes", history.cv_between), ("runs of a probe", history.cv_within)):
+        spread += "" if cv is None else f"; {name} differ by {percent(cv, 1)}"
     return [Sentence(f"{sign} {history.sentence}", code), Sentence(spread)]
 
 

@@ -104,7 +104,7 @@ def test_single_outlier_is_no_drift() -> None:
     calm = hourly(Random(1), WEEK)
     found = probe_history([*calm, probe(WEEK, 76.9 / 2)])
     assert found.drifted is False
-    assert "the latest −50.0 %" in found.sentence and found.sentence.endswith("no drift")
+    assert "the latest −50.0 %" in found.sentence and found.sentence.startswith("no drift: ")
 
 
 def test_state_follows_from_reference_and_latest_probes() -> None:
@@ -132,9 +132,9 @@ def test_sentence_names_the_mean_that_drifted() -> None:
     calm = [probe(k, 80.0 * exp(0.01 * (2 * k % 5 - 2))) for k in range(WEEK)]
     found = probe_history([*calm, *(probe(WEEK + k, 77.6) for k in range(3))])
     assert found.drifted is True
-    assert "; mean of the latest 3, outliers clipped: −3.0 % (limit ±" in found.sentence
+    assert found.sentence.startswith("drifted: the mean of the latest 3 −3.0 % (limit ±")
     found = probe_history([*calm, *(probe(WEEK + k, 77.6) for k in range(9))])
-    assert "; smoothed, outliers clipped: −" in found.sentence and found.sentence.endswith("drifted")
+    assert found.sentence.startswith("drifted: the smoothed rate −")
 
 
 def test_reference_starts_again_when_the_server_changes() -> None:
@@ -181,7 +181,7 @@ def test_too_few_probes_are_not_judged() -> None:
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
     assert found.sentence == (
-        "7 days before: median 80, CV 0.0 %, the latest −50.0 %; drift needs 44 probes of the same server, so far 3"
+        "the latest −50.0 %; 7 days before: median 80 ± 0.0 % tok/s; drift needs 44 probes of the same server, so far 3"
     )
 
 

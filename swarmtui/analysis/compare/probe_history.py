@@ -245,17 +245,17 @@ def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[f
 def _sentence(
     days: float, middle: float | None, cv: float | None, change: float | None, drift: Drift | None, since_change: int
 ) -> str:
-    """`7 days before: median 76.9, CV 1 %, the latest −4 %; smoothed, outliers clipped: −2 % (limit ±1 %): drifted`"""
+    """`drifted: the smoothed rate −2 % (limit ±1 %), the latest −4 %; 7 days before: median 76.9 ± 1 % tok/s`"""
     if middle is None or change is None:
         return f"no probe in the {days:g} days before: nothing to compare it with yet"
-    variation = "" if cv is None else f", CV {percent(cv, 1)}"
-    head = f"{days:g} days before: median {short(middle, 4)}{variation}, the latest {signed_percent(change)}"
+    variation = "" if cv is None else f" ± {percent(cv, 1)}"
+    usual = f"the latest {signed_percent(change)}; {days:g} days before: median {short(middle, 4)}{variation} tok/s"
     if drift is None:
         needed = LATEST + MIN_REFERENCE
-        return f"{head}; drift needs {needed} probes of the same server, so far {since_change}"
-    what, value, high = "smoothed", drift.smoothed, drift.high
+        return f"{usual}; drift needs {needed} probes of the same server, so far {since_change}"
+    what, value, high = "the smoothed rate", drift.smoothed, drift.high
     if drift.drifted and not drift.smoothed_drifted:
-        what, value, high = f"mean of the latest {_NEWEST}", drift.newest, drift.newest_high
-    change_text, limit = signed_percent(value / drift.reference - 1.0), percent(high / drift.reference - 1.0, 1)
+        what, value, high = f"the mean of the latest {_NEWEST}", drift.newest, drift.newest_high
+    apart, limit = signed_percent(value / drift.reference - 1.0), percent(high / drift.reference - 1.0, 1)
     state = "drifted" if drift.drifted else "no drift"
-    return f"{head}; {what}, outliers clipped: {change_text} (limit ±{limit}): {state}"
+    return f"{state}: {what} {apart} (limit ±{limit}), {usual}"
