@@ -235,7 +235,7 @@ def change_tables(pair: Pair) -> list[Table]:
             lambda row: Cell(change_bar(row, top), codes[row.key]), right=False,
         ),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
-        Column("verdict", "verdict", lambda row: words[row.key], right=False),
+        Column("verdict", "verdict", lambda row: Cell(words[row.key], codes[row.key]), right=False),
     ]  # fmt: skip
     figure = next((FIGURES[row.figure] for row in rows), "")
     note = " ".join([_VERDICTS, *_more_runs(rows)])

@@ -181,11 +181,11 @@ def ab_blocks(result: AbResult) -> list[Block]:
 
 
 def _noise_floor(spread: float) -> str:
-    """`noise floor: runs of the same server differ by 1.2 % (CV); …`"""
+    """`noise floor: runs of the same server differ by 1.2 %; …`"""
     powers = ", ".join(f"{signed_percent(detectable_at(n, spread))} with {n} v {n} runs" for n in CHECKPOINTS[:5])
     return (
-        f"noise floor: runs of the same server differ by {short_percent(spread, 2)} (CV); "
-        f"detectable with 80 % power: {powers}"
+        f"noise floor: runs of the same server differ by {short_percent(spread, 2)}; "
+        f"changes that would very likely be seen: {powers}"
     )
 
 
