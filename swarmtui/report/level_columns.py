@@ -42,6 +42,20 @@ def _rate(id: str, title: str, value: Callable[[Level], float | None]) -> Column
     return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, x.half_width)))
 
 
+def _scaling(level: Level) -> Cell | None:
+    found = level.rate_speedup
+    return None if found is None else Cell(f"{supported(found, level.half_width, 3)}×")
+
+
+def _slowdown(level: Level) -> Cell | None:
+    """A difference of rates: where they are known to 11 %, half of one is known to 6 of 50 %."""
+    found = level.slowdown
+    if found is None:
+        return None
+    half_width = level.half_width * (1.0 - found) / found if level.half_width and found else None
+    return Cell(f"{supported(100 * found, half_width, 3)} %" if half_width else short_percent(found))
+
+
 def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
     """Read a value of a part that not every level has."""
 
@@ -133,8 +147,8 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("e2e_p90", "e2e p90", lambda x: _with_interval(x.e2e_s.p90, x.e2e_s.p90_interval)),
         Column[Level]("stall", "longest stall", lambda x: x.longest_stall_s, seconds),
         # compared with C=1
-        Column[Level]("slowdown", "slowdown", lambda x: x.slowdown, short_percent),
-        Column[Level]("scaling", "scaling", lambda x: x.rate_speedup, factor),
+        Column[Level]("slowdown", "slowdown", _slowdown),
+        Column[Level]("scaling", "scaling", _scaling),
         Column[Level]("wall_speedup", "wall speed-up", lambda x: x.wall_speedup, factor),
         Column[Level]("token_ratio", "token ratio", lambda x: x.token_ratio, _three),
         Column[Level]("straggler", "straggler", lambda x: x.straggler, _three),

@@ -16,12 +16,15 @@ from swarmtui.model.findings import Finding, Goodput
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.levels import throughput_tables
 from swarmtui.report.session import level_blocks, session_blocks
 from swarmtui.report.session_list import session_list
+from swarmtui.report.table import Cell
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
+from tests.analysis.level_builders import level as built_level
 
 
 def level(c: int, **fields: Any) -> Level:
@@ -103,6 +106,19 @@ def test_steady_has_its_half_width() -> None:
     assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200", "1.5 %"], "the half-width is 3"
     assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.000", "–"]
     assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
+
+
+@pytest.mark.parametrize(
+    ("half_width", "scaling", "slowdown"),
+    [(None, "1.96×", "45.6 %"), (0.001, "1.96×", "45.6 %"), (0.11, "2.0×", "46 %")],
+)
+def test_what_is_compared_with_one_agent_has_the_digits_of_its_half_width(
+    half_width: float | None, scaling: str, slowdown: str
+) -> None:
+    hw = None if half_width is None else 1500 * half_width
+    one = built_level(4, tps=1500, out_tps_steady_hw=hw, rate_speedup=1.963, contention=0.4561)
+    cells = [COLUMNS[name].value for name in ("scaling", "slowdown")]
+    assert [read(one) for read in cells if read is not None] == [Cell(scaling), Cell(slowdown)]
 
 
 def test_few_answers_of_which_some_were_cut_off_have_no_range() -> None:
