@@ -111,12 +111,16 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
-def compared_text(baseline: Baseline, pair: Pair | None, notice: str) -> str:
-    """Say in one sentence whether a change helped; `notice` is what was recorded, or how the flags differ."""
+def compared_text(baseline: Baseline, pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
+    """Say in one sentence whether a change helped; `notice` is what was recorded, or how the flags differ.
+
+    The doubts about a `doubtful` session are said beside it, and not repeated.
+    """
     if pair is not None and pair.agents is not None:
         from swarmtui.experiments.baseline import describe_changes
 
-        return sanitize(f"{pair.sentence}; {describe_changes(pair)}")
+        said = f"{pair.agents.word}: {pair.agents.detail}" if doubtful else pair.sentence
+        return sanitize(f"{describe_changes(pair)}: {said}")
     return notice or (f"with {baseline.name}: {pair.sentence}" if pair else "")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import Finding, Slots
@@ -17,6 +18,7 @@ from swarmtui.model.session import Level
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.baseline import Baseline, compared_text
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
@@ -25,7 +27,7 @@ from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.result import result_lines, result_view
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.sessions.compare_screen import CompareScreen
-from tests.analysis.level_builders import level
+from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
@@ -137,6 +139,18 @@ def test_a_doubt_is_said_once_after_the_answer() -> None:
         assert "▲ not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
         assert text.index("18 agents") <= text.index(before) < text.index("not sure")
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ""
+
+
+def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> None:
+    before, after = (
+        msgspec.structs.replace(
+            summary(LEVELS, name), answer=msgspec.structs.replace(ANSWER, agents=agents, low=agents, high=agents)
+        )
+        for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
+    )
+    pair = compare_pair(before, after)
+    assert compared_text(Baseline(), pair, "", doubtful=True) == "no known change: more agents: 8 → 18"
+    assert compared_text(Baseline(), pair, "").startswith("no known change: more agents: 8 → 18, 80 % sure")
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

@@ -133,7 +133,8 @@ class ResultPanel(LivePanel, Page):
         frame = data.shown.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
-        comparison = compared_text(data.baseline, data.pair, data.comparison)
+        doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
+        comparison = compared_text(data.baseline, data.pair, data.comparison, doubtful=doubtful)
         view = result_view(frame, data.shown.ended, table, comparison)
         # Nearly always the table of levels has a region of its own.
         with_levels = live_layout(*self.app.size).region("levels") is None
