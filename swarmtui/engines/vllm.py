@@ -43,6 +43,7 @@ class Vllm(Engine):
         "spec_decode_num_drafts_total": "drafts",
         "spec_decode_num_draft_tokens_total": "draft_tokens",
         "spec_decode_num_accepted_tokens_total": "accepted_tokens",
+        "spec_decode_num_accepted_tokens_per_pos_total": "accepted_at",
         "request_success_total": "finished",
     }
     metric_histograms = {

@@ -236,6 +236,20 @@ class KvFigures(Stored, frozen=True, kw_only=True):
     fits: float | None = None
 
 
+class Speculation(Stored, frozen=True, kw_only=True):
+    """Speculative decoding at a level: a stream has `tokens_per_step` × `steps_per_s` tok/s.
+
+    Of the tokens that a step drafts, on average, the share `acceptance` was right; `by_position` is how often the
+    first, second … of them was, as a share of all drafts; empty if that is not known.
+    """
+
+    tokens_per_step: float
+    steps_per_s: float | None
+    drafted_per_step: float
+    acceptance: float
+    by_position: tuple[float, ...] = ()
+
+
 class CanaryFigures(Stored, frozen=True, kw_only=True):
     """Answers to questions with known answers at one level, compared with those asked alone before the first level.
 
@@ -340,6 +354,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     ttft_split: TtftSplit | None = None
     waterfall: Waterfall | None = None
     kv: KvFigures | None = None
+    speculation: Speculation | None = None
     load: str = "closed"
     send_delay_s: Spread | None = None
     arrived_per_s: float | None = None

@@ -85,7 +85,8 @@ class ServerState(Stored, frozen=True, kw_only=True):
     `prompt_tokens` include those from the cache, of which `external_tokens` were in host memory or elsewhere;
     `evicted_tokens` left that of the GPU. `kv_use` is that of the fullest engine. `accept_length` (tokens per step) and
     `accept_rate` are gauges of servers that do not count drafts; `prefill_seconds` is a counter of servers that have no
-    histogram. `vram_bytes` is the memory of the loaded models.
+    histogram. `accepted_at` counts accepted draft tokens by their position. `vram_bytes` is the memory of the loaded
+    models.
     """
 
     engine: str
@@ -104,6 +105,7 @@ class ServerState(Stored, frozen=True, kw_only=True):
     drafts: float | None = None
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
+    accepted_at: ServerHistogram | None = None
     finished: float | None = None
     ttft: ServerHistogram | None = None
     itl: ServerHistogram | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor
 from typing import TypeVar
 
@@ -95,6 +95,10 @@ def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], 
         return Cell(f"est. {seconds(part)}", "estimated") if part is not None and split.estimated else part
 
     return _of(lambda level: level.ttft_split, read)
+
+
+def _positions(shares: Sequence[float]) -> str | None:
+    return " · ".join(map(percent, shares)) or None
 
 
 def _hit_rate(level: Level) -> Value:
@@ -194,6 +198,12 @@ COLUMNS: dict[str, Column[Level]] = {
             Column[Level](f"time_{field}", name, _time_share(field), percent)
             for field, name in WATERFALL_PARTS.items()
         ),
+        # speculative decoding
+        Column[Level]("spec_tokens", "tokens/step", _of(lambda x: x.speculation, lambda s: s.tokens_per_step), _three),
+        Column[Level]("spec_steps", "steps/s", _of(lambda x: x.speculation, lambda s: s.steps_per_s)),
+        Column[Level]("spec_drafted", "drafted", _of(lambda x: x.speculation, lambda s: s.drafted_per_step), _three),
+        Column[Level]("spec_share", "accepted", _of(lambda x: x.speculation, lambda s: s.acceptance), percent),
+        Column[Level]("spec_at", "by position", _of(lambda x: x.speculation, lambda s: _positions(s.by_position))),
         # machine
         Column[Level]("gpu_w", "GPU W", _of(lambda x: x.energy, lambda e: e.mean_w)),
         _per_token("j_token", "J/token", lambda x: x.energy.j_per_token if x.energy else None),

@@ -257,6 +257,7 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
         _open_loop_table(summary),
         _sessions_table(summary),
         kv_table(summary),
+        _speculation_table(levels),
     )
 
 
@@ -343,6 +344,16 @@ def kv_table(summary: Summary) -> Table:
     notes += [f"full, or with preemptions, from {full}"] if full else []
     ids = "load hit max_hit cached external recomputed evicted preempted kv_use kv_context kv_fits"
     return _table("KV cache", levels, f"{ids} recorded prompt_error", "; ".join(notes))
+
+
+def _speculation_table(levels: Sequence[Level]) -> Table:
+    note = (
+        "stream = tokens/step × steps/s of one stream; drafted: tokens per step; accepted: share of these; "
+        "by position: how often the first, second … drafted token was right, of all drafts"
+    )
+    shown = [level for level in levels if level.speculation]
+    ids = "load stream spec_tokens spec_steps spec_drafted spec_share spec_at"
+    return _table("Speculative decoding", shown, ids, note)
 
 
 def _uses_cache(kv: KvFigures) -> bool:

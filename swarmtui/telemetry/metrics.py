@@ -74,7 +74,7 @@ def parse_prometheus(text: str, engine: str = "") -> ServerState | None:
         owner, field, part = _MEANINGS[sample.name]
         if owner is not writer:
             continue
-        if part:
+        if part or "position" in sample.labels:
             histograms[field].append((part, sample))
         elif field in _MAXIMUM:
             values[field] = max(values.get(field, 0.0), sample.value)
@@ -103,7 +103,11 @@ def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     buckets: defaultdict[float, float] = defaultdict(float)
     count = total = None
     for part, sample in parts:
-        if part == "_bucket":
+        if not part:
+            with suppress(ValueError):
+                buckets[float(sample.labels["position"])] += sample.value
+            count, total = (count or 0.0) + sample.value, 0.0
+        elif part == "_bucket":
             with suppress(ValueError):
                 buckets[float(sample.labels.get("le", ""))] += sample.value
         elif part == "_count":

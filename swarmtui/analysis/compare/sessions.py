@@ -38,7 +38,7 @@ from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Level, Speculation, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 from swarmtui.numbers import rate
 from swarmtui.text import count_noun
@@ -280,6 +280,13 @@ _TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
 )
 
 
+# A stream has the product of both: the first depends on the text, the second on the machine.
+_SPECULATION: tuple[tuple[str, str, Callable[[Speculation], float | None]], ...] = (
+    ("tokens per step", "", lambda found: found.tokens_per_step),
+    ("steps/s", "", lambda found: found.steps_per_s),
+)
+
+
 def _gib(count: int | None) -> float | None:
     return None if count is None else count / (1 << 30)
 
@@ -301,6 +308,9 @@ def _machine_rows(a: Level, b: Level) -> list[MachineRow]:
         after = part(b.ttft_split) if b.ttft_split else None
         estimated = _estimated(a.ttft_split, before, b.ttft_split, after)
         rows.append(MachineRow(c=a.c, rate=a.rate, figure=name + estimated, unit="s", before=before, after=after))
+    for name, unit, figure in _SPECULATION:
+        values = [figure(level.speculation) if level.speculation else None for level in (a, b)]
+        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name, unit=unit, before=values[0], after=values[1]))
     return [row for row in rows if row.before is not None or row.after is not None]
 
 

@@ -13,7 +13,8 @@ from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.kv_tiers import kv_figures
-from swarmtui.analysis.machine.server_counters import counter_change
+from swarmtui.analysis.machine.server_counters import counter_change, merged
+from swarmtui.analysis.machine.speculation import speculation
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.machine.waterfall import level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
@@ -62,6 +63,7 @@ def add_machine_figures(
                 ttft_split=parts,
                 waterfall=level_waterfall(counted, block_size, parts),
                 kv=kv_figures(replayed, counted, seen, servers, block_size),
+                speculation=speculation(level, [r for run in counted for r in run.finished if r.ok], seen),
             )
         )
     return tuple(found)
@@ -122,7 +124,7 @@ def _estimate(level: Level, single: Level) -> TtftSplit | None:
 # Counters of a level that an answer uses.
 _COUNTERS = (
     "preemptions", "drafts", "draft_tokens", "accepted_tokens", "cache_queries", "cache_hits", "prompt_tokens",
-    "external_tokens", "evicted_tokens",
+    "output_tokens", "external_tokens", "evicted_tokens",
 )  # fmt: skip
 
 
@@ -156,6 +158,8 @@ def level_counters(
             running += [sum(number or 0.0 for number in known)] if None not in known else []
         span = [*before, *inside]
         found = counter_change(span[0].servers, span[-1].servers) if len(span) > 1 else None
+        if found and found.state.accepted_at:
+            sums["accepted_at"] = merged([*filter(None, [sums.get("accepted_at")]), found.state.accepted_at])
         for name in _COUNTERS:
             value: float | None = getattr(found.state, name) if found else None
             if value is not None:

@@ -15,7 +15,7 @@ COUNTERS = (
     "prompt_tokens", "output_tokens", "cached_tokens", "external_tokens", "evicted_tokens", "cache_queries",
     "cache_hits", "preemptions", "drafts", "draft_tokens", "accepted_tokens", "finished", "prefill_seconds",
 )  # fmt: skip
-HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e")
+HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e", "accepted_at")
 
 
 class CounterChange(Stored, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
         for name in COUNTERS:
             values[name] = _total([_difference(getattr(old, name), getattr(new, name)) for old, new in pairs])
         for name in HISTOGRAMS:
-            values[name] = _merged([histogram_change(getattr(old, name), getattr(new, name)) for old, new in pairs])
+            values[name] = merged([histogram_change(getattr(old, name), getattr(new, name)) for old, new in pairs])
     return CounterChange(
         state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted
     )
@@ -51,7 +51,7 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
 def sum_changes(grown: Sequence[ServerState]) -> ServerState:
     """Sum the changes of several periods; gauges are those of the last."""
     values: dict[str, Any] = {name: _total([getattr(state, name) for state in grown]) for name in COUNTERS}
-    values |= {name: _merged([getattr(state, name) for state in grown]) for name in HISTOGRAMS}
+    values |= {name: merged([getattr(state, name) for state in grown]) for name in HISTOGRAMS}
     return msgspec.structs.replace(grown[-1], **values)
 
 
@@ -86,7 +86,7 @@ def _total(values: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _merged(found: Sequence[ServerHistogram | None]) -> ServerHistogram | None:
+def merged(found: Sequence[ServerHistogram | None]) -> ServerHistogram | None:
     histograms = [histogram for histogram in found if histogram is not None]
     if not histograms or len(histograms) < len(found):
         return None
