@@ -100,9 +100,9 @@ class HttpClient:
         self.close()
 
     def close(self) -> None:
-        for client in self._clients.values():
+        while self._clients:  # a cancelled request may still add one
+            _, client = self._clients.popitem()
             asyncio.run_coroutine_threadsafe(client.aclose(), _event_loop()).result()
-        self._clients.clear()
 
     def get(self, url: str, timeout_s: float, *, max_bytes: int = _MAX_BYTES) -> HttpReply:
         return self.request("GET", url, timeout_s, max_bytes=max_bytes)

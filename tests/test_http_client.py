@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import httpx2
 import pytest
 
 from swarmtui import http_client
@@ -288,3 +289,21 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [f"{node.module}"] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_a_client_that_a_late_request_adds_while_closing_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    with serving({"/metrics": "ok"}) as first, serving({"/metrics": "ok"}) as late:
+        client = HttpClient((), Secrets())
+        client.get(f"{first.url}/metrics", 5.0)
+        close = httpx2.AsyncClient.aclose
+
+        async def aclose(self: Any) -> None:
+            closed.append("one")
+            if len(closed) == 1:
+                await asyncio.get_running_loop().run_in_executor(None, client.get, f"{late.url}/metrics", 5.0)
+            await close(self)
+
+        monkeypatch.setattr(httpx2.AsyncClient, "aclose", aclose)
+        client.close()
+    assert len(closed) == 2
