@@ -1,4 +1,4 @@
-"""The commands `run`, `capacity` and `probe`, which measure without a UI."""
+"""The commands `run` and `probe`, which measure without a UI."""
 
 from __future__ import annotations
 
