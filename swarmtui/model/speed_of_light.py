@@ -116,13 +116,11 @@ class Serving(Stored, frozen=True, kw_only=True):
 class StepFit(Stored, frozen=True, kw_only=True):
     """How far real steps are from the limit: t = `overhead_s` + limit / `efficiency`.
 
-    `separable`: the levels differ enough in bytes for both to be told apart; else the overhead is 0, or what even the
-    lowest plausible efficiency does not explain. `error` is the largest relative distance of a measured step.
+    `error` is the largest relative distance of a measured step.
     """
 
     overhead_s: float
     efficiency: float
-    separable: bool
     levels: int
     error: float
 

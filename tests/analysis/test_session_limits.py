@@ -112,7 +112,7 @@ def test_small_model_is_bound_by_launch_overhead() -> None:
     small = msgspec.structs.replace(DENSE_8B, dense_bytes=0.5e9, dense_parameters=0.25e9, attention=())
     found = found_at([decoding(1, 2.5e-3), decoding(2, 2.5e-3)], served(small))
     assert found.binds == "launch_overhead"
-    assert found.because == "2.2 ms of 2.5 ms per step go into neither reading nor computing"
+    assert found.because == "2.4 ms of 2.5 ms per step go into neither reading nor computing"
 
 
 def test_gateway_that_delays_is_seen_outside_the_server() -> None:
