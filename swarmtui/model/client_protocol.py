@@ -140,7 +140,7 @@ class WatchedStream(msgspec.Struct, frozen=True, kw_only=True):
     """The watched agent: its latest request, and those before it, newest first.
 
     `gaps_s` are the times between chunks; `recent_gaps_s` are the latest of them, in order of arrival. `waterfall` has
-    the parts of its time in this stage, up to the end of its last answer.
+    the parts of its time in this stage, over the earlier requests that are kept.
     """
 
     agent: int

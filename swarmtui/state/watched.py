@@ -6,10 +6,12 @@ from collections import defaultdict, deque
 from functools import partial
 from itertools import pairwise
 
+import msgspec
+
 from swarmtui.analysis.levels.stats import spread
-from swarmtui.analysis.machine.waterfall import add_waterfalls, waterfall
+from swarmtui.analysis.machine.waterfall import waterfall
 from swarmtui.model.client_protocol import EarlierRequest, WatchedStream
-from swarmtui.model.record import Record, Waterfall
+from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import TextTail, WatchedUpdate
 
 # Finished requests that are kept per agent, and characters of the current answer.
@@ -31,12 +33,8 @@ class WatchedStreams:
         self._latest: WatchedUpdate | None = None
         self._times: list[int] = []
         self._reasoning = self._text = ""
-        self._finished: defaultdict[int, deque[EarlierRequest]] = defaultdict(
-            partial(deque[EarlierRequest], maxlen=_FINISHED_REQUESTS)
-        )
+        self._finished: defaultdict[int, deque[Record]] = defaultdict(partial(deque[Record], maxlen=_FINISHED_REQUESTS))
         self._tails: dict[int, TextTail] = {}
-        # The latest request of each agent, and the parts of its time in this stage.
-        self._time_spent: dict[int, tuple[Record, Waterfall | None]] = {}
 
     def select(self, agent: int | None) -> None:
         self._agent, self._latest = agent, None
@@ -62,27 +60,9 @@ class WatchedStreams:
         self._tails |= {tail.agent: tail for tail in tails if tail.agent in self._tails}
 
     def add_record(self, record: Record) -> None:
-        latest, total = self._time_spent.get(record.agent, (None, None))
-        if latest is not None and latest.stage != record.stage:
-            latest = total = None
-        parts = waterfall([record], before=latest)
-        sums = [found for found in (total, parts) if found is not None]
-        self._time_spent[record.agent] = record.without_chunks(), add_waterfalls(sums) if sums else None
-        self._finished[record.agent].appendleft(
-            EarlierRequest(
-                task=record.task,
-                turn=record.turn,
-                type=record.type,
-                error=record.error,
-                verdict=record.verdict,
-                ttft_s=record.ttft_s,
-                tokens_out=record.tokens_out,
-                decode_tps=record.decode_tps,
-                e2e_s=record.e2e_s,
-                waterfall=parts,
-                preview=(record.text or record.reasoning or "")[:_MAX_PREVIEW],
-            )
-        )
+        preview = (record.text or record.reasoning or "")[:_MAX_PREVIEW]
+        kept = msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None, text=preview, reasoning=None)
+        self._finished[record.agent].appendleft(kept)
 
     @property
     def tails(self) -> tuple[TextTail, ...]:
@@ -91,8 +71,9 @@ class WatchedStreams:
     def view(self) -> WatchedStream | None:
         if self._agent is None:
             return None
-        time_spent = self._time_spent[self._agent][1] if self._agent in self._time_spent else None
-        latest, times, finished = self._latest, self._times, tuple(self._finished.get(self._agent, ()))
+        latest, times, records = self._latest, self._times, tuple(self._finished.get(self._agent, ()))
+        finished = tuple(map(_earlier, records, (*records[1:], None)))
+        time_spent = waterfall(record for record in records if record.stage == records[0].stage)
         if latest is None:
             return WatchedStream(agent=self._agent, before=finished, waterfall=time_spent)
         gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
@@ -115,6 +96,23 @@ class WatchedStreams:
             before=finished,
             waterfall=time_spent,
         )
+
+
+def _earlier(record: Record, before: Record | None) -> EarlierRequest:
+    """Describe a request; what passes between two stages is no part of its time."""
+    return EarlierRequest(
+        task=record.task,
+        turn=record.turn,
+        type=record.type,
+        error=record.error,
+        verdict=record.verdict,
+        ttft_s=record.ttft_s,
+        tokens_out=record.tokens_out,
+        decode_tps=record.decode_tps,
+        e2e_s=record.e2e_s,
+        waterfall=waterfall([record], before=before if before and before.stage == record.stage else None),
+        preview=record.text or "",
+    )
 
 
 def recorded_update(record: Record, now: int) -> WatchedUpdate:
