@@ -64,6 +64,7 @@ class Engine:
     metric_prefixes: tuple[str, ...] = ()
     metric_values: Mapping[str, str] = {}
     metric_histograms: Mapping[str, str] = {}
+    metric_positions: Mapping[str, str] = {}
     # Output tokens are counted when their request ends, and not while they are generated.
     counts_tokens_at_end: bool = False
     # A metric whose labels are settings, and those of its labels that are worth keeping.

@@ -43,7 +43,6 @@ class Vllm(Engine):
         "spec_decode_num_drafts_total": "drafts",
         "spec_decode_num_draft_tokens_total": "draft_tokens",
         "spec_decode_num_accepted_tokens_total": "accepted_tokens",
-        "spec_decode_num_accepted_tokens_per_pos_total": "accepted_at",
         "request_success_total": "finished",
     }
     metric_histograms = {
@@ -55,6 +54,7 @@ class Vllm(Engine):
         "request_decode_time_seconds": "decode",
         "e2e_request_latency_seconds": "e2e",
     }
+    metric_positions = {"spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
     settings_metric = "vllm:cache_config_info"
     settings_labels = ("block_size", "cache_dtype", "enable_prefix_caching", "gpu_memory_utilization", "num_gpu_blocks")
 

@@ -17,6 +17,8 @@ from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
 from swarmtui.telemetry.prometheus import Fetcher, MetricSample, parse_samples
 
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
+# A counter with a label for each position, which becomes a histogram.
+_POSITION = "position"
 # Not summed over several engines behind one address: the fullest cache is the one that makes requests wait.
 _MAXIMUM = ("kv_use", "accept_length", "accept_rate")
 
@@ -36,6 +38,8 @@ def _meanings() -> dict[str, _Meaning]:
         for prefix in engine.metric_prefixes:
             for name, field in engine.metric_values.items():
                 names.setdefault(prefix + name, _Meaning(engine, field))
+            for name, field in engine.metric_positions.items():
+                names.setdefault(prefix + name, _Meaning(engine, field, _POSITION))
             for name, field in engine.metric_histograms.items():
                 for part in _HISTOGRAM_PARTS:
                     names.setdefault(prefix + name + part, _Meaning(engine, field, part))
@@ -74,7 +78,7 @@ def parse_prometheus(text: str, engine: str = "") -> ServerState | None:
         owner, field, part = _MEANINGS[sample.name]
         if owner is not writer:
             continue
-        if part or "position" in sample.labels:
+        if part:
             histograms[field].append((part, sample))
         elif field in _MAXIMUM:
             values[field] = max(values.get(field, 0.0), sample.value)
@@ -103,9 +107,9 @@ def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     buckets: defaultdict[float, float] = defaultdict(float)
     count = total = None
     for part, sample in parts:
-        if not part:
+        if part == _POSITION:
             with suppress(ValueError):
-                buckets[float(sample.labels["position"])] += sample.value
+                buckets[float(sample.labels.get("position", ""))] += sample.value
             count, total = (count or 0.0) + sample.value, 0.0
         elif part == "_bucket":
             with suppress(ValueError):
