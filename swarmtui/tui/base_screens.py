@@ -213,46 +213,69 @@ class Page(Movable):
 
 
 class PanelScreen(CursorScreen):
-    """A screen of several panels: the key of one goes to it, and from there shows it alone, as on the live screen.
+    """A screen of several panels: the key of one goes to it, and from there shows it alone.
 
-    In a narrow terminal, one of those in `shared` is visible: the first, or the one whose key was pressed last.
+    Some panels may share a region, where one is visible: the first, or the one whose key was pressed last. Here those
+    in `shared` do, in a narrow terminal.
     """
 
     shared: tuple[int, ...] = ()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._only: int | None = None
-        self._focused, self._chosen = 1, next(iter(self.shared), 0)
+    # The key of the only panel that is shown; None if all are.
+    only_panel: int | None = None
+    # The keys of the panel that the keys act on, and of the one that was chosen for the shared region.
+    _focused: int | None = None
+    _chosen: int | None = None
 
     @property
-    def panels(self) -> list[LineWidget]:
+    def panels(self) -> Sequence[LineWidget]:
         return sorted((panel for panel in self.query(LineWidget) if panel.key), key=lambda panel: panel.key)
+
+    def sharing(self) -> Sequence[int]:
+        """Return the keys of the panels that share a region, the one first that is visible if none was chosen."""
+        return self.shared if self.is_narrow else ()
 
     @property
     def is_narrow(self) -> bool:
         return self.app.size.width < _TWO_COLUMNS
 
+    def chosen(self) -> int | None:
+        """Return the key of the panel that was chosen for the shared region, and is not the first of it."""
+        return self._chosen if self._chosen in self.sharing()[1:] else None
+
+    def choose(self, key: int) -> None:
+        self._chosen = key
+
     def actions(self) -> list[Action]:
-        return relabel(super().actions(), {"back": "all panels"} if self._only is not None else {})
+        return relabel(super().actions(), {"back": "all panels"} if self.only_panel is not None else {})
 
     def movable(self) -> Movable:
         """The panel in focus, or the first that can be moved."""
         movable = [panel for panel in self.panels if isinstance(panel, Movable)]
         return min(movable, key=lambda panel: not panel.in_focus)
 
+    def choose_visible(self, panels: Sequence[LineWidget]) -> None:
+        """Show the panels that have a region of their own, and one in the region that others share."""
+        sharing = self.sharing()
+        shared = self.chosen() or next(iter(sharing), None)
+        for panel in panels:
+            own = panel.key not in sharing or panel.key == shared
+            panel.display = own if self.only_panel is None else panel.key == self.only_panel
+        visible = [panel.key for panel in panels if panel.display and panel.key]
+        focused = self._focused if self._focused in visible else self.first_focus(visible)
+        for panel in panels:
+            if panel.in_focus != (panel.key == focused):
+                panel.in_focus = panel.key == focused
+                panel.redraw()
+
+    def first_focus(self, visible: Sequence[int]) -> int | None:
+        return next(iter(visible), None)
+
     def arrange_panels(self) -> None:
         """Show the panels that the terminal has room for, with the focus on one of them."""
-        for panel in self.panels:
-            hidden = self.is_narrow and panel.key in self.shared and panel.key != self._chosen
-            panel.display = not hidden if self._only is None else panel.key == self._only
+        self.choose_visible(self.panels)
         for box in self.query("Horizontal, Vertical"):
             box.display = any(panel.display for panel in box.query(LineWidget))
-        visible = [panel for panel in self.panels if panel.display]
-        if self._focused not in [panel.key for panel in visible] and visible:
-            self._focused = visible[0].key
         for panel in self.panels:
-            panel.in_focus = panel.key == self._focused
             panel.redraw()
         for footer in self.query(KeyFooter):
             footer.show(self.actions())
@@ -262,18 +285,20 @@ class PanelScreen(CursorScreen):
 
     def action_panel(self, key: int) -> None:
         """Go to a panel; from there, show it alone, and then all panels again."""
-        is_here = self._focused == key
+        is_here = any(panel.in_focus for panel in self.panels if panel.key == key)
+        if self.only_panel is not None or is_here:
+            self.only_panel = None if self.only_panel == key else key
+        else:
+            self.choose(key)
         self._focused = key
-        if key in self.shared:
-            self._chosen = key
-        if self._only is not None or is_here:
-            self._only = None if self._only == key else key
         self.arrange_panels()
 
     def action_next_panel(self, by: int) -> None:
-        keys = [panel.key for panel in self.panels if panel.display or self._only is not None]
-        self._focused = keys[(keys.index(self._focused) + by) % len(keys)]
-        self._only = None if self._only is None else self._focused
+        """Go to the next panel that is visible; alone, show the next of all."""
+        panels = [panel for panel in self.panels if panel.key and (panel.display or self.only_panel is not None)]
+        at = next((number for number, panel in enumerate(panels) if panel.in_focus), -1)
+        self._focused = panels[(at + by) % len(panels)].key
+        self.only_panel = None if self.only_panel is None else self._focused
         self.arrange_panels()
 
     def on_click(self, event: Click) -> None:
@@ -284,10 +309,9 @@ class PanelScreen(CursorScreen):
 
     def restore_panels(self) -> bool:
         """Show all panels again, and the first of those that share a region; False if they are shown."""
-        shared = next(iter(self.shared), 0)
-        if self._only is None and (self._chosen == shared or not self.is_narrow):
+        if self.only_panel is None and self.chosen() is None:
             return False
-        self._only, self._chosen = None, shared
+        self.only_panel = self._focused = self._chosen = None
         self.arrange_panels()
         return True
 

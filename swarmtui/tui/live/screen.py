@@ -12,14 +12,14 @@ from textual.app import ComposeResult
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
-from swarmtui.tui.base_screens import CursorScreen, HelpTopic, KeyFooter
+from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import Movable
 from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, header_view
-from swarmtui.tui.live.layout import LiveLayout, RegionLayout, live_layout
+from swarmtui.tui.live.layout import RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
 from swarmtui.tui.live.now import NowPanel
 from swarmtui.tui.live.result import ResultPanel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _RETRY_S = 0.1
 
 
-class LiveScreen(CursorScreen):
+class LiveScreen(PanelScreen):
     """Base of the run, replay and watch screens, which differ in their keys."""
 
     # Otherwise Esc closes the screen, and with it the source.
@@ -50,12 +50,7 @@ class LiveScreen(CursorScreen):
         self._map_chosen: bool | None = None
         self._tails_watched: tuple[int, ...] = ()
         self._regions = RegionLayout()
-        # The key of the only panel that is shown; None if all are.
-        self.only_panel: int | None = None
-        # The keys of the panel that the keys act on, and of the one that was chosen for the shared region.
-        self._focused: int | None = None
-        self._chosen: int | None = None
-        # Whether that was after the end: what was chosen before gives way to the result.
+        # Whether a panel was chosen after the end: what was chosen before gives way to the result.
         self._chosen_ended = False
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
@@ -74,7 +69,7 @@ class LiveScreen(CursorScreen):
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
         panels = [NowPanel(), *(panel() for panel in load_panels())]
-        self._choose_visible(panels)
+        self.choose_visible(panels)
         yield from panels
         yield InputLine()
         yield KeyFooter()
@@ -85,7 +80,7 @@ class LiveScreen(CursorScreen):
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
         now = [action for action in now if action.id != "copy_command" or self.command_to_copy]
-        now = in_footer(now, "back", *(name for panel in self._panels if panel.in_focus for name in panel.actions))
+        now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
@@ -151,13 +146,13 @@ class LiveScreen(CursorScreen):
         return is_heat_map(self.shown.frame, self._map_chosen)
 
     def update_panels(self) -> None:
-        self._choose_visible(self._panels)
+        self.choose_visible(self.panels)
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
         for footer in self.query(KeyFooter):
             footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
-        for panel in self._panels:
+        for panel in self.panels:
             if panel.display and panel.size:
                 panel.update_from(data)
         # There are no panels while the app closes.
@@ -166,34 +161,31 @@ class LiveScreen(CursorScreen):
                 self._watch_tails(self._visible_streams(streams))
 
     @property
-    def _panels(self) -> list[LivePanel]:
+    def panels(self) -> Sequence[LivePanel]:
         return list(self.query_children(LivePanel))
 
-    @property
-    def _layout_of_size(self) -> LiveLayout:
-        return live_layout(*self.app.size)
+    def sharing(self) -> Sequence[int]:
+        """Return the panels without a region of their own: first the result after the end, else the region's owner."""
+        layout = live_layout(*self.app.size)
+        sharing = [panel for panel in load_panels() if layout.place_of(panel.place) == layout.shared]
+        last = ResultPanel if self.has_ended else next(panel for panel in sharing if panel.place == layout.shared)
+        return sorted((panel.key for panel in sharing), key=lambda key: key != last.key)
 
-    def _choose_visible(self, panels: Sequence[LivePanel]) -> None:
-        """Show the panels that have a region of their own, and one in the region that the others share."""
-        layout = self._layout_of_size
-        shared = self._shared_key(layout, panels)
-        for panel in panels:
-            own = layout.place_of(panel.place) != layout.shared
-            panel.display = (own or panel.key == shared) if self.only_panel is None else panel.key == self.only_panel
-        visible = [panel.key for panel in panels if panel.display]
-        focused = self._focused if self._focused in visible else shared if shared in visible else self.only_panel
-        for panel in panels:
-            if panel.in_focus != (panel.key == focused):
-                panel.in_focus = panel.key == focused
-                panel.redraw()
+    def chosen(self) -> int | None:
+        return super().chosen() if self._chosen_ended or not self.has_ended else None
 
-    def _shared_key(self, layout: LiveLayout, panels: Sequence[LivePanel]) -> int:
-        """The panel in the shared region: the chosen one, else its owner, and after the end the result."""
-        sharing = {panel.key: panel for panel in panels if layout.place_of(panel.place) == layout.shared}
-        if self._chosen in sharing and (self._chosen_ended or not self.has_ended):
-            return self._chosen or 0
-        owner = next(panel.key for panel in sharing.values() if panel.place == layout.shared)
-        return ResultPanel.key if self.has_ended else owner
+    def first_focus(self, visible: Sequence[int]) -> int | None:
+        shared = self.chosen() or self.sharing()[0]
+        return shared if shared in visible else self.only_panel
+
+    def choose(self, key: int) -> None:
+        super().choose(key)
+        self._chosen_ended = self.has_ended
+
+    def arrange_panels(self) -> None:
+        self._regions.alone = self.only_panel is not None
+        self.update_panels()
+        self.refresh(layout=True)
 
     def _header_view(self) -> HeaderView:
         live = self.shown
@@ -297,66 +289,27 @@ class LiveScreen(CursorScreen):
 
     def movable(self) -> Movable:
         """The panel in focus if it can be moved, else the result or the agents."""
-        movable = [panel for panel in self._panels if isinstance(panel, Movable) and panel.display]
+        movable = [panel for panel in self.panels if isinstance(panel, Movable) and panel.display]
         movable.sort(key=lambda panel: (not panel.in_focus, -panel.key))
         return movable[0] if movable else self.query_one(StreamsPanel)
 
     def on_click(self, event: Click) -> None:
         """Go to the panel that was clicked; a double click shows it alone, or all again."""
-        if isinstance(event.widget, LivePanel) and event.widget.key:
-            if event.chain == 1:
-                self._focused = event.widget.key
-                self.update_panels()
-            else:
-                self._show_only(None if self.only_panel == event.widget.key else event.widget.key)
-
-    def action_panel(self, key: int) -> None:
-        """Go to a panel; from there, show it alone, and then all panels again."""
-        panel = next(panel for panel in self._panels if panel.key == key)
-        if self.only_panel is not None or panel.in_focus:
-            self._show_only(None if self.only_panel == key else key)
-            return
-        self._focused = self._chosen = key
-        self._chosen_ended = self.has_ended
-        self.update_panels()
-
-    def action_next_panel(self, by: int) -> None:
-        """Go to the next panel that is visible; alone, show the next of all."""
-        panels = [panel for panel in self._panels if panel.key and (panel.display or self.only_panel is not None)]
-        at = next((number for number, panel in enumerate(panels) if panel.in_focus), -1)
-        key = panels[(at + by) % len(panels)].key
-        self._focused = key
-        self._show_only(None if self.only_panel is None else key)
-
-    def _show_only(self, key: int | None) -> None:
-        self._focused = key or self._focused
-        self.only_panel = key
-        self._regions.alone = key is not None
-        self.update_panels()
-        self.refresh(layout=True)
+        if event.chain > 1 and isinstance(event.widget, LivePanel) and event.widget.key:
+            self.only_panel = None if self.only_panel == event.widget.key else event.widget.key
+        super().on_click(event)
 
     def action_back(self) -> None:
         """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
         if self.filter_text:
             self.set_filter("")
-        elif self.only_panel is not None:
-            self._show_only(None)
-        elif self._chosen_is_shown:
-            self._focused = self._chosen = None
-            self.update_panels()
+        elif self.restore_panels():
+            pass
         elif not self._is_in_progress and len(self.app.screen_stack) > 1:
             self.source.close()
             self.dismiss()
         else:
             self._back_from_first_screen()
-
-    @property
-    def _chosen_is_shown(self) -> bool:
-        """Whether the shared region shows a panel that was chosen for it."""
-        layout, panels = self._layout_of_size, self._panels
-        shown = self._shared_key(layout, panels) if panels else None
-        owner = ResultPanel.key if self.has_ended else next((p.key for p in panels if p.place == layout.shared), None)
-        return shown != owner
 
     @property
     def _back_label(self) -> str:
@@ -365,7 +318,7 @@ class LiveScreen(CursorScreen):
             return "clear filter"
         if self.only_panel is not None:
             return "all panels"
-        if self._chosen_is_shown:
+        if self.chosen() is not None:
             return "back"
         return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else ""
 
