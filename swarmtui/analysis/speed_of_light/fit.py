@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 
-import msgspec
-
 from swarmtui.model.speed_of_light import StepFit
 
 LOWEST, HIGHEST = 0.3, 0.95
@@ -44,11 +42,6 @@ def fit_steps(points: Sequence[Point]) -> StepFit | None:
 def _bounded(slope: float) -> float:
     """Return the efficiency of a slope."""
     return min(max(1.0 / slope, LOWEST), HIGHEST) if slope > 0.0 else HIGHEST
-
-
-def refit_overhead(fit: StepFit, limit: float, step: float) -> StepFit:
-    """Return the fit for another setup of which one level was measured, as for more GPUs that have to communicate."""
-    return msgspec.structs.replace(fit, overhead_s=max(0.0, step - limit / fit.efficiency), levels=1, error=0.0)
 
 
 def predicted_step(limit: float, overhead: float, efficiency: float) -> float:

@@ -18,7 +18,7 @@ from swarmtui.model.speed_of_light import (
     SpeedOfLight,
     StepFit,
 )
-from swarmtui.numbers import percent, short
+from swarmtui.numbers import short
 
 # The bits of a number in the KV cache with an 8-bit cache, the narrowest that most servers have.
 FP8 = 8.0
@@ -120,8 +120,3 @@ def missing_facts(model: ModelShape | None, gpu: GpuFigures | None, why: str = "
         text = "no weights were found: bytes are computed from config.json, not read from the files"
         found.append(Finding(code="computed_bytes", text=text))
     return tuple(found)
-
-
-def share_text(share: float) -> str:
-    """`39 % of the limit`; above 100 %, the facts about the model or the GPU are wrong, and it is shown as it is."""
-    return f"{percent(share)} of the limit"

@@ -45,7 +45,6 @@ class _MetaInfo(Chunk):
     """SGLang; the times are in seconds."""
 
     queue_time: float | None = None
-    prefill_launch_latency: float | None = None
     cached_tokens: Count | None = None
     spec_verify_ct: Count | None = None
     spec_draft_token_num: Count | None = None
