@@ -23,8 +23,6 @@ _REPEATED_START = 1 << 41
 
 # Pre-roll requests per stream, at most, in which nothing begins.
 _MAX_PREROLLS = 4
-# Multiples of it are evenly spread over 0 to 1, however many there are.
-_GOLDEN = 0.6180339887498949
 # Answers of no more tokens are expected to reach that limit, until it was seen whether most do.
 _SHORT_ANSWER = 256
 _SEEN, _MOST = 5, 0.8
@@ -204,7 +202,8 @@ class ClosedLoopTasks(NewTasks):
 
     The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
     Answers of equal length would keep streams in step that start together: the first answers, which get a slot at once,
-    have a part of that length. Those that follow have all of it, so that measured requests find the usual queue.
+    have parts of that length, evenly apart. Those that follow have all of it, so that measured requests find the usual
+    queue.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
     ended; with a `precision`, `total` is the most that it may take. `canaries` is the number of canaries per measured
@@ -256,7 +255,9 @@ class ClosedLoopTasks(NewTasks):
             return None
         if self.preparing:
             cut = self._prerolls < self._cut
-            share = (self._first_share + self._prerolls * _GOLDEN) % 1.0 if cut else 1.0
+            if not cut and self._begun < self._cut < self._c and self._awaited:
+                return None  # else another answer may get the slot of one that is cut
+            share = (self._first_share + self._prerolls) / self._cut if cut else 1.0
             task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll", share)
             self._prerolls += 1
             if self._begun + len(self._awaited) < self._c:

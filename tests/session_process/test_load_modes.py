@@ -162,8 +162,15 @@ def test_only_answers_that_get_a_slot_at_once_are_cut() -> None:
     """Cut ones in the queue would let the first measured requests wait less than the others."""
     factory = TaskFactory(TaskGenerator(find_workload("random-1k-1k"), seed=1, calibration=None))
     factory.slots = 3
-    lengths = [task.max_tokens or 0 for task in islice(iter(ClosedLoopTasks(factory, 8, 16).next_task, None), 8)]
-    assert all(length < 1024 for length in lengths[:3]) and lengths[3:] == [1024] * 5
+    source = ClosedLoopTasks(factory, 8, 16)
+    cut = list(iter(source.next_task, None))
+    lengths = sorted(task.max_tokens or 0 for task in cut)
+    assert [b - a for a, b in pairwise(lengths)] == pytest.approx([1024 / 3] * 2, abs=1), "evenly apart"
+    for task in cut[:2]:
+        source.first_token(task.id, 0)
+    assert source.next_task() is None, "another answer could get the third slot"
+    source.first_token(cut[2].id, 2)
+    assert [task.max_tokens for task in islice(iter(source.next_task, None), 5)] == [1024] * 5
 
 
 @pytest.mark.parametrize(
