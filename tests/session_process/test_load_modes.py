@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from pathlib import Path
 
 import pytest
