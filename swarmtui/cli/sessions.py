@@ -69,8 +69,8 @@ def sessions(
 def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Show one session: its levels, checks and events.
 
-    SESSION is an id, the beginning of one, `last` for the last one that measured a level, or `last~1` for the complete
-    one before it of the same endpoint and kind.
+    SESSION is an id, the beginning or end of one, `last` for the last one that measured a level, or `last~1` for the
+    complete one before it of the same endpoint and kind.
     """
     from swarmtui.report.session import session_blocks
     from swarmtui.sessions.documents import summary_json
@@ -170,7 +170,7 @@ def change_log(
 
 
 @commands.command()
-@click.argument("session", nargs=-1, required=True)
+@click.argument("session", nargs=-1)
 @click.option("--baseline", metavar="SESSION", help="Session to compare the others with.  [default: the first]")
 @shared.detect
 @shared.json
@@ -181,7 +181,11 @@ def compare(
     """Compare sessions: what differs between them, their levels side by side, and one verdict per level.
 
     \b
-    swarmtui compare last~1 last
+    swarmtui compare
+    swarmtui compare 20261115-014455-3f9a 8c12
+
+    Without SESSION it is the last one; a single one is compared with its baseline, else with the one before it of the
+    same model and workload. SESSION is an id, the beginning or end of one, `last`, or `last~1`.
 
     With one session per side, the verdict is about these two sessions. It is based on their runs or, if
     there are earlier sessions of the same configuration, on the spread between those. With A1+A2+… B1+B2+…, at least
@@ -190,14 +194,14 @@ def compare(
     """
     from swarmtui.analysis.compare.differences import session_names
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
-    from swarmtui.model.base import BadInput
     from swarmtui.report.comparison import comparison_blocks
-    from swarmtui.sessions.store import earlier_sessions, read_summary
+    from swarmtui.sessions.store import LAST, earlier_sessions, read_summary, with_session_beside
 
+    detected, root = parse_share(detect), session_root(session_dir)
+    session = session or (LAST,)
     names = (baseline, *session) if baseline and baseline not in session else session
     if len(names) < 2:
-        raise BadInput("needs at least two sessions", key="compare")
-    detected, root = parse_share(detect), session_root(session_dir)
+        names, baseline = with_session_beside(root, names[0]), None
     summaries = [read_summary(root, name) for name in names]
     index = names.index(baseline) if baseline else 0
     found = compare_sessions(

@@ -45,7 +45,7 @@ def compare_with_baseline(
         after=after.session.id,
         what=describe_changes(pair),
         effect=pair.sentence,
-        verdict="refused" if pair.refused else agents.word if agents else found.word if found else None,
+        verdict=pair.verdict,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
     )
@@ -56,8 +56,3 @@ def describe_changes(pair: Pair) -> str:
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
     changes = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
     return ", ".join(map(str, changes)) or "no known change"
-
-
-def effect_sentence(found: LoggedChange) -> str:
-    """`fewer agents: 0, before 12 (3–15); --parallel 2 → 4`"""
-    return f"{found.effect}; {found.what}" if found.agents else f"{found.what}: {found.effect}"

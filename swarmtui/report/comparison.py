@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.compare.agents import AgentsWord
@@ -35,13 +35,11 @@ SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure
 # The cells of a bar on each side of zero.
 _BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
-_VERDICTS = (
-    "▲ faster, ▼ slower, = the same within 2 %, each 95 % sure over all levels together; ? not sure yet. "
-    "├ ┤: the interval of the change."
-)
-_NOTE = "A and B: all requests of a level; change: B compared with A; interval: where it lies, 95 % sure."
-_REPEAT = "compare sessions of the same plan: R, or `swarmtui run --baseline`, repeats one"
-_BY_CHANCE = "two sessions can differ by chance; `swarmtui ab` measures both in turn, until it is sure"
+_DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
+_NOTE = "A and B: all requests of a level; change: B compared with A."
+_REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
+_AGAIN = "R on its result measures this server again"
+_MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
 class AnswerLine(NamedTuple):
@@ -57,10 +55,11 @@ class AnswerLine(NamedTuple):
 
 
 def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "") -> Cell:
-    """Show a verdict, or how many runs there must be for one."""
+    """Show a verdict, or how many runs there must be for one; after agents or a change, its sign may be enough."""
     text = "not comparable" if word == "refused" else word or verdict_text(None)
+    said = before and word in ("more agents", "fewer agents", "not sure yet")
     code = _CODES.get(word or "", "unsure")
-    return Cell(f"{SIGNS[code]} {before}{text}", code)
+    return Cell(f"{SIGNS[code]} {before.rstrip() if said else before + text}", code)
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
@@ -81,42 +80,62 @@ def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
     return Facts(rows, answer=True, head=head)
 
 
-def answer_lines(pair: Pair) -> list[AnswerLine]:
-    """Return the answer of a comparison: agents and throughput before and after, what changed, the limits, what next.
+def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
+    """Return the answer of a comparison: agents before and after, what changed, how sure it is, what next, and why.
 
-    What is not known is left out.
+    What is not known is left out. `in_app`: a key is named instead of a command.
     """
     row = headline_row(pair)
-    word = pair.agents.word if pair.agents else row.verdict.word if row and row.verdict else None
-    code = "refused" if pair.refused else "unsure" if pair.doubts else _CODES.get(word or "", "unsure")
     lines = [
-        AnswerLine("Agents" if pair.agents else "Result", pair.sentence, code),
+        AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
         AnswerLine("Changed", describe_changes(pair)),
-        AnswerLine("Why no more", _limits(pair)),
+        AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
+        AnswerLine("Why no more", _limits(pair)),
     ]
     if pair.agents and row and row.verdict:
-        lines.append(AnswerLine("Output", pair.throughput, _CODES.get(row.verdict.word or "", "unsure")))
+        sure = "" if pair.doubts else row.verdict.word or ""
+        lines.append(AnswerLine("Output", pair.throughput, _CODES.get(sure, "unsure")))
     first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
     if first and first.before is not None and first.after is not None and not pair.refused:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
         lines.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
-    if not pair.refused and row and row.verdict and row.verdict.claim == "sessions":
-        lines.append(AnswerLine("How sure", _BY_CHANCE))
     return [line for line in lines if line.text]
+
+
+def pair_code(pair: Pair) -> Code:
+    """Return the code of the verdict, which has its sign and its colour."""
+    return _CODES.get(pair.verdict or "", "unsure")
+
+
+def _how_sure(pair: Pair, in_app: bool) -> str:
+    """Say what the verdict is based on and, if it is not sure, the one step that makes it surer."""
+    row = headline_row(pair)
+    if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
+        return ""
+    again, why = _AGAIN, "two sessions can differ by chance"
+    if pair.verdict is None:
+        again, why = _MORE_RUNS, f"{MIN_RUNS} runs of each are needed"
+    if pair.agents:
+        overlap = pair.agents.word in ("same", "not sure yet")
+        why = "the ranges overlap" if overlap else "the ranges are apart"
+        again = again if pair.verdict == "not sure yet" else ""
+    if again and not in_app:
+        again = f"measure it again: {pair.again}" if pair.again else ""
+    return "; ".join(filter(None, (why, again)))
 
 
 def large_change(pair: Pair) -> tuple[str, str, Code | None]:
     """Return what to show large, with its unit: agents before and after, or the change if it is known to be one."""
-    code, row = answer_lines(pair)[0].code, headline_row(pair)
+    code, row = pair_code(pair), headline_row(pair)
     if pair.agents:
         return f"{pair.agents.before}→{pair.agents.after}", "agents", code
     if row is None or row.change is None or row.verdict is None or row.verdict.word not in ("faster", "slower"):
         return "", "", code
     return (
-        f"{SIGNS[code or 'unsure']}{percent(abs(row.change), int(abs(row.change) < 0.1))}".replace(" ", ""),
+        f"{SIGNS[code]}{percent(abs(row.change), int(abs(row.change) < 0.1))}".replace(" ", ""),
         "tok/s",
         code,
     )
@@ -204,7 +223,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
         Column("change", "change", lambda row: row.change if isinstance(row, ComparisonRow) else "", signed_percent),
-        Column("interval", "interval", interval),
+        Column("interval", "95 % interval", interval),
     ]
     table = tabulate("Side by side", rows, columns, "" if pair.refused else _NOTE, drop=("interval",))
     return [table.without_missing()] if rows else []
@@ -222,25 +241,39 @@ def change_tables(pair: Pair) -> list[Table]:
     top = value_axis(known, 2).high if any(known) else 0.01
     words = {row.key: verdict_text(row.verdict.word if row.verdict else None) for row in rows}
     codes = {row.key: _CODES.get(words[row.key], "unsure") for row in rows}
+    bars = {row.key: change_bar(row, top) for row in rows}
     ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
 
     def change(row: ComparisonRow) -> Cell:
         return Cell(f"{SIGNS[codes[row.key]]} {signed_percent(row.change)}", codes[row.key])
+
+    def verdict(row: ComparisonRow) -> Cell | None:
+        return None if pair.searched and codes[row.key] == "unsure" else Cell(words[row.key], codes[row.key])
 
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
         Column("change", "change", change),
         Column(
             "bar", f"{ends[0]:·<{_BAR}}0{ends[1]:·>{_BAR}}",
-            lambda row: Cell(change_bar(row, top), codes[row.key]), right=False,
+            lambda row: Cell(bars[row.key], codes[row.key]), right=False,
         ),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
-        Column("verdict", "verdict", lambda row: Cell(words[row.key], codes[row.key]), right=False),
+        Column("verdict", "verdict", verdict, right=False),
     ]  # fmt: skip
     figure = next((FIGURES[row.figure] for row in rows), "")
-    note = " ".join([_VERDICTS, *_more_runs(rows)])
+    note = " ".join([_legend(codes.values(), bars.values()), *_more_runs(rows)])
     table = tabulate(f"Change of {figure}", rows, columns, note, drop=("interval", "verdict"))
     return [table.without_missing()] if rows else []
+
+
+def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
+    """Explain the signs that are used."""
+    used = set(codes)
+    decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
+    parts = [f"{decided}, 95 % sure over all levels together" if decided else ""]
+    parts.append(f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "")
+    ends = " ├ ┤: the interval of the change." if any(set(bar) & {"├", "┤"} for bar in bars) else ""
+    return f"{'; '.join(filter(None, parts))}.{ends}"
 
 
 def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:

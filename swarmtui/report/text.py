@@ -44,16 +44,11 @@ def _facts(facts: Facts) -> list[str]:
     # A line of an answer is never broken in a pipe or a file.
     width = _terminal_width(sys.maxsize) if facts.answer else page_width()
     return [
-        *textwrap.wrap(sanitize(facts.head), width),
+        *_wrap(sanitize(facts.head), width),
         *(
             line
             for name, value in facts.rows
-            for line in textwrap.wrap(
-                sanitize(value),
-                width,
-                initial_indent=f"{name if facts.answer else name.lower():<{_NAME}} ",
-                subsequent_indent=indent,
-            )
+            for line in _wrap(sanitize(value), width, f"{name if facts.answer else name.lower():<{_NAME}} ", indent)
         ),
     ]
 
@@ -99,4 +94,11 @@ def _terminal_width(otherwise: int) -> int:
 
 
 def wrap(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, page_width(), initial_indent=indent, subsequent_indent=indent + "  ")
+    return _wrap(text, page_width(), indent, indent + "  ")
+
+
+def _wrap(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+    """Break lines between words only: a flag or an id can be copied."""
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
+    )

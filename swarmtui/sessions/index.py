@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +90,20 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     def best_at(self) -> str:
         """Return the name of the best level, or an empty string."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
+
+
+def session_beside(rows: Iterable[SessionRow], chosen: SessionRow) -> str:
+    """Return the session to compare one with: its baseline, else the one before it of its model and workload.
+
+    The first one is compared with the next one; empty if there is none, either.
+    """
+    others = [row for row in rows if row.id != chosen.id and row.levels]
+    target = (chosen.model, chosen.workload)
+    alike = [row for row in others if (row.model, row.workload) == target]
+    ids = sorted(row.id for row in ([row for row in alike if row.kind == chosen.kind] or alike))
+    if any(row.id == chosen.previous for row in others):
+        return chosen.previous
+    return next((id for id in reversed(ids) if id < chosen.id), next(iter(ids), ""))
 
 
 def session_kind(series: Series | None, goal: PlanGoal) -> str:

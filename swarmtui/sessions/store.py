@@ -44,6 +44,7 @@ from swarmtui.sessions.index import (
     index_json,
     list_sessions,
     read_row,
+    session_beside,
     session_directories,
 )
 from swarmtui.sessions.journal import (
@@ -70,14 +71,31 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 
 
 def load_session(root: Path, which: str) -> LoadedSession:
-    """Load a session by id, by a unique prefix of it, as `last`, or as `last~2`.
+    """Load a session by id, by a unique beginning or end of it, as `last`, or as `last~2`.
 
     `last` is the last one that measured a level; `last~2` is the second one before it that is complete and of the same
     endpoint and kind.
     """
-    back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
-    directory = root / (_newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which))
+    directory = root / _resolve(root, which)
     return LoadedSession(directory=directory, journal=read_journal(directory))
+
+
+def with_session_beside(root: Path, which: str) -> tuple[str, str]:
+    """Return the ids of a session and of the one to compare it with, the older one first."""
+    chosen = read_row(root / _resolve(root, which))
+    beside = session_beside(list_sessions(root), chosen)
+    if not beside:
+        raise BadInput(
+            f"no other session of model {chosen.model} and workload {chosen.workload}; to compare others, type "
+            "`swarmtui compare ID ID` with two ids of `swarmtui sessions`",
+            key=chosen.id,
+        )
+    return min(chosen.id, beside), max(chosen.id, beside)
+
+
+def _resolve(root: Path, which: str) -> str:
+    back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
+    return _newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which)
 
 
 def read_summary(root: Path, which: str) -> Summary:
@@ -344,7 +362,7 @@ def _find_name(root: Path, which: str) -> str:
     names = session_directories(root)
     if which in names:
         return which
-    matching = [name for name in names if which and name.startswith(which)]
+    matching = [name for name in names if which and (name.startswith(which) or name.endswith(which))]
     if not matching:
         raise BadInput(f"no session of that name in {root}; `swarmtui sessions` lists them", key=which)
     if len(matching) > 1:

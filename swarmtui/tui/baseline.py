@@ -111,28 +111,31 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
-def compared_text(baseline: Baseline, pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
-    """Say in one sentence whether a change helped; `notice` is what was recorded, or how the flags differ.
+def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
+    """Say in one sentence whether a change helped; without a pair, `notice` says how the flags differ.
 
     The doubts about a `doubtful` session are said beside it, and not repeated.
     """
-    if pair is not None and pair.agents is not None:
-        from swarmtui.experiments.baseline import describe_changes
+    if pair is None:
+        return notice
+    from swarmtui.experiments.baseline import describe_changes
+    from swarmtui.report.comparison import SIGNS, pair_code
 
-        said = f"{pair.agents.word}: {pair.agents.detail}" if doubtful else pair.sentence
-        return sanitize(f"{describe_changes(pair)}: {said}")
-    return notice or (f"with {baseline.name}: {pair.sentence}" if pair else "")
+    said = pair.sentence
+    if doubtful and not pair.refused:
+        said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
+    return sanitize(f"{describe_changes(pair)}: {SIGNS[pair_code(pair)]} {said}")
 
 
 def record_effect(directory: Path, previous: str) -> str:
     """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
-    from swarmtui.experiments.baseline import effect_sentence, record_baseline_verdict
+    from swarmtui.experiments.baseline import record_baseline_verdict
 
     try:
         found = record_baseline_verdict(directory.parent, previous, directory)
     except BadInput:
         return ""
-    return sanitize(effect_sentence(found))
+    return sanitize(f"{found.what}: {found.effect}")
 
 
 def _name(summary: Summary | None, differing: str = "") -> str:

@@ -6,12 +6,20 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.compare.agents import compare_agents
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import Interval, interval_text
-from swarmtui.experiments.baseline import compare_with_baseline, effect_sentence
-from swarmtui.model.answer import Answer, AnswerSentence
+from swarmtui.experiments.baseline import compare_with_baseline
+from swarmtui.experiments.groups import ListRow
+from swarmtui.model.answer import Answer, AnswerSentence, NextStep
+from swarmtui.model.plan import Plan
+from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import QualityLine
+from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks, pair_code
+from swarmtui.report.levels import level_table
+from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_blocks
+from swarmtui.sessions.index import SessionRow
 from tests.analysis.level_builders import level, summary
 
 SAID = AnswerSentence(code="capacity", sentence="12 agents")
@@ -24,22 +32,72 @@ def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → 0, 80 % sure"),
+        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → exactly 0, 80 % sure"),
         ((8, 8, 9), (12, 10, 13), "more agents: 8 (8–9) → 12 (10–13), 80 % sure"),
         ((8, 8, 9), (30, 29, None), "more agents: 8 (8–9) → 30 (29 or more), 80 % sure"),
-        ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → 18"),
-        ((18, 17, 19), (20, 19, 21), "not sure yet: the ranges overlap: 18 (17–19) → 20 (19–21)"),
+        ((3, 0, 4), (30, 30, None), "more agents: 3 (at most 4) → 30 or more, 80 % sure"),
+        ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → exactly 18"),
+        ((18, 17, 19), (20, 19, 21), "perhaps more agents: 18 (17–19) → 20 (19–21), not sure yet: the ranges overlap"),
+        ((5, 5, 5), (4, 2, 9), "perhaps fewer agents: exactly 5 → 4 (2–9), not sure yet: the ranges overlap"),
     ],
 )
 def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, int | None], said: str) -> None:
     found = compare_agents(answered(*before), answered(*after))
-    assert found is not None and found.sentence == said
+    assert found is not None and found.sentence() == said
 
 
-def test_not_sure_is_said_once() -> None:
-    found = compare_agents(answered(18, 17, 19), answered(20, 19, 21))
-    said = "not sure: the host was busy; the ranges overlap: 18 (17–19) → 20 (19–21)"
-    assert found is not None and found.sentence_with(["the host was busy"]) == said
+def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
+    busy, doubts = ["the host was busy"], ["the host was busy", "chunks arrived together", "the server froze"]
+    overlapping, apart = (
+        compare_agents(answered(*before), answered(*after))
+        for before, after in (((18, 17, 19), (20, 19, 21)), ((3, 0, 4), (12, 12, 12)))
+    )
+    assert overlapping is not None and apart is not None
+    assert overlapping.sentence(busy) == (
+        "perhaps more agents: 18 (17–19) → 20 (19–21), not sure yet: the ranges overlap and the host was busy"
+    )
+    assert apart.sentence(doubts) == (
+        "probably more agents: 3 (at most 4) → exactly 12, not sure: the host was busy, chunks arrived together and "
+        "1 other doubt"
+    )
+    assert apart.claim(doubted=True) == "probably more agents: 3 (at most 4) → exactly 12"
+
+
+def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:
+    """A search for the capacity that ran its one level so many times."""
+    measured = [level(4, tps=tps, runs=[tps] * runs)]
+    found = summary(measured, id, server_flags=f"--parallel {slots}", plan=Plan(goal="capacity", max_tokens=64))
+    return msgspec.structs.replace(found, answer=answer)
+
+
+def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> None:
+    before = search("20261115-014455-3f9a", 2, answered(5, 4, 6), 100, runs=3)
+    overlapping, apart = (
+        compare_pair(before, search("20261115-020000-aaaa", 4, answer, 181.5))
+        for answer in (answered(8, 2, 9), answered(8, 7, 9))
+    )
+    for pair in (overlapping, apart):
+        text = paint([pair_answer(pair, {}), *pair_blocks(pair)])
+        assert "--runs" not in text and "runs of each" not in text and "swarmtui ab" not in text, text
+        assert "? +81.5 %" in text and "| verdict" not in text
+    assert "? +81.5 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
+    shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
+    assert shell["Agents"] == "perhaps more agents: 5 (4–6) → 8 (2–9), not sure yet: the ranges overlap"
+    assert shell["How sure"].startswith("the ranges overlap; measure it again: swarmtui capacity --endpoint http")
+    assert shell["How sure"].endswith(" --max-tokens 64")
+    assert app["How sure"] == "the ranges overlap; R on its result measures this server again"
+    assert dict(line[:2] for line in answer_lines(apart))["How sure"] == "the ranges are apart"
+
+
+def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:
+    steps = [NextStep(code="slots", sentence=f"--parallel {slots}") for slots in (4, 8)]
+    older, newer = (
+        search(id, slots, msgspec.structs.replace(answered(5, 4, 6), next=(step,)), 100)
+        for id, slots, step in (
+            ("20261115-014455-3f9a", 2, steps[0]), ("20261115-020000-aaaa", 4, steps[1]),
+        )
+    )  # fmt: skip
+    assert compare_pair(older, newer).next == compare_pair(newer, older).next == (steps[1],)
 
 
 def test_other_slos_and_sessions_without_one_are_not_compared() -> None:
@@ -59,10 +117,27 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
         )
     )
     found = compare_with_baseline(before, after)
-    said = "not sure: the host was busy; fewer agents: 12 (3–15) → 0; --parallel 2 → 4"
-    assert effect_sentence(found) == said and found.verdict == "fewer agents"
+    assert found.effect == "probably fewer agents: 12 (3–15) → exactly 0, not sure: the host was busy"
+    assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
-    assert "12 → 0 agents" in row and "fewer agents" in row
+    assert "12 → 0 agents" in row and "? not sure yet" in row and "▼" not in row
+
+
+def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() -> None:
+    before = search("20261115-014455-3f9a", 2, answered(5, 4, 6), 100)
+
+    def listed(after: Answer, *quality: QualityLine) -> str:
+        later = msgspec.structs.replace(search("20261115-020000-aaaa", 4, after, 181.5), quality=quality)
+        pair, change = compare_pair(before, later), compare_with_baseline(before, later)
+        row = ListRow(SessionRow(id=change.after, model="m", workload="coding", levels=(4,)))
+        cell = session_table([row], {}, ("effect",), effects={change.after: change}).rows[0][0]
+        assert cell.code == pair_code(pair) and answer_lines(pair)[0].signed.startswith(cell.text[:2])
+        return cell.text
+
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    assert listed(answered(12, 10, 13)) == "▲ 5 → 12 agents"
+    assert listed(answered(12, 10, 13), busy) == "? 5 → 12 agents"
+    assert listed(answered(8, 2, 9)) == "? 5 → 8 agents"
 
 
 def test_an_interval_that_tells_nothing_is_not_shown() -> None:

@@ -169,9 +169,9 @@ def test_doubtful_lines_temper_a_result_in_words() -> None:
     lines = judge(QualityFacts(host=HostUse(pressure=0.9), frozen=1, coalesced_chunks=0.1))
     assert find_doubts(lines) == ("the server froze", "the host was busy")
     assert temper("sweet spot C=4", find_doubts(lines)) == (
-        "not sure: the server froze and the host was busy; sweet spot C=4"
+        "sweet spot C=4; not sure: the server froze and the host was busy"
     )
-    assert temper("sweet spot C=4", ("one", "two", "three")) == "not sure: one, two and 1 other doubt; sweet spot C=4"
+    assert temper("sweet spot C=4", ("one", "two", "three")) == "sweet spot C=4; not sure: one, two and 1 other doubt"
     assert temper("sweet spot C=4", find_doubts(judge(GOOD))) == "sweet spot C=4"
     assert temper("", find_doubts(lines)) == ""
 

@@ -99,7 +99,7 @@ def test_s3_single_runs_have_no_verdict() -> None:
     found = next(row.verdict for row in pair.rows if row.figure == "out_tps_steady")
     assert found is not None
     assert found.word is None
-    assert found.sentence == "not sure yet: −4.1 % may be noise: 4 runs of each are needed, so far 1 and 1"
+    assert found.sentence == "not sure yet: −4.1 % may be noise: 1 v 1 runs, 4 of each are needed"
 
 
 @pytest.mark.parametrize(("single", "five", "seed"), [(64, 290, 353), (135, 191, 41)])

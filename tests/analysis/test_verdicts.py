@@ -60,11 +60,11 @@ def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float],
         assert -0.02 <= found.interval.low <= found.interval.high <= 0.02
 
 
-@pytest.mark.parametrize(("n_a", "n_b", "count"), [(1, 1, "1 and 1"), (3, 3, "3 and 3"), (9, 3, "9 and 3")])
+@pytest.mark.parametrize(("n_a", "n_b", "count"), [(1, 1, "1 v 1"), (3, 3, "3 v 3"), (9, 3, "9 v 3")])
 def test_fewer_than_four_runs_give_no_word_but_say_how_many_are_needed(n_a: int, n_b: int, count: str) -> None:
     found = verdict([100.0 + k for k in range(n_a)], [900.0 + k for k in range(n_b)])
     assert found.word is None and verdict_text(found.word) == "needs --runs 4"
-    assert found.sentence.endswith(f" % may be noise: 4 runs of each are needed, so far {count}")
+    assert found.sentence.endswith(f" % may be noise: {count} runs, 4 of each are needed")
     assert found.change is not None and found.change > 5
 
 

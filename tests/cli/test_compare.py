@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from swarmtui.model.journal import Head, RequestEntry
+from swarmtui.sessions.store import write_summary
 from tests.cli.programs import Sandbox, open_sandbox
 from tests.seeds.virtual_session import simulate_journal
 from tests.sessions.session_builders import write_session
@@ -32,6 +33,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
             requests = [RequestEntry(record=record) for record in journal.records]
             entries = [Head(session=session, pid=1), *journal.stages, *requests, *journal.ends, journal.end]
             write_session(sandbox.sessions / session.id, [entry for entry in entries if entry is not None])
+            write_summary(sandbox.sessions / session.id)
         yield sandbox
 
 
@@ -46,7 +48,20 @@ def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox
     assert re.search(r"^Changed +--max-num-seqs 1 → 8$", ran.out, re.M), ran.out
     assert "| TTFT" in ran.out
     assert re.search(r"^Result +▲ faster with 4 agents: .* tok/s, \+\d.*95 % sure", ran.out, re.M), ran.out
-    assert ran.out.count("95 % sure: ") == 1 and "`swarmtui ab`" in ran.out and "Holm" not in ran.out
+    assert ran.out.count("95 % sure: ") == 1 and "Holm" not in ran.out
+    assert re.search(r"^How sure +.* by chance; measure it again: swarmtui run --runs 4 --levels 4 ", ran.out, re.M)
+
+
+def test_without_a_session_the_last_is_compared_with_the_one_before_it(measured: Sandbox) -> None:
+    names = ids(measured)
+    for arguments, pair in (
+        ((), ("eight", "shorter")),
+        ((names["eight"],), ("one", "eight")),
+        ((names["one"],), ("one", "eight")),  # it is the first
+        ((names["one"][4:], names["eight"][4:]), ("one", "eight")),
+    ):
+        found = measured.json("compare", *arguments, "--json", "--session-dir", str(measured.sessions))
+        assert found["sessions"] == [names[label] for label in pair], arguments
 
 
 def test_json_is_the_same_comparison(measured: Sandbox) -> None:
@@ -94,7 +109,7 @@ def test_result_file_of_another_tool(measured: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("one",), "at least two sessions"),
+        (("one",), "no session of that name"),
         (("nothing", "here"), "no session of that name"),
         (("last", "missing.json"), "cannot be read"),
     ],

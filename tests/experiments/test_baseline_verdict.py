@@ -28,7 +28,7 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
 def test_single_runs_ask_for_more_runs() -> None:
     found = compare_with_baseline(summary([level(4, tps=100)], A), summary([level(4, tps=103)], B))
     assert (found.verdict, found.what) == (None, "no known change")
-    assert "+3.0 % may be noise: 4 runs of each are needed, so far 1 and 1" in found.effect
+    assert "+3.0 % may be noise: 1 v 1 runs, 4 of each are needed" in found.effect
 
 
 def test_undecided_change_tells_how_many_runs_detect_the_wanted_change() -> None:

@@ -193,6 +193,7 @@ def test_sessions_are_found_by_id_prefix_and_last(tmp_path: Path) -> None:
     (tmp_path / "zzz-other").mkdir()
     assert load_session(tmp_path, names[0]).directory == tmp_path / names[0]
     assert load_session(tmp_path, "20261114").journal.head.session.id == names[0]
+    assert load_session(tmp_path, "3f9a").directory.name == names[1]
     assert load_session(tmp_path, "last").directory.name == names[2]
     with pytest.raises(BadInput, match="last~1 does not exist: 0 complete sessions"):
         load_session(tmp_path, "last~1")

@@ -18,7 +18,7 @@ from swarmtui.model.session import Level
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.baseline import Baseline, compared_text
+from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
@@ -70,9 +70,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Quality ● ok", "Why no more at 20 agents",
+        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "Quality ● ok", "Why no more at 20 agents",
         "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
-        "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent", "▼4",
+        "At 18 573 tok/s in total, 36.0 per agent", "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
@@ -149,8 +149,12 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
         for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
     )
     pair = compare_pair(before, after)
-    assert compared_text(Baseline(), pair, "", doubtful=True) == "no known change: more agents: 8 → 18"
-    assert compared_text(Baseline(), pair, "").startswith("no known change: more agents: 8 → 18, 80 % sure")
+    said = "more agents: exactly 8 → exactly 18"
+    assert compared_text(pair, "") == f"no known change: ▲ {said}, 80 % sure"
+    doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
+    assert compared_text(doubted, "", doubtful=True) == f"no known change: ? probably {said}"
+    text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
+    assert text.index("18 agents") < text.index("Compared") < text.index("Why no more")
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

@@ -243,10 +243,15 @@ def is_same_configuration(a: Summary, b: Summary) -> bool:
 def session_names(summaries: Sequence[Summary]) -> list[str]:
     """Return a name for each session, unlike the others: its label or flags, with its id only if nothing else differs.
 
-    A session without a label is named by the flags that differ between these sessions, else by its model.
+    A session without a label is named by the flags that differ between these sessions, where they are not known by what
+    the servers report, else by its model or, if it is that of another session, too, its id.
     """
     sessions = [summary.session for summary in summaries]
     flags = varying_flags([known_flags(summary) for summary in summaries])
+    if not any(flags):
+        reports = [_reported(summary) for summary in summaries]
+        names_of = [what for what in reports[0] if len({report[what] for report in reports}) > 1] if reports else []
+        flags = [", ".join(f"{what[1]} {report[what]}" for what in names_of if report[what]) for report in reports]
     models = [", ".join(sorted({endpoint.model for endpoint in session.endpoints})) for session in sessions]
     names = [
         session.label or text or model or "session"
@@ -261,7 +266,7 @@ def session_names(summaries: Sequence[Summary]) -> list[str]:
             for name, text in zip(names, more, strict=True)
         ]
     return [
-        f"{name} ({session.id})" if names.count(name) > 1 else name
+        name if names.count(name) < 2 else f"{name} ({session.id})" if session.label else session.id
         for name, session in zip(names, sessions, strict=True)
     ]
 

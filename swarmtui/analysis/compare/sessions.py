@@ -7,8 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from swarmtui.analysis.answer.facts import _same_target as same_target
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
-from swarmtui.analysis.compare.agents import AgentsChange, compare_agents
+from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     Difference,
@@ -23,10 +24,12 @@ from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     DETECT,
+    MIN_RUNS,
     Claim,
     Evidence,
     Interval,
     Verdict,
+    VerdictWord,
     compare_replicates,
     decide,
     holm_alphas,
@@ -83,7 +86,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
     two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
-    why there were no more agents, and `next` what to try after `b`. `doubts` are those about either measurement.
+    why there were no more agents. `next` is what to try after the newer session, and `again` the command that measures
+    its server again. `doubts` are those about either measurement. `searched`: one of them chose its levels itself.
     """
 
     a: str
@@ -104,8 +108,20 @@ class Pair(Stored, frozen=True, kw_only=True):
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
+    again: str = ""
     doubts: tuple[str, ...] = ()
+    searched: bool = False
     sentence: str
+
+    @property
+    def verdict(self) -> VerdictWord | AgentsWord | Literal["refused"] | None:
+        """The verdict wherever the pair is shown in one word or sign; null if there are too few runs for one."""
+        if self.refused:
+            return "refused"
+        if self.doubts:
+            return "not sure yet"
+        row = headline_row(self)
+        return self.agents.word if self.agents else row.verdict.word if row and row.verdict else None
 
 
 class Comparison(Stored, frozen=True, kw_only=True):
@@ -141,6 +157,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     only_a = [level for level in a.levels if level.key not in after]
     only_b = [level for level in b.levels if level.key not in before]
     doubts = () if refused else find_doubts((*a.quality, *b.quality))
+    searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
     rows = _with_verdicts(
@@ -148,8 +165,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         evidence,
         "configurations" if is_pooled(a) else "sessions",
         detect,
-        bool(doubts),
+        doubted=bool(doubts),
+        searched=searched,
     )
+    newer = max(a, b, key=lambda summary: summary.session.id)
     headline = _headline(a, b, _for_sentence(before, after, both))
     agents = None if refused else compare_agents(a.answer, b.answer)
     throughput = _sentence(rows, refused, headline)
@@ -171,10 +190,26 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         throughput=throughput,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
-        next=b.answer.next if b.answer else (),
+        next=newer.answer.next if newer.answer else (),
+        again=_again(newer),
         doubts=doubts,
-        sentence=agents.sentence_with(doubts) if agents else temper(throughput, doubts),
+        searched=searched,
+        sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),
     )
+
+
+def _again(summary: Summary) -> str:
+    """Return the command that measures the same server again, often enough for a verdict; empty for another tool's."""
+    plan = summary.session.plan
+    if not summary.session.endpoints:
+        return ""
+    cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
+    if plan.goal in ("capacity", "cliff"):
+        command = "capacity" if plan.goal == "capacity" else "run --find-cliff"
+        return f"swarmtui {command}{same_target(summary)}{cap}"
+    option = "--rate" if is_open_loop(summary.levels) else "--levels"
+    loads = ",".join(f"{level.offered_load:g}" for level in summary.levels)
+    return f"swarmtui run --runs {MIN_RUNS} {option} {loads}{same_target(summary)}{cap}"
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
@@ -245,14 +280,16 @@ def _with_verdicts(
     evidence: Mapping[tuple[LevelKey, Figure], Evidence],
     claim: Claim,
     detect: float,
+    *,
     doubted: bool,
+    searched: bool,
 ) -> tuple[ComparisonRow, ...]:
     """Judge each level by its leading figure; all levels that can be judged are one family."""
     leading = {row.key: found for row in rows if row.leads and (found := evidence.get((row.key, row.figure)))}
     p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {
-        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect, doubted=doubted)
+        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect, doubted=doubted, searched=searched)
         for key, found in leading.items()
     }
     return tuple(

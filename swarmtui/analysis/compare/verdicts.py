@@ -193,16 +193,21 @@ def decide(
     claim: Claim = "configurations",
     detect: float = DETECT,
     doubted: bool = False,
+    searched: bool = False,
 ) -> Verdict:
     """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %.
 
-    Of a measurement that is `doubted`, the sentence does not say how sure it is.
+    Of a measurement that is `doubted`, the sentence does not say how sure it is. A search that has `searched` the
+    levels decides itself how often each is run: more runs cannot be asked for.
     """
     word, interval = _word(evidence, alpha)
     needed = None
-    if evidence.decides and evidence.spread is not None:
+    if evidence.decides and evidence.spread is not None and not searched:
         needed = replicates_needed(evidence.spread, detect, alpha)
-    detail = _detail(evidence, word, claim, interval, detect, needed, doubted)
+    if searched and word in (None, "not sure yet") and evidence.change is not None:
+        word, detail = "not sure yet", signed_percent(evidence.change)
+    else:
+        detail = _detail(evidence, word, claim, interval, detect, needed, doubted)
     return Verdict(
         word=word,
         claim=claim,
@@ -292,12 +297,11 @@ def verdict_text(word: VerdictWord | None) -> str:
 
 
 def _describe_missing(evidence: Evidence) -> str:
-    """`+5.1 % may be noise: 4 runs of each are needed, so far 2 and 1`"""
+    """`+5.1 % may be noise: 2 v 1 runs, 4 of each are needed`"""
     if evidence.change is None:
         return "not measured"
-    so_far = f"so far {evidence.n_a} and {evidence.n_b}"
-    needed = f"{MIN_RUNS} {evidence.unit} of each are needed"
-    return f"{signed_percent(evidence.change)} may be noise: {needed}, {so_far}"
+    measured = f"{evidence.n_a} v {evidence.n_b} {evidence.unit}"
+    return f"{signed_percent(evidence.change)} may be noise: {measured}, {MIN_RUNS} of each are needed"
 
 
 def _describe_needed(evidence: Evidence, detect: float, needed: int | None) -> str:

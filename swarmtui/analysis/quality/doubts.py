@@ -44,16 +44,16 @@ def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
 
 
 def temper(sentence: str, doubts: Sequence[str]) -> str:
-    """Say in a result why it is uncertain: `not sure: the host was busy; sweet spot C=4 …`"""
-    if not doubts or not sentence:
-        return sentence
+    """Say after a result why it is uncertain: `sweet spot C=4 …; not sure: the host was busy`"""
+    return f"{sentence}; not sure: {name_doubts(doubts)}" if doubts and sentence else sentence
+
+
+def name_doubts(doubts: Sequence[str]) -> str:
+    """`the host was busy, chunks arrived together and 1 other doubt`"""
     named, more = doubts[:_MAX_DOUBTS], len(doubts) - _MAX_DOUBTS
-    reasons = (
-        ", ".join(named) + f" and {count_noun(more, 'other doubt', 'other doubts')}"
-        if more > 0
-        else " and ".join(named)
-    )
-    return f"not sure: {reasons}; {sentence}"
+    if more > 0:
+        return f"{', '.join(named)} and {count_noun(more, 'other doubt', 'other doubts')}"
+    return " and ".join(named)
 
 
 def judge_host(use: HostUse | None) -> tuple[QualityLine, ...]:

@@ -100,16 +100,16 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
     return (
         ResultRow("", answer.headline.sentence, "bold", of_number=True),
+        _verdict(comparison),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
-        _verdict(comparison),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
         ResultRow("Quality", f"{sign} {doubts}", style, of_number=True),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
-    return ResultRow("Compared", comparison, "good")
+    return ResultRow("Compared", comparison, of_number=True)
 
 
 def _finding(frame: Frame | None) -> str:
@@ -134,7 +134,7 @@ class ResultPanel(LivePanel, Page):
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
         doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
-        comparison = compared_text(data.baseline, data.pair, data.comparison, doubtful=doubtful)
+        comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
         view = result_view(frame, data.shown.ended, table, comparison)
         # Nearly always the table of levels has a region of its own.
         with_levels = live_layout(*self.app.size).region("levels") is None

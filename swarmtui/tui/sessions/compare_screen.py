@@ -123,7 +123,7 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
         # In a narrow terminal, the verdict and what changed are beside the number.
         rows = [
             ResultRow(line.name if at else "", line.signed, "" if at else "bold", of_number=at < 2)
-            for at, line in enumerate(answer_lines(pair))
+            for at, line in enumerate(answer_lines(pair, in_app=True))
         ]
         lines += large_lines(number, unit if width >= _WITH_UNIT else "", rows, width, STYLES.get(code, ""))
     return lines

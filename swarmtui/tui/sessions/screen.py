@@ -152,6 +152,9 @@ class SessionsScreen(PanelScreen):
             unfit = (*_OF_A_SESSION, *(() if self._marked else _OF_MARKED))
             actions = [action for action in actions if action.id not in unfit]
             actions = relabel(actions, {"open": "hide sessions" if row.opened else "its sessions"})
+        elif row is not None and not self._marked:
+            ids = self._to_compare()
+            actions = relabel(actions, {"compare": "compare with next"} if len(ids) > 1 and ids[0] == row.id else {})
         # If not all fit, those first that need no other session or a deleted one.
         order = ("open", "mark", "compare", "export", "back", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
@@ -288,23 +291,16 @@ class SessionsScreen(PanelScreen):
         if not self._listed.rows:
             self._selected_id()
         elif len(ids := self._to_compare()) < 2:
-            self.app.toast("no earlier session with this model and workload; mark two or more with m")
+            self.app.toast("no other session with this model and workload; mark two or more with m")
         else:
             run_in_background(self, partial(self.app.open_comparison, self._root, ids), group="open")
 
     def _to_compare(self) -> list[str]:
-        """The marked sessions; with fewer than two, the one under the cursor and the marked one or the one before."""
+        """The marked sessions; with fewer than two, the one under the cursor and the marked one or the one beside."""
         rows, selected = self._listed.rows, self._selected
         marked = {row.id for row in rows if row.id in self._marked}
         if len(marked) < 2 and selected is not None:
-            earlier = (
-                row.id
-                for row in rows
-                if row.id < selected.id
-                and row.levels
-                and (row.model, row.workload) == (selected.model, selected.workload)
-            )
-            marked = {selected.id, *(marked - {selected.id} or {next(earlier, selected.id)})}
+            marked = {selected.id, *(marked - {selected.id} or {index.session_beside(rows, selected) or selected.id})}
         return sorted(marked)
 
     def action_export(self) -> None:
