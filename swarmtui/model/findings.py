@@ -113,7 +113,8 @@ class KeptShare(Stored, frozen=True, kw_only=True):
     """One condition of an SLO at a level: the share of requests that met it, with one-sided 95 % bounds.
 
     `n` are those that met or missed it, `good` of them met it. `kept` is null while the bounds do not decide whether
-    the share is at least the `required` one. A limit on the time of jobs has jobs `counted`.
+    the share is at least the `required` one. A limit on the time of jobs has jobs `counted`. `median` and `value`, the
+    percentile that the limit is on, are those of the counted requests, at the end of a session; null with too few.
     """
 
     limit: str
@@ -125,13 +126,15 @@ class KeptShare(Stored, frozen=True, kw_only=True):
     share_low: float | None
     share_high: float | None
     kept: bool | None
+    median: float | None = None
+    value: float | None = None
 
 
 class Goodput(PerLevel, frozen=True, kw_only=True):
     """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these.
 
-    `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept`: all conditions are kept; null while
-    that is not decided.
+    `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept`: all conditions are kept, by such bounds
+    or as the search judged that visited the level; null while that is not decided.
     """
 
     n: int

@@ -228,6 +228,35 @@ def test_figures_that_an_answer_cannot_have_are_ignored() -> None:
     assert not parse_slo("e2e=100ms").met_by(request(0, [50, 101]))
 
 
+def test_median_and_percentile_of_a_condition_are_of_the_requests_that_it_counts() -> None:
+    """A request that failed, or still waits, has no time: it is longer than any, as it is counted."""
+    slo = parse_slo("ttft_p90=2s,stream_p10=20")
+    late = [request(0, [at]) for at in (2200, 2500)]
+    quick = [request(0, [at]) for at in (1000, 1400, 1500)]
+    failed = request(0, [100], error="reset", tokens_out=None)
+    waiting = request(0, [], phase="unfinished", error="cancelled", t_done_ns=BOOT_NS + 2100 * MS)
+    before = request(0, [9000], phase="preroll")
+    for records, good, n, median in (
+        ([*late, *quick, before], 3, 5, 1.5), ([*late, *quick[:1], failed], 1, 4, 2.35),
+        ([*late, *quick, failed, waiting], 3, 7, 2.2), ([failed, waiting], 0, 2, None),
+    ):  # fmt: skip
+        (found,) = goodput([level(1)], {(1, None): records}, slo)
+        first = found.conditions[0]
+        assert (first.good, first.n, first.value) == (good, n, None) and first.median == pytest.approx(median), records
+    (found,) = goodput([level(1)], {(1, None): [*late * 5, *quick * 10]}, slo)
+    assert found.conditions[0].value == 2.5 and found.conditions[0].median == pytest.approx(1.45)
+    assert (found.conditions[1].good, found.conditions[1].median) == (40, None), "answers of one token have no rate"
+
+
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=40))
+def test_the_median_is_on_the_side_of_the_limit_that_most_requests_are_on(first_ms: list[int]) -> None:
+    (found,) = goodput([level(1)], {(1, None): [request(0, [at]) for at in first_ms]}, parse_slo("ttft_p90=2s"))
+    (counted,) = found.conditions
+    assert counted.median is not None
+    if 2 * counted.good != counted.n:
+        assert (counted.median <= 2.0) == (2 * counted.good > counted.n)
+
+
 def test_slo_share_can_be_set() -> None:
     assert [one.share for one in parse_slo("ttft=500ms").conditions] == [0.95]
     assert [one.share for one in parse_slo("ttft=500ms, share=99%").conditions] == pytest.approx([0.99])

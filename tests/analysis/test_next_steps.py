@@ -10,6 +10,7 @@ import pytest
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.limits.slo import goodput, parse_slo
 from swarmtui.model.answer import NextStep
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Slots
@@ -18,6 +19,7 @@ from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityLine, ServerState
 from tests.analysis.level_builders import level, summary
+from tests.analysis.record_builders import request
 
 
 def with_scaling(found: Summary, slots: int | None = None) -> Summary:
@@ -144,3 +146,15 @@ def test_a_command_asks_the_same_server_with_the_same_workload_and_slo(embedded:
     found = msgspec.structs.replace(found, servers=(DiscoveredServer(url=asked.url, flags=flags),))
     (command,) = (step.command for step in answer(with_scaling(found), None, "", {}).next)
     assert command == f"swarmtui run --find-cliff --endpoint {address} --workload chat --slo ttft_p90=1s"
+
+
+def test_the_missed_level_is_described_by_the_requests_that_were_counted() -> None:
+    """The first tokens of a level include those of requests that were sent before it, which are not counted."""
+    slo = parse_slo("ttft_p90=2s")
+    first_ms = {4: [500] * 30, 10: [1400, 1500, 1500, 1600, 1700, 2200, 2500]}
+    levels = [level(4, tps=100, ttft=0.5), level(10, tps=110, ttft=2.2)]
+    found = goodput(levels, {(c, None): [request(0, [at]) for at in first_ms[c]] for c in first_ms}, slo)
+    asked = msgspec.structs.replace(summary(levels), goodput=found)
+    assert answer(asked, slo, "ttft_p90=2s", {}).limit.sentence.startswith(
+        "at 10 agents the first token took more than 2 s in 2 of 7 requests, median 1.6 s: "
+    )

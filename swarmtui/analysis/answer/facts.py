@@ -13,7 +13,7 @@ from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, JOB, RATE, WAITS, Slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, WAITS, Slo
 from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
@@ -22,7 +22,7 @@ from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
 from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
 from swarmtui.model.record import Waterfall
-from swarmtui.model.session import Level, Spread, Summary
+from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
 from swarmtui.numbers import percent, short, signed_percent
 
@@ -224,11 +224,10 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     else:
         found = _range_by_levels(summary.goodput, slo)
     missed = next((level for level in summary.goodput if level.c == found.c), None)
-    at = next((level for level in summary.levels if level.c == found.c), None)
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, high=found.high, sure=found.sure,
-        c=found.c, missed=_missed(missed, at, slo) if missed and at else None,
+        c=found.c, missed=_missed(missed, slo) if missed else None,
     )  # fmt: skip
 
 
@@ -251,7 +250,7 @@ def _passes(condition: KeptShare) -> bool:
     return condition.share is not None and condition.share >= condition.required
 
 
-def _missed(found: Goodput, level: Level, slo: Slo) -> Missed | None:
+def _missed(found: Goodput, slo: Slo) -> Missed | None:
     pairs = [pair for pair in zip(found.conditions, slo.conditions, strict=False) if pair[0].n]
     if not pairs:
         return None
@@ -260,17 +259,10 @@ def _missed(found: Goodput, level: Level, slo: Slo) -> Missed | None:
     if len(condition.limits) > 1:
         return missed
     ((figure, limit),) = condition.limits.items()
-    value = median = None
-    if figure == RATE:
-        median = level.per_stream_tps.p50
-    elif figure in ("ttft", "ttfo", "tpot", "e2e", JOB):
-        spread: Spread = getattr(level, f"{figure}_s")
-        value, median = getattr(spread, f"p{condition.percentile}", None), spread.median
-    # The level's window may hold other requests than those that were counted: only figures that agree are said.
-    if value is not None and value <= limit:
-        value = None
+    # Between two requests, a percentile may be within a limit that too few of them met.
+    value = None if worst.value is not None and worst.value <= limit else worst.value
     return msgspec.structs.replace(
-        missed, figure=figure, limit=limit, percentile=condition.percentile, value=value, median=median
+        missed, figure=figure, limit=limit, percentile=condition.percentile, value=value, median=worst.median
     )
 
 

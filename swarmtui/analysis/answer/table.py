@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, is_wait
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, parse_slo
-from swarmtui.numbers import percent, rate, seconds, short, short_percent, signed_percent
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, parse_slo, time_text
+from swarmtui.numbers import percent, rate, seconds, short, short_percent, signed_percent, significant
 from swarmtui.text import count_noun
 
 Question = Literal["headline", "missed", "limit", "next"]
@@ -106,9 +106,13 @@ def _errors_missed(facts: AnswerFacts) -> bool:
 def _missed_value(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
-    # As many digits as show that the limit was missed.
-    digits = next((n for n in range(2, 6) if seconds(missed.value, n) != seconds(missed.limit, n)), 2)
-    return f"{_FIGURES[missed.figure]} {seconds(missed.value, digits)} (p{missed.percentile})"
+    return f"{_FIGURES[missed.figure]} {_apart(missed.value, missed.limit, seconds)} (p{missed.percentile})"
+
+
+def _apart(value: float | None, limit: float, text: Callable[[float | None, int], str], digits: int = 2) -> str:
+    """Format with as many digits as show on which side of the limit it is."""
+    texts = ((text(value, n), text(limit, n)) for n in range(digits, 6))
+    return next((said for said, of_limit in texts if said != of_limit), text(value, digits))
 
 
 def _missed_count(facts: AnswerFacts) -> str:
@@ -116,14 +120,10 @@ def _missed_count(facts: AnswerFacts) -> str:
     assert missed is not None
     some = f"{missed.n - missed.good} of {missed.n}"
     if missed.figure == RATE:
-        median = "" if missed.median is None else f", median {rate(missed.median)}"
+        median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, significant, 3)}"
         return f"{some} answers came at less than {short(missed.limit)} tok/s{median}"
-    median = "" if missed.median is None else f", median {seconds(missed.median, 2)}"
-    return f"{_FIGURES[missed.figure]} more than {_limit(missed.limit)} in {some} {missed.counted}{median}"
-
-
-def _limit(value: float) -> str:
-    return f"{short(value)} s" if value >= 1.0 else f"{short(1e3 * value)} ms"
+    median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, seconds)}"
+    return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}{median}"
 
 
 def _missed_joint(facts: AnswerFacts) -> str:

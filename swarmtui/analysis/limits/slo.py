@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import ceil, log
+from math import ceil, inf, isfinite, log
 from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.jobs import JobEnd, Jobs
-from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.stats import SMALLEST_N, percentile, ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.findings import Goodput, KeptShare
@@ -104,9 +104,18 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
     def _meets(self, record: Record, name: str) -> bool:
         value = _FIGURES[name](record)
-        if value is None:
-            return name in _MAY_BE_MISSING
+        return name in _MAY_BE_MISSING if value is None else self._is_within(name, value)
+
+    def _is_within(self, name: str, value: float) -> bool:
         return value >= self.limits[name] if name == RATE else value <= self.limits[name]
+
+    def counted_value(self, record: Record, job: JobEnd | None, met: bool) -> float:
+        """Return the figure of the only limit, on the side of it that was counted: infinite where it is not known."""
+        (name,) = self.limits
+        value = _FIGURES[name](record) if name != JOB else job.seconds if job is not None else None
+        if value is not None and self._is_within(name, value) is met:
+            return value
+        return inf if met is (name == RATE) else -inf
 
     def words(self, *, brief: bool = False) -> str:
         """`a first token within 2 s`, or short `first token ≤ 2 s`; without the share."""
@@ -118,7 +127,7 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         texts = [
             f"≥ {short(limit)} tok/s per user{f' ({part})' if part else ''}"
             if name == RATE
-            else f"{_TITLES.get(name, name.upper())}{f' {part}' if part else ''} ≤ {_time(limit)}"
+            else f"{_TITLES.get(name, name.upper())}{f' {part}' if part else ''} ≤ {time_text(limit)}"
             for name, limit in self.limits.items()
         ]
         return " and ".join(texts) + ("" if part else f" for {short_percent(self.share)} of {self.counted}")
@@ -129,10 +138,11 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
 
 def _amount(name: str, limit: float) -> str:
-    return f"{short(limit)} tok/s" if name == RATE else _time(limit)
+    return f"{short(limit)} tok/s" if name == RATE else time_text(limit)
 
 
-def _time(value: float) -> str:
+def time_text(value: float) -> str:
+    """`2 s`, `1.5 s` or `500 ms`"""
     text, unit = seconds(value).split(" ")
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
@@ -251,6 +261,8 @@ class SloTally:
         self.n = self.good = 0
         self._jobs = Jobs() if slo.has_jobs else None
         self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        # Of each condition with one limit.
+        self._values: list[list[float]] = [[] for _ in slo.conditions]
         for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
 
@@ -263,6 +275,9 @@ class SloTally:
             self.n += 1
             self.good += False not in met
         self._count((record.c, record.run), [(bool(one), one is not None) for one in met])
+        for condition, one, values in zip(self.slo.conditions, met, self._values, strict=True):
+            if one is not None and len(condition.limits) == 1:
+                values.append(condition.counted_value(record, job, one))
 
     def _count(self, run: tuple[int, int], counts: Sequence[tuple[int, int]]) -> None:
         known = self._by_run.get(run, [(0, 0)] * len(counts))
@@ -279,6 +294,7 @@ class SloTally:
         self.good += other.good
         for run, counts in other._by_run.items():
             self._count(run, counts)
+        self._values = [[*mine, *others] for mine, others in zip(self._values, other._values, strict=True)]
 
     def runs(self, condition: int) -> list[tuple[int, int]]:
         """Return the requests of each run that meet a condition, and all that do or do not."""
@@ -289,6 +305,14 @@ class SloTally:
         """Return the requests that meet each condition, and all that do or do not."""
         runs = (self.runs(number) for number in range(len(self.slo.conditions)))
         return [(sum(good for good, _ in of), sum(n for _, n in of)) for of in runs]
+
+    def values(self, number: int) -> tuple[float | None, float | None]:
+        """Return the median of a condition's figure, and the percentile that its limit is on, of what was counted."""
+        ordered, named = sorted(self._values[number]), self.slo.conditions[number].percentile
+        median = percentile(ordered, 0.5) if ordered else inf
+        enough = len(ordered) >= SMALLEST_N.get(f"p{named}", inf)
+        value = percentile(ordered, named / 100) if named is not None and enough else inf
+        return median if isfinite(median) else None, value if isfinite(value) else None
 
     def conditions(self) -> tuple[KeptShare, ...]:
         found = []
@@ -337,7 +361,11 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
     for level in levels:
         tally = SloTally(slo, finished.get(level.key, ()))
         records = [record for record in finished.get(level.key, ()) if record.phase in _JUDGED]
-        conditions = tally.conditions()
+        conditions = tuple(
+            msgspec.structs.replace(condition, median=median, value=value)
+            for number, condition in enumerate(tally.conditions())
+            for median, value in [tally.values(number)]
+        )
         low, high = share_bounds(tally.good, tally.n)
         seconds = _output_s(level, records)
         found.append(
@@ -407,7 +435,8 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
     parts = [f"met up to {max(met, key=lambda level: level.offered_load).name}"] if met else []
     if open_level is not None:
         word = "not sure yet" if open_level.kept is None else "missed"
-        worst = next(condition for condition in open_level.conditions if condition.kept is open_level.kept)
+        least_met = min(open_level.conditions, key=lambda condition: condition.share or 0.0)
+        worst = next((one for one in open_level.conditions if one.kept is open_level.kept), least_met)
         which = "it" if len(open_level.conditions) == 1 else worst.limit
         share = f"{worst.good} of {worst.n} {worst.counted} met {which}, {short_percent(worst.required)} required"
         needed = f"; at least {least_n(worst.required)} {worst.counted} are needed to decide"
