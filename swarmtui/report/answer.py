@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.analysis.machine.energy import count_names
-from swarmtui.model.answer import AnswerPoint, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
@@ -25,9 +25,16 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
-        ("Quality", ": ".join(filter(None, (found.quality, found.doubts))) if summary.levels else ""),
+        ("Quality", quality_text(found) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
+
+
+def quality_text(found: Answer) -> str:
+    """`ok`, `ok, with remarks`, or `not sure: the host was busy`"""
+    if found.quality == "doubtful":
+        return ": ".join(filter(None, ("not sure", found.doubts)))
+    return "ok, with remarks" if found.quality == "note" else "ok"
 
 
 def quick_blocks(summary: Summary, seconds: float, show: str) -> list[Block]:
@@ -62,15 +69,15 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint) -> str:
-    """`573 tok/s in total, 36 per agent while it writes; first token 1.6 s (p90)`"""
+    """`573 tok/s in total, 36 per agent while it writes; first token 0.9 s (median), 1.6 s (p90)`"""
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         parts.append(
             f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
         )
-    ttft, which = (point.ttft_p90_s, "p90") if point.ttft_p90_s is not None else (point.ttft_s, "median")
-    first = "" if ttft is None else f"first token {seconds(ttft, 2)} ({which})"
-    return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
+    times = ((point.ttft_s, "median"), (point.ttft_p90_s, "p90"))
+    first = ", ".join(f"{seconds(value, 2)} ({name})" for value, name in times if value is not None)
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:

@@ -165,6 +165,14 @@ def test_wrong_usage_is_not_taken_for_another_client() -> None:
     assert "contradicts" in line("token_counts", **counts, miscounted=1.0).sentence
 
 
+@pytest.mark.parametrize(
+    ("client", "said"), [(13_290.0, "agree"), (13_253.0, "agree within 0.3 %"), (13_289.0, "agree within 0.1 %")]
+)
+def test_token_counts_that_differ_a_little_agree_within_a_share(client: float, said: str) -> None:
+    found = line("token_counts", client_tokens=client, server_tokens=13_290.0)
+    assert (found.state, found.sentence) == ("ok", f"all counts of the tokens {said}")
+
+
 def test_doubtful_lines_temper_a_result_in_words() -> None:
     lines = judge(QualityFacts(host=HostUse(pressure=0.9), frozen=1, coalesced_chunks=0.1))
     assert find_doubts(lines) == ("the server froze", "the host was busy")

@@ -193,7 +193,7 @@ def test_clean_rates_exclude_cap_hits() -> None:
     assert level.cap_hits == 1
     assert level.per_stream_tps.min == pytest.approx(10.0)
     assert level.per_stream_tps_clean.min == pytest.approx(100.0)
-    assert "1 of 3 answers were cut at the token limit" in map(str, level.flags)
+    assert "1 of 3 finished answers were cut at the token limit" in map(str, level.flags)
 
 
 def test_c_held_ignores_ramp_up_and_drain() -> None:

@@ -7,10 +7,11 @@ import msgspec
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.judge import judge
+from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.findings import Slots
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
-from swarmtui.report.answer import answer_rows
+from swarmtui.report.answer import answer_rows, point_text
 from swarmtui.report.session import finding_sentences
 from tests.analysis.level_builders import level, summary
 
@@ -54,7 +55,14 @@ def test_how_it_scales_is_said_once() -> None:
 
 def test_a_busy_host_is_said_beside_the_result() -> None:
     found = msgspec.structs.replace(summary([level(4, tps=150)]), quality=BUSY)
-    assert answered(found)["Quality"] == "doubtful: the host was busy"
+    assert answered(found)["Quality"] == "not sure: the host was busy"
+
+
+def test_the_first_token_of_a_level_is_always_its_median_and_the_p90_is_added() -> None:
+    few = AnswerPoint(c=3, ttft_s=0.9, per_stream_tps=None, out_tps=270.0)
+    many = msgspec.structs.replace(few, ttft_p90_s=1.5)
+    assert point_text(few) == "270 tok/s in total; first token 900 ms (median)"
+    assert point_text(many) == "270 tok/s in total; first token 900 ms (median), 1.5 s (p90)"
 
 
 def test_what_was_not_measured_has_no_line() -> None:

@@ -67,7 +67,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
     if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):
         yield "steady_below_wall", "steady is below wall: too few requests for the time at C to represent the level"
     if level.cap_hits:
-        yield "cap_hits", f"{level.cap_hits} of {level.ok} answers were cut at the token limit"
+        yield "cap_hits", f"{level.cap_hits} of {level.ok} finished answers were cut at the token limit"
     if level.degenerate:
         how = "empty, loops, garbage, ended at once or miscounted"
         yield "degenerate", f"{level.degenerate} of {level.ok} answers are degenerate: {how}"

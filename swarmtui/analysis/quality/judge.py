@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
@@ -197,8 +198,10 @@ def _token_source(facts: QualityFacts) -> Grade | None:
 def _token_counts(facts: QualityFacts) -> Grade | None:
     states: list[QualityState] = []
     parts: list[str] = []
-    bad_sentence = ""
+    within = bad_sentence = ""
     if facts.client_tokens is not None and facts.server_tokens is not None:
+        apart = abs(facts.server_tokens - facts.client_tokens) / max(1.0, facts.server_tokens)
+        within = f" within {short_percent(ceil(1e3 * apart) / 1e3, 2)}" if apart else ""
         states.append(TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)))
         parts.append(f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}")
         bad_sentence = "client and server count differently: other clients, wrong usage, or requests that ended early"
@@ -217,7 +220,7 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
     if not states:
         return None
     value = ", ".join(parts) or "usage fits the text"
-    return Grade(worst(states), value, "all counts of the tokens agree", bad_sentence)
+    return Grade(worst(states), value, f"all counts of the tokens agree{within}", bad_sentence)
 
 
 def _first_reads(facts: QualityFacts) -> Grade | None:

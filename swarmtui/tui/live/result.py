@@ -10,7 +10,7 @@ from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import leading_steps, point_text
+from swarmtui.report.answer import leading_steps, point_text, quality_text
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
@@ -23,7 +23,8 @@ from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
-_QUALITY = {"ok": "ok", "note": "ok, with remarks: 6 says which", "doubtful": "doubtful: 6 says why"}
+# Panel 6 has the reasons.
+_QUALITY = {"ok": "", "note": ": 6 says which", "doubtful": " (6 says more)"}
 _NAME = 13
 _GAP = 3
 # In a panel of this width, all sentences are beside the number.
@@ -96,7 +97,6 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
-    doubts = f"not sure: {answer.doubts} (6 says more)" if answer.doubts else _QUALITY[answer.quality]
     command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
     return (
         ResultRow("", answer.headline.sentence, "bold", of_number=True),
@@ -104,7 +104,7 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
-        ResultRow("Quality", f"{sign} {doubts}", style, of_number=True),
+        ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
     )
 
 
@@ -132,7 +132,8 @@ class ResultPanel(LivePanel, Page):
     def update_from(self, data: LiveData) -> None:
         frame = data.shown.frame
         levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by)
+        judged = frame.goodput if frame else ()
+        table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by, goodput=judged)
         doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
         comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
         view = result_view(frame, data.shown.ended, table, comparison)
