@@ -13,7 +13,7 @@ ChartHue = Hue | Literal["dim"]
 Stroke = Literal["line", "solid", "dotted", "sparse", "points"]
 
 # A limit that is higher than this many times the measured values leaves the chart, so that they can still be read.
-_MOST_ABOVE = 2.5
+MOST_ABOVE = 2.5
 
 
 class ChartSeries(NamedTuple):
@@ -75,7 +75,7 @@ class Chart(NamedTuple):
         measured = [series for series in self.series if series.stroke != "sparse"]
         points = [y for series in measured for _, y in series.points]
         points += [y for series in measured for _, *ends in series_band(series) for y in ends]
-        most = _MOST_ABOVE * max(points, default=0.0)
+        most = MOST_ABOVE * max(points, default=0.0)
         return (
             *points,
             *(min(y, most) for series in self.series if series.stroke == "sparse" for _, y in series.points),

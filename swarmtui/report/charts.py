@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil, frexp, fsum, isfinite, ldexp
+from math import ceil, frexp, fsum, inf, isfinite, ldexp
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
+from swarmtui.analysis.limits.slo import parse_slo, time_text, usable_slo
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.journal import StageStart
@@ -15,7 +16,7 @@ from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.report.chart import Chart, ChartHue, ChartSeries, Marks, Points
+from swarmtui.report.chart import MOST_ABOVE, Chart, ChartHue, ChartSeries, Marks, Points
 from swarmtui.report.colours import Hue
 from swarmtui.report.levels import mark_code
 
@@ -78,11 +79,12 @@ def curve_charts(
     provisional: Sequence[ProvisionalLevel] = (),
     planned: Sequence[float] = (),
     limit: Iterable[tuple[float, float | None]] = (),
+    slo: str = "",
 ) -> tuple[Chart, Chart]:
     """Return the picture of a session: output tok/s, and below it the first token, over the same levels.
 
     `provisional` are levels that are being measured, `planned` those that will be. `limit` has C and the
-    tok/s that the hardware allows; an open loop, whose levels are rates, has none.
+    tok/s that the hardware allows; an open loop, whose levels are rates, has none. `slo` may limit the first token.
     """
     allowed = _curve("limit of the hardware", "dim", limit)._replace(stroke="sparse")
     tail = _curve("p90", "latency", ((level.offered_load, level.ttft_s.p90) for level in levels))
@@ -96,8 +98,10 @@ def curve_charts(
         (
             _first_token("median", "latency", levels),
             _so_far("latency", ((level.offered_load, level.ttft_s) for level in provisional)),
-            tail._replace(stroke="dotted"),
+            # A line has two ends.
+            tail._replace(stroke="dotted", points=tail.points if len(tail.points) > 1 else ()),
             _first_token("", "dim", baseline)._replace(stroke="dotted"),
+            _first_token_limit(slo, (*levels, *provisional)),
         ),
         _unit((*levels, *provisional)),
     )
@@ -106,6 +110,21 @@ def curve_charts(
     kept, missed = marks.best, marks.past
     boundary = (kept, missed) if marks.by_slo and kept is not None and missed is not None else None
     return upper._replace(planned=missing, boundary=boundary), lower._replace(planned=missing, boundary=boundary)
+
+
+def _first_token_limit(slo: str, levels: Sequence[Level | ProvisionalLevel]) -> ChartSeries:
+    """Return the limit of an SLO on the first token, from the first level to the last; without points if it is far off.
+
+    A level may miss it although its median does not: the limit is on most of the requests.
+    """
+    known = parse_slo(slo).conditions if usable_slo(slo) else ()
+    limit = min((condition.limits["ttft"] for condition in known if "ttft" in condition.limits), default=inf)
+    loads = {level.offered_load for level in levels}
+    times = [level.ttft_s if isinstance(level, ProvisionalLevel) else level.ttft_s.median for level in levels]
+    if len(loads) < 2 or limit > MOST_ABOVE * max(time or 0.0 for time in times):
+        return ChartSeries("", ())
+    series = _curve(f"SLO {time_text(limit)}", "bad", ((min(loads), limit), (max(loads), limit)))
+    return series._replace(stroke="sparse")
 
 
 def _picture(upper: Iterable[ChartSeries], lower: Iterable[ChartSeries], x: str) -> tuple[Chart, Chart]:
@@ -192,7 +211,8 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
         summary = sessions[0].summary
         limits = summary.speed_of_light.levels if summary.speed_of_light else ()
         limit = ((level.c, level.expected_tps) for level in limits)
-        return curve_charts(summary.levels, summary_marks(summary), limit=limit)
+        slo = summary.answer.slo if summary.answer else ""
+        return curve_charts(summary.levels, summary_marks(summary), limit=limit, slo=slo)
     upper, lower = [], []
     for number, (name, summary, *_) in enumerate(sessions):
         upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))

@@ -65,11 +65,12 @@ class DotGrid:
             if 0 <= at < self.width and 0 <= row < self.height:
                 self._texts[at, row] = (char, style)
 
-    def is_free(self, column: int, row: int, width: int = 1) -> bool:
-        """Whether these cells are in the grid and have neither text nor dots."""
+    def is_free(self, column: int, row: int, width: int = 1, *, over: str | None = None) -> bool:
+        """Whether these cells are in the grid and have neither text nor dots, other than those of the style `over`."""
         cells = [(at, row) for at in range(column, column + width)]
         inside = column >= 0 and column + width <= self.width and 0 <= row < self.height
-        return inside and not any(cell in self._dots or cell in self._texts for cell in cells)
+        drawn = (cell for cell in cells if cell in self._dots and self._dots[cell][1] != over)
+        return inside and not any(drawn) and not any(cell in self._texts for cell in cells)
 
     def lines(self) -> list[Line]:
         """Return the lines from the top, with cells of one style as one span."""
@@ -332,11 +333,13 @@ def _legend(chart: Chart, known: Set[tuple[str, str]]) -> Line:
 
 
 def _put_inside(grid: DotGrid, chart: Chart) -> None:
-    """Write the name of the y axis into the first free place of the highest rows."""
+    """Write the name of the y axis, and of a limit, into the highest place that is free, but for the limit."""
+    limit = next((series for series in chart.series if series.stroke == "sparse"), None)
+    text, over = (chart.y, None) if limit is None else (f"{chart.y}  {limit.name}", limit.hue)
     for row in reversed(range(grid.height)):
-        for column in range(1, grid.width - len(chart.y)):
-            if grid.is_free(column - 1, row, len(chart.y) + 2):
-                grid.put(column, row, chart.y, chart.hue)
+        for column in range(1, grid.width - len(text)):
+            if grid.is_free(column - 1, row, len(text) + 2, over=over):
+                grid.put(column, row, text, chart.hue)
                 return
 
 

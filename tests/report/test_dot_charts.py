@@ -6,10 +6,12 @@ UPDATE_SCREENS=1 rewrites the expected pictures; look at them before committing 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isclose, log10
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,31 @@ def test_a_limit_far_above_does_not_flatten_the_curve() -> None:
     levels = [level(c, tps=10.0 * c) for c in (1, 2, 4)]
     upper, _ = curve_charts(levels, LevelMarks(False, None, None), limit=((1, 9_000.0), (4, 9_900.0)))
     assert max(upper.ys) == 100.0 and value_axis(upper.ys, 5).high == 100.0
+
+
+def first_token_chart(times: Sequence[float], p90: Mapping[int, float], slo: str = "") -> tuple[Chart, str]:
+    levels = [level(c, tps=50.0 * c, ttft=time) for c, time in zip(DOUBLING, times, strict=False)]
+    levels = [
+        msgspec.structs.replace(one, ttft_s=msgspec.structs.replace(one.ttft_s, p90=p90.get(one.c))) for one in levels
+    ]
+    charts = curve_charts(levels, LevelMarks(True, None, None), slo=slo)
+    return charts[1], "\n".join(text_of(paint_charts(charts, 72, 20)))
+
+
+def test_the_legend_names_a_p90_only_if_it_is_drawn() -> None:
+    times = (0.5, 0.8, 1.2)
+    assert "p90" not in first_token_chart(times, {4: 2.4})[1]
+    assert "⠒⠒ p90" in first_token_chart(times, {2: 1.0, 4: 2.4})[1]
+
+
+def test_the_limit_of_an_slo_on_the_first_token_is_a_line_with_its_value() -> None:
+    chart, shown = first_token_chart((0.5, 0.8, 1.2), {}, "ttft_p90=2s,stream_p10=20")
+    assert chart.series[-1].points == ((1.0, 2.0), (4.0, 2.0)) and "⠂⠐ SLO 2 s" in shown
+    low = first_token_chart((0.3, 0.5, 1.2), {}, "ttft_p90=2s")[0]
+    small = text_of(paint_charts([low, low], 60, 10))
+    assert any("first token, s  SLO 2 s" in line for line in small), "without a legend, beside the name of the axis"
+    for times, slo in (((0.1, 0.1, 0.2), "ttft=2s"), ((0.5, 0.8, 1.2), "stream_p10=20"), ((3.0,), "ttft=2s")):
+        assert "SLO" not in first_token_chart(times, {}, slo)[1], "far above, another figure, or one level"
 
 
 def test_what_is_not_measured_is_not_drawn() -> None:

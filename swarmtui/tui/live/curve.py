@@ -26,6 +26,7 @@ def curve_view(
     search: SearchState | None = None,
     planned: Sequence[float] = (),
     limit: Sequence[tuple[float, float]] = (),
+    slo: str = "",
 ) -> ChartView:
     """`empty` says how to get a level, which a curve needs."""
     marks = level_marks(levels, slots, answer, search)
@@ -37,6 +38,7 @@ def curve_view(
         provisional=provisional,
         planned=planned,
         limit=limit,
+        slo=slo,
     )
     if not any(charts[0].series):
         return ChartView(empty=empty)
@@ -68,5 +70,6 @@ class CurvePanel(LivePanel, ChartPanel):
         live, baseline = data.shown, data.baseline
         levels = live.frame.levels if live.frame else ()
         limit = live.frame.limit if live.frame else ()
-        about = (data.no_curve, live.provisional, *live.marked_by, planned_levels(live.session, live.frame), limit)
+        planned, slo = planned_levels(live.session, live.frame), live.frame.slo if live.frame else ""
+        about = (data.no_curve, live.provisional, *live.marked_by, planned, limit, slo)
         self.show_made(curve_view, levels, baseline.levels, baseline.name, *about)
