@@ -194,7 +194,6 @@ def report(
     took, only the answer is printed; `brief`: only the levels and the answer.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.analysis.capacity.marks import summary_marks
     from swarmtui.report.answer import quick_blocks
     from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
@@ -213,11 +212,7 @@ def report(
         echo(paint(quick_blocks(summary, answer_seconds, show_command(Path(ended.directory)))), nl=False)
     elif summary is not None:
         measured = bool(summary.levels)
-        levels = (
-            level_blocks(summary.levels, summary.tasks, summary_marks(summary), summary.goodput)
-            if measured
-            else [_explain_no_level(ended.directory, summary)]
-        )
+        levels = level_blocks(summary.levels, summary) if measured else [_explain_no_level(ended.directory, summary)]
         tables = [] if brief else result_tables(summary)
         findings = [] if brief else finding_sentences(summary)
         said = [*findings, *answer_blocks(summary)] if measured else []

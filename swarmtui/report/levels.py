@@ -10,7 +10,7 @@ from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.levels.traces import server_block_size
 from swarmtui.analysis.speed_of_light.session import KV_FULL
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.findings import Goodput
+from swarmtui.model.findings import Goodput, SearchState
 from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
@@ -49,6 +49,7 @@ _VERDICTS = ("faster", "slower", "same", "unsure", "refused")
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unsure"), "dip": ("▽", "unsure"),
 }  # fmt: skip
+_KEPT = {True: "kept", False: "missed", None: "unsure"}
 
 
 def level_table(
@@ -69,6 +70,8 @@ def level_table(
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open, growing)
+    headline = next(column for column in columns if column.id in ("steady", "wall"))
+    columns = [_with_figure(column, headline) if column.id == "change" else column for column in columns]
     if slo is not None:
         met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
         columns = [met if column.id == "n" else column for column in columns]
@@ -77,14 +80,13 @@ def level_table(
     for level in levels:
         code = mark_code(marks, level.offered_load) or (None if level.has_complete_run else "partial")
         rows.append(_marked((column.cell(level) for column in columns), code))
-    headline = next(column.id for column in columns if column.id in ("steady", "wall"))
     for so_far in provisional:
         counted = so_far.of is not None and so_far.done < so_far.of
         figures: dict[str, Value] = {
             "load": f"{so_far.offered_load:g}",
             "n": f"{so_far.done}/{so_far.of}" if counted else f"{so_far.done} done",
             "slo": (slo or {}).get(so_far.offered_load, ""),
-            headline: so_far.out_tps,
+            headline.id: so_far.out_tps,
             "stream": so_far.per_stream_tps,
             "ttft": so_far.ttft_s,
         }
@@ -93,13 +95,21 @@ def level_table(
     return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
 
 
-def slo_cells(found: Iterable[Goodput]) -> dict[float, Cell] | None:
-    """Return by load how many requests met the condition that was met least often; None without an SLO."""
-    cells = {}
+def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, Cell] | None:
+    """Return by load how many requests met the condition that was met least often, with the verdict on the level.
+
+    A search for the capacity has its own verdicts on the levels that it visited. None without an SLO.
+    """
+    counts: dict[float, tuple[str, int | None, int]] = {}
     for level in found:
         worst = min(level.conditions, key=lambda condition: condition.share or 0.0, default=level)
-        sign, code = SLO_SIGNS[{True: "kept", False: "missed", None: "unsure"}[level.kept]]
-        cells[level.offered_load] = Cell(f"{sign} {worst.good} of {worst.n}", code)
+        counts[level.offered_load] = _KEPT[level.kept], worst.good, worst.n
+    if search is not None and search.goal == "capacity":
+        counts |= {float(level.c): (level.state, level.good, level.n) for level in search.levels}
+    cells = {
+        load: Cell(f"{SLO_SIGNS[state][0]} {good} of {n}", SLO_SIGNS[state][1])
+        for load, (state, good, n) in counts.items()
+    }
     return cells or None
 
 
@@ -148,6 +158,13 @@ def _main_columns(
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
+
+
+def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level]:
+    """Leave out the change of a level whose row has no figure for it."""
+    read = change.value
+    assert read is not None
+    return change._replace(value=lambda level: None if headline.cell(level).code == "missing" else read(level))
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
-from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
+from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.machine.energy import count_names
@@ -14,7 +14,7 @@ from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import Check, Goodput
 from swarmtui.model.plan import is_open_loop, load_title
-from swarmtui.model.session import Level, Summary, TaskFigures
+from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.answer import answer_rows
@@ -317,7 +317,7 @@ def session_blocks(summary: Summary) -> list[Block]:
     return [
         *answer_blocks(summary),
         Facts(tuple((name, value) for name, value in facts if value)),
-        *level_blocks(summary.levels, summary.tasks, summary_marks(summary), summary.goodput),
+        *level_blocks(summary.levels, summary),
         *result_tables(summary),
         Sentence(""),
         *finding_sentences(summary),
@@ -333,16 +333,15 @@ def answer_blocks(summary: Summary) -> list[Block]:
     return [Facts(rows, answer=True)] if rows else []
 
 
-def level_blocks(
-    levels: Sequence[Level],
-    tasks: Sequence[TaskFigures] = (),
-    marks: LevelMarks | None = None,
-    goodput: Sequence[Goodput] = (),
-) -> list[Block]:
-    """Show the levels with what the SLO says about them, and remarks on single ones."""
+def level_blocks(levels: Sequence[Level], summary: Summary | None = None) -> list[Block]:
+    """Show the levels, with what the summary of their session says about them, and remarks on single ones."""
     if not levels:
         return [Sentence("nothing was measured")]
-    return [level_table(levels, tasks, marks=marks, slo=slo_cells(goodput)), *map(Sentence, remarks(levels))]
+    table = level_table(levels)
+    if summary is not None:
+        met = slo_cells(summary.goodput, summary.search)
+        table = level_table(levels, summary.tasks, marks=summary_marks(summary), slo=met)
+    return [table, *map(Sentence, remarks(levels))]
 
 
 def result_tables(summary: Summary) -> list[Table]:

@@ -18,7 +18,7 @@ import msgspec
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
-from swarmtui.analysis.capacity.slo_search import Visit
+from swarmtui.analysis.capacity.slo_search import Visit, search_state, searched_goodput
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, level_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
@@ -150,6 +150,11 @@ def summarise(loaded: LoadedSession) -> Summary:
     slots = None if several else server_slots(session, journal.servers)
     measured = requests_by_level(journal.records, journal.stages, journal.ends)
     slo = _find_slo(journal)
+    visits = _search_visits(journal, slo) if slo is not None else []
+    search = reduce(follow_search, journal.entries, None)
+    if search is not None and search.goal == "capacity" and journal.search is not None and visits:
+        # Its last entry was written before the requests that were cancelled at the end of a visit.
+        search = search_state(visits, None, journal.search.alpha)
     counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
     gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
@@ -172,14 +177,14 @@ def summarise(loaded: LoadedSession) -> Summary:
             servers=journal.servers,
         ),
         scaling=scaling(levels, slots),
-        goodput=goodput(levels, measured, slo) if slo is not None else (),
-        capacity=_capacity(journal, levels, slo) if slo is not None else None,
+        goodput=searched_goodput(goodput(levels, measured, slo), search) if slo is not None else (),
+        capacity=_capacity(journal, levels, slo, visits) if slo is not None else None,
         speed_of_light=session_limits(levels, journal.servers, gpus, slots, counters, session.model_facts),
         servers=journal.servers,
         gpus=gpu_names(gpus),
         quality=quality,
         tasks=task_figures(measured),
-        search=reduce(follow_search, journal.entries, None),
+        search=search,
     )
     return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
 
@@ -199,16 +204,23 @@ def _slo_text(journal: Journal) -> str:
     return journal.search.slo if journal.search else journal.head.session.plan.slo
 
 
-def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo) -> Capacity | None:
-    """Answer the last search for the capacity from the runs after its start."""
+def _search_visits(journal: Journal, slo: Slo) -> list[Visit]:
+    """Return the runs after the start of the last search for the capacity."""
     search = journal.search
     if search is None:
-        return None
+        return []
     stages = [stage for stage in journal.stages if stage.t_ns >= search.t_ns and not stage.steered]
     numbers = {stage.number for stage in stages}
     records = [record for record in journal.records if record.stage in numbers]
     runs = [run for found in runs_by_level(records, stages, journal.ends).values() for run in found]
-    visits = [Visit(run.c, slo, run.requests) for run in sorted(runs, key=lambda run: run.stage)]
+    return [Visit(run.c, slo, run.requests) for run in sorted(runs, key=lambda run: run.stage)]
+
+
+def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo, visits: Sequence[Visit]) -> Capacity | None:
+    """Answer the last search for the capacity."""
+    search = journal.search
+    if search is None:
+        return None
     gpus = len(session_gpus(journal.telemetry, journal.servers))
     price = journal.head.session.plan.price_per_hour
     return capacity(

@@ -298,7 +298,7 @@ class SessionState:
     def finish(self, summary: Summary) -> None:
         """Set the figures of the whole session, and its answer: what is in no level of it is not shown any more."""
         self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
-        self._answer, self._goodput = summary.answer, summary.goodput
+        self._answer, self._goodput, self.search = summary.answer, summary.goodput, summary.search
         self._measured = sum(level.n for level in summary.levels)
         self._provisional.clear()
         self._errors = Counter()

@@ -185,12 +185,14 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("▸", "highest throughput before a cliff; the lowest C within 1 % of it", (1, 4)),
     ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in tok/s", (1, 4)),
     ("▸ ▼", "with an SLO: the most agents that keep it, and the first level past it", (1, 4)),
+    ("✓ ✖ ? ▽", "the SLO is kept, missed, not sure yet, or missed although more agents keep it; a search counts "
+     "neighbouring levels together", (4,)),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
      (1, 2, 4)),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median", (2,)),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
     ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
-    ("● · ▲ ✖", "a check that passed, has a remark, makes the figures doubtful, or shows that they are wrong", (6,)),
+    ("● · ▲ ✖", "a check that passed, has a remark, makes a result not sure, or shows that figures are wrong", (6,)),
 )  # fmt: skip
 
 

@@ -21,9 +21,12 @@ from swarmtui.analysis.capacity.slo_search import (
     judge,
     next_visit,
     search_state,
+    searched_goodput,
 )
-from swarmtui.analysis.limits.slo import SloTally, dispersion, is_kept, least_n, parse_slo
+from swarmtui.analysis.limits.slo import SloTally, dispersion, goodput, is_kept, least_n, parse_slo
 from swarmtui.model.findings import Capacity
+from swarmtui.model.plan import LevelKey
+from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer, Energy
 from tests.analysis.level_builders import level
@@ -190,6 +193,29 @@ def test_state_of_the_search_has_the_bracket_and_a_word_per_level() -> None:
     assert [(one.c, one.state, one.good, one.n) for one in found.levels] == [
         (1, "kept", 5, 5), (2, "dip", 0, 8), (4, "kept", 90, 90), (8, "missed", 0, 8),
     ]  # fmt: skip
+
+
+def test_a_level_with_few_requests_keeps_its_verdict_while_a_higher_one_is_kept() -> None:
+    """Level 2 has a miss, so that levels 1 to 8 together show nothing; 4 and 8 do."""
+    visits = [visit(1, 4), visit(4, 20), visit(8, 20)]
+    states = [one.state for one in search_state(visits, None, 0.2).levels]
+    visits.append(visit(2, 8, 1))
+    assert judge(visits, 0.2)[0].kept is None
+    after = {one.c: one.state for one in search_state(visits, None, 0.2).levels}
+    assert states == ["kept", "kept", "unsure"] == [after[c] for c in (1, 4, 8)] and after[2] == "unsure"
+
+
+def test_levels_of_a_session_have_the_verdicts_of_its_search() -> None:
+    counts = {1: (4, 0), 4: (30, 0), 8: (20, 0), 16: (1, 1)}
+    visits = [visit(c, *of) for c, of in counts.items()]
+    search = search_state(visits, None, 0.2)
+    records: dict[LevelKey, list[Record]] = {
+        (c, None): [GOOD] * good + [LATE] * late for c, (good, late) in counts.items()
+    }
+    by_levels = goodput([level(c) for c in (*counts, 32)], records | {(32, None): [LATE] * 9}, SLO)
+    assert [one.kept for one in by_levels] == [None, None, None, None, False], "95 % sure"
+    assert [one.kept for one in searched_goodput(by_levels, search)] == [True, True, None, False, False]
+    assert searched_goodput(by_levels, None) == by_levels
 
 
 def test_unfinished_request_counts_if_it_had_met_or_missed_the_limits() -> None:

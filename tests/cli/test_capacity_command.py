@@ -36,10 +36,16 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     assert found["kv"]["pool_tokens"] == 16384 and found["kv"]["predicted"] > 20
     named = {event["name"]: event["detail"] for event in summary["events"]}
     assert found["slo"] == "TTFT p50 ≤ 120 ms" and named["capacity"] == found_words
+    verdicts = {level["c"]: level["state"] for level in summary["search"]["levels"]}
+    assert verdicts[1] == "kept" and verdicts[2] == "missed"
+    words_of = {True: "kept", False: "missed", None: "unsure"}
+    assert {level["c"]: words_of[level["kept"]] for level in summary["goodput"]} == verdicts
     (sandbox.session / "detail.json").unlink()
     (sandbox.session / "summary.toml").unlink()
     shown = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions))
     assert headline in " ".join(shown.out.split())
+    counts = {level["c"]: f"{level['good']} of {level['n']}" for level in summary["search"]["levels"]}
+    assert f"✓ {counts[1]}" in shown.out and f"✖ {counts[2]}" in shown.out
     assert sandbox.show_session()["capacity"] == found
 
 

@@ -6,16 +6,19 @@ import termios
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Finding, Goodput
+from swarmtui.model.findings import Finding, Goodput, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.numbers import MISSING
 from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.levels import throughput_tables
 from swarmtui.report.session import level_blocks, session_blocks
@@ -24,7 +27,9 @@ from swarmtui.report.table import Cell
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
+from swarmtui.tui.live.levels import levels_view
 from tests.analysis.level_builders import level as built_level
+from tests.analysis.level_builders import summary
 
 
 def level(c: int, **fields: Any) -> Level:
@@ -301,6 +306,28 @@ def test_an_slo_says_for_each_level_how_many_requests_met_it_and_whether_it_is_k
         Goodput(c=c, n=n, good=good, share=good / n, per_s=None, out_tps=None, kept=kept)
         for c, (good, n, kept) in counts.items()
     ]
-    shown = paint(level_blocks([ALONE, FOUR], goodput=judged))
+    found = msgspec.structs.replace(summary([ALONE, FOUR]), goodput=tuple(judged))
+    shown = paint(level_blocks(found.levels, found))
     assert "SLO met" in shown and "? 4 of 4" in shown and "✖ 10 of 16" in shown
+    kept = SearchedLevel(c=1, visits=1, n=4, good=4, state="kept")
+    dip = SearchedLevel(c=4, visits=1, n=16, good=10, state="dip")
+    search = SearchState(goal="capacity", levels=(kept, dip))
+    searched = paint(session_blocks(msgspec.structs.replace(found, search=search)))
+    assert "✓ 4 of 4" in searched and "▽ 10 of 16" in searched, "as the search judged them"
+    in_app = levels_view(found.levels, search=search, goodput=judged).table
+    at = [column.id for column in in_app.columns].index("slo")
+    assert [row[at].text for row in in_app.rows] == ["✓ 4 of 4", "▽ 10 of 16"]
     assert "SLO met" not in paint(level_blocks([ALONE, FOUR]))
+
+
+def test_a_level_without_a_figure_has_no_change() -> None:
+    """Before and after have a wall rate, which is not what the row shows."""
+    before = [built_level(c, tps=50.0 * c) for c in (1, 4)]
+    after = [built_level(1, tps=60.0), built_level(4, tps=400.0, out_tps_steady=None, steady_s=None)]
+    pair = compare_pair(summary(before, "20261115-000001-aaaa"), summary(after, "20261115-000002-bbbb"))
+    assert any(row.key == (4, None) and row.leads and row.change is not None for row in pair.rows)
+    table = levels_view(after, pair).table
+    at = {column.id: number for number, column in enumerate(table.columns)}
+    first, second = table.rows
+    assert first[at["change"]].text.startswith("? +20.0 %")
+    assert (second[at["steady"]].text, second[at["change"]].text) == (MISSING, MISSING)

@@ -131,7 +131,7 @@ def test_s4_primary_rate_and_answers_in_the_reasoning(preset: str) -> None:
     assert {task.type for task in summary.tasks if task.c == 5} == {"primary", "docstring", "tests", "bug", "async"}
     assert "fail" not in paint(result_tables(summary)).lower()
     table = level_table(summary.levels, summary.tasks)
-    assert table in level_blocks(summary.levels, summary.tasks) and table in session_blocks(summary)
+    assert table in level_blocks(summary.levels, summary) and table in session_blocks(summary)
     at = [column.id for column in table.columns].index("primary")
     assert [float(row[at].text) for row in table.rows] == [within_5_percent(row) for row in PRIMARY[preset]]
 

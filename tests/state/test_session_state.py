@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from swarmtui.model.findings import SearchState
+from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.journal import CapacitySearch, RequestEntry, SearchEntry, StageStart
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Event
@@ -203,6 +204,16 @@ def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     assert state.frame(0, rows=False).search is not None
     state.apply(stage(3, 2, steered=True))
     assert state.frame(0, rows=False).search is None
+
+
+def test_at_the_end_a_search_has_the_verdicts_of_the_summary() -> None:
+    """Requests that were cancelled at the end of a visit are counted after it."""
+    state = SessionState(0)
+    state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity")))
+    level_2 = SearchedLevel(c=2, visits=1, n=7, good=5, state="missed")
+    judged = SearchState(goal="capacity", levels=(level_2,))
+    state.finish(msgspec.structs.replace(summary([]), search=judged))
+    assert state.frame(0, rows=False).search == judged
 
 
 def test_requests_are_counted_as_those_of_the_levels() -> None:

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo, SloTally, dispersion, is_kept, least_n
-from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
+from swarmtui.model.findings import Goodput, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.record import Record
 
 # The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
@@ -183,7 +185,7 @@ def is_shown(visit: SloTally, alpha: float) -> bool:
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
     """Return what the search knows so far, for screens."""
     judged = judge(visits, alpha)
-    words: dict[bool | None, Literal["kept", "missed", "unsure"]] = {True: "kept", False: "missed", None: "unsure"}
+    highest = max((one.c for one in judged if one.kept and one.passes), default=0)
     passed = [one.c for one in judged if one.passes]
     failed = [one.c for one in judged if not one.passes and not one.dip]
     return SearchState(
@@ -194,10 +196,34 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
         next_c=following.c if following else None,
         step=following.step if following else None,
         levels=tuple(
-            SearchedLevel(c=one.c, visits=len(one.visits), n=n, good=good, state="dip" if one.dip else words[one.kept])
+            SearchedLevel(c=one.c, visits=len(one.visits), n=n, good=good, state=_verdict(one, highest))
             for one in judged
             for good, n in [_met_least(one)]
         ),
+    )
+
+
+def _verdict(level: JudgedLevel, highest: int) -> Literal["kept", "missed", "unsure", "dip"]:
+    """Return the verdict on a level; what keeps the SLO below the `highest` that is shown to keep it is kept, too.
+
+    A level with few requests would otherwise be undecided again after another visit of a level beside it.
+    """
+    if level.dip:
+        return "dip"
+    if level.kept is None:
+        return "kept" if level.c < highest and _passes(level.visits) else "unsure"
+    return "kept" if level.kept else "missed"
+
+
+def searched_goodput(found: Sequence[Goodput], search: SearchState | None) -> tuple[Goodput, ...]:
+    """Return what an SLO says about levels, with the verdicts of the search for the capacity that visited them."""
+    states = {float(level.c): level.state for level in search.levels} if search and search.goal == "capacity" else {}
+    verdicts = {"kept": True, "missed": False, "dip": False, "unsure": None}
+    return tuple(
+        msgspec.structs.replace(level, kept=verdicts[states[level.c]])
+        if level.rate is None and level.c in states
+        else level
+        for level in found
     )
 
 

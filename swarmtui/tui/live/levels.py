@@ -10,7 +10,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.report.levels import SLO_SIGNS, level_table, mark_names, slo_cells
+from swarmtui.report.levels import level_table, mark_names, slo_cells
 from swarmtui.report.remarks import grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table
 from swarmtui.report.tasks import task_table
@@ -67,10 +67,13 @@ def levels_view(
     """`baseline` compares each level with the baseline session; `empty` says why there is no level.
 
     `planned` are the loads of levels that follow, `now` is the one that is running. `goodput` has what an SLO
-    says about the levels of a session that was no search.
+    says about the levels of an ended session.
     """
     marks = level_marks(levels, slots, answer, search)
-    met = _slo_cells(search, now) if search is not None and search.goal == "capacity" else slo_cells(goodput)
+    met = slo_cells(goodput, search)
+    if search is not None and search.goal == "capacity":
+        # Until a level has a verdict: its requests so far.
+        met = ({now.load: Cell(now.counted, "partial")} if now is not None else {}) | (met or {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     table = level_table(levels, tasks, baseline, provisional, marks, growing=True, slo=met)
@@ -120,15 +123,6 @@ def level_now(frame: Frame | None) -> LevelNow | None:
     good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
     doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, f"… {good} of {n}" if n else "…")
-
-
-def _slo_cells(search: SearchState, now: LevelNow | None) -> dict[float, Cell]:
-    """The requests that met the SLO at each level, and at the running one so far."""
-    cells = {now.load: Cell(now.counted, "partial")} if now is not None else {}
-    for level in search.levels:
-        sign, code = SLO_SIGNS[level.state]
-        cells[float(level.c)] = Cell(f"{sign} {level.good} of {level.n}", code)
-    return cells
 
 
 def _planned_row(table: Table, load: float, now: LevelNow | None) -> tuple[Cell, ...]:
