@@ -139,7 +139,7 @@ def _phase(frame: Frame) -> str:
     level = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g}/s"
     if frame.status == "running":
         return level + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
-    return f"{frame.status} {level}" if frame.c and frame.status in ("draining", "paused") else frame.status
+    return f"{frame.status} {level}" if frame.c and frame.status in ("draining", "pausing", "paused") else frame.status
 
 
 def _describe_level(level: Level) -> str:

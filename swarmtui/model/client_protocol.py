@@ -15,7 +15,7 @@ from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
 
-Status = Literal["starting", "warming up", "running", "paused", "draining", "stopping", "saving", "ended"]
+Status = Literal["starting", "warming up", "running", "pausing", "paused", "draining", "stopping", "saving", "ended"]
 
 
 class Subscribe(ProtocolMessage, frozen=True):

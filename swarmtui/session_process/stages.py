@@ -22,7 +22,7 @@ from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.precision import PrecisionGoal
-from swarmtui.session_process.steering import Goal, Steering, SteeringState
+from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.session_process.task_sources import RepeatedTasks, TaskFactory, TaskSource
 from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 from swarmtui.state.session_state import SessionState
@@ -56,8 +56,9 @@ class Stages:
         self._levels = LiveLevels(self.records, state, journal)
         self.steering = Steering(plan)
         self._times = RequestTimes()
-        # When a search is expected to end, by the monotonic clock; None if that is not known.
+        # When a search is expected to end, by `clock`; None if that is not known.
         self.expected_end: float | None = None
+        self._lost_s = 0.0
         # Reads the metrics of the servers and returns the latest, if there are any.
         self.read_servers: Callable[[], Telemetry] | None = None
         self._cancelled: CancelledRequests | None = None
@@ -157,8 +158,10 @@ class Stages:
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep or search, and whether it is a lower bound."""
         stage, goal, load = self._stage, self.steering.goal, self.load
+        if self.steering.state == "pause":
+            return None, False
         if isinstance(goal, client_protocol.FindCapacity) and self.expected_end is not None:
-            left = self.expected_end - time.monotonic()
+            left = self.expected_end - self.clock()
             return (left, False) if left > 0 else (None, False)
         if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
@@ -200,22 +203,29 @@ class Stages:
         if they are `enough`.
         """
         while True:
+            started = time.monotonic()
             await self._wait_for_server()
             self.factory.slots = self.state.slots.total if self.state.slots else None
             source, c = self.load.task_source(key, run, least, jobs=jobs), key[0]
-            await self.run_stage(
+            stage = await self.run_stage(
                 c, run, "level", source, runs=runs, rate=key[1], duration_s=self.load.duration_s, enough=enough
             )
             if source.skipped:
                 self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self.load.serial_contents(c, source.contents)
-            if self.steering.current_state() == "run" and contents:
+            if self.steering.current_state() == "run" and stage.ended and contents:
                 tasks = RepeatedTasks(self.factory, c, contents)
-                await self.run_stage(c, run, "serial", tasks, runs=runs, streams=1)
+                stage = await self.run_stage(c, run, "serial", tasks, runs=runs, streams=1)
             self._levels.refresh()
-            if self.steering.state == "next":
+            since = time.monotonic() if stage.ended else started
+            if self.steering.current_state() == "pause":
+                await self._wait_while_paused()
+            if self.steering.current_state() == "next":
                 self.steering.resume()
-            if self.steering.state != "pause" or await self._wait_while_paused() != "run":
+                return
+            # A stage that has not ended was paused, even if the pause was over before its last answers.
+            self._lost_s += time.monotonic() - since
+            if stage.ended or self.steering.current_state() != "run":
                 return
 
     async def run_continuous(self, c: int, duration_s: float | None) -> bool:
@@ -234,12 +244,15 @@ class Stages:
         """Wait until the levels of the live state are up to date, or the user wants to wait for nothing."""
         await self._levels.wait(self.steering.stop_now)
 
-    async def _wait_while_paused(self) -> SteeringState:
+    async def _wait_while_paused(self) -> None:
         self.journal.log_event("paused")
         while self.steering.state == "pause":
             await self._wait_for_change()
         self.journal.log_event("resumed")
-        return self.steering.state
+
+    def clock(self) -> float:
+        """Return the seconds of the monotonic clock, without pauses and the runs that were repeated after them."""
+        return time.monotonic() - self._lost_s
 
     # stages
 
@@ -285,6 +298,7 @@ class Stages:
             if self.steering.state != "run":
                 break
             await self._wait_for_change()
+        stage.ended = ended
         if goal is not None:
             self.observers.remove(goal.add)
             if ended and not goal.reached:
@@ -352,7 +366,7 @@ class Stages:
                     cancelled = True
                     self._workers.drop(cancel=True)
             elif not cancelled and (self._stage is None or self._stage.done < self._stage.issued):
-                self.state.status = "draining"
+                self.state.status = "pausing" if self.steering.state == "pause" else "draining"
             await self._wait_for_change()
         self._workers.dispatcher.forget_tasks()
 

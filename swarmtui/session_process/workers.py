@@ -129,6 +129,8 @@ class ActiveStage:
         if not source.preparing:
             self.start_clock()
         self.issued = self.done = self.succeeded = 0
+        # Whether it has measured all it should: a command did not end it.
+        self.ended = False
 
     def start_clock(self) -> None:
         """Start the duration: with the first request, or after pre-roll with an answer."""

@@ -41,6 +41,12 @@ def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
         run.add(msgspec.structs.replace(answered, t_first_ns=10**8, t_last_ns=2 * 10**8))
     run.add(Record(task=0, stage=4, phase="filler", t_sent_ns=0, t_first_ns=10**8))
     assert (run.visit.c, run.visit.slo.n, run.visit.slo.good) == (2, 3, 2)
+    run.begin(4)
+    assert run.visit.slo.n == 3
+    run.begin(5)
+    assert run.visit.slo.n == 0, "a run that begins again does not end by the requests before the pause"
+    run.add(Record(task=0, stage=4, phase="level", t_sent_ns=0, t_first_ns=10**8))
+    assert run.visit.slo.n == 0
 
 
 def test_last_search_for_the_capacity_counts(tmp_path: Path) -> None:

@@ -187,6 +187,48 @@ def test_paused_run_starts_again(harness: SessionHarness) -> None:
     assert sum(record.stage == again and record.phase == "level" for record in journal.records) == 20
 
 
+def test_search_repeats_a_level_that_was_paused(harness: SessionHarness) -> None:
+    """Also if the user resumes while requests are in flight; neither the pause nor what it ended takes its time."""
+    answering = threading.Event()
+
+    def answer_later(to: ScriptedHandler, request: ReceivedRequest) -> None:
+        answering.wait(30.0)
+        SLOW(to, request)
+
+    budget_s = 3.0
+    search = Plan(
+        goal="capacity", slo="ttft=10s", max_c=2, alpha=0.2, budget_s=budget_s, load=Closed(levels=(1,), warmup=0)
+    )
+    with scripted_server(answer_later) as server:
+        session_client = harness.start(server.url, search)
+        begun = session_client.wait_for_frame(lambda frame: frame.waiting == 1)
+        session_client.send(client_protocol.Pause())
+        session_client.wait_for_frame(lambda frame: frame.status == "pausing" and frame.left_s is None)
+        session_client.wait_for_frame(lambda frame: frame.elapsed_s > begun.elapsed_s + budget_s)
+        session_client.send(client_protocol.Resume())
+        session_client.wait_for_frame(lambda frame: frame.status == "draining")
+        answering.set()
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
+    first, again = journal.stages[:2]
+    assert (first.c, first.run) == (again.c, again.run) == (1, 1)
+    assert [end.complete for end in journal.ends[:2]] == [False, True]
+    assert sum(record.stage == again.number and record.ok for record in journal.records) >= 4
+    capacity = summarise(load_session(harness.sandbox.sessions, "last")).capacity
+    assert capacity is not None and capacity.agents == 2
+
+
+def test_next_level_during_a_pause_ends_only_the_paused_one(harness: SessionHarness) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, 2, requests=12))
+        session_client.wait_for_frame(lambda frame: frame.done >= 2)
+        session_client.send(client_protocol.Pause())
+        session_client.wait_for_frame(lambda frame: frame.status == "paused")
+        session_client.send(client_protocol.NextLevel())
+        assert session_client.wait_for_end().ending == "done"
+    assert [(level.c, level.complete) for level in session_client.frames[-1].levels] == [(1, False), (2, True)]
+
+
 def test_manual_stage_continues_after_a_pause(harness: SessionHarness) -> None:
     with scripted_server(SLOW) as server:
         session_client = harness.start(server.url, ramp(2))

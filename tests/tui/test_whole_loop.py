@@ -150,7 +150,7 @@ async def test_pause_can_be_cancelled_while_draining(tmp_path: Path, until: Unti
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until)
         await pilot.press("p")
-        await until(lambda: live.frame is not None and live.frame.status in ("draining", "paused"))
+        await until(lambda: live.frame is not None and live.frame.status in ("pausing", "paused"))
         await pilot.press("p")
         await until(lambda: live.frame is not None and live.frame.status == "running")
         await pilot.press("x", "x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -53,7 +53,8 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     runs: list[VisitTally] = []
 
     observe = partial(count_request, runs)
-    budget, quick = Budget(goal.budget_s), goal.budget_s is not None
+    clock, quick = stages.clock, goal.budget_s is not None
+    budget = Budget(goal.budget_s, clock)
 
     def choose() -> NextVisit | None:
         slots = state.slots.total if state.slots else None
@@ -63,7 +64,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
         found = search_state(visits, following, alpha)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
         left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha, quick=quick)
-        ends = [budget.deadline, None if left_s is None else time.monotonic() + left_s]
+        ends = [budget.deadline, None if left_s is None else clock() + left_s]
         stages.expected_end = min((end for end in ends if end is not None), default=None)
         return following
 
@@ -77,21 +78,22 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             runs.append(run)
             number = 1 + sum(visit.c == c for visit in visits)
 
-            started = time.monotonic()
+            started = clock()
             short = started if not quick else started + _CLIMB_SHARE * (goal.budget_s or 0.0)
 
             def enough(run: VisitTally = run, step: SearchStep = following.step, short: float = short) -> bool:
-                climbs = step == "climb" and run.has_room and time.monotonic() >= short
+                run.begin(stages.last_number)
+                climbs = step == "climb" and run.has_room and clock() >= short
                 return run.is_missed() or budget.ends(run) or climbs
 
             # Of the requests that are sent, one per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
-            await stages.run_level((c, None), number, number, least=least, enough=enough, jobs=slo.has_jobs)
-            budget.add(run.visit, time.monotonic() - started)
+            await stages.run_level((c, None), number, 1, least=least, enough=enough, jobs=slo.has_jobs)
+            budget.add(run.visit, clock() - started)
             if stages.steering.ends_goal:
                 return
             visits.append(run.visit)
-            seconds.append(time.monotonic() - started)
+            seconds.append(clock() - started)
             if not stages.records.answered:
                 break
             if len(visits) == 1:
@@ -115,10 +117,11 @@ def count_request(runs: Sequence[VisitTally], record: Record) -> None:
 
 
 class Budget:
-    """The time of a quick search; without one, there is no `deadline`."""
+    """The time of a quick search by its `clock`; without one, there is no `deadline`."""
 
-    def __init__(self, seconds: float | None) -> None:
-        self.deadline = None if seconds is None else time.monotonic() + seconds
+    def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.deadline = None if seconds is None else clock() + seconds
         self._request_s: dict[int, float] = {}
 
     def add(self, visit: Visit, seconds: float) -> None:
@@ -127,7 +130,7 @@ class Budget:
 
     def ends(self, run: VisitTally) -> bool:
         """Whether a visit ends: the time is up, or its requests show that the SLO is kept."""
-        return self.deadline is not None and (time.monotonic() >= self.deadline or run.is_kept())
+        return self.deadline is not None and (self._clock() >= self.deadline or run.is_kept())
 
     def allows(self, following: NextVisit) -> bool:
         """Whether there is time for a visit: one that decides may be cut short, but not before its first look."""
@@ -135,7 +138,7 @@ class Budget:
             return True
         request_s = self._request_s[min(self._request_s, key=lambda c: abs(c - following.c))]
         least = following.requests if following.step in CONFIRMING else _FIRST_LOOK
-        return time.monotonic() + request_s * (least + following.c) <= self.deadline
+        return self._clock() + request_s * (least + following.c) <= self.deadline
 
 
 class VisitTally:
@@ -147,9 +150,13 @@ class VisitTally:
 
     def __init__(self, c: int, slo: Slo, alpha: float, after: int = 0) -> None:
         self._c, self._slo, self._alpha, self.after = c, slo, alpha, after
-        self._start(0)
+        self._stage = -1
+        self.begin(0)
 
-    def _start(self, stage: int) -> None:
+    def begin(self, stage: int) -> None:
+        """Count anew if this stage is later than the one that is counted."""
+        if stage <= self._stage:
+            return
         self._stage = stage
         self.visit = Visit(self._c, self._slo)
         self._room = SloTally(self._slo.stricter(_ROOM))
@@ -158,8 +165,7 @@ class VisitTally:
     def add(self, record: Record) -> None:
         if record.phase not in LEVEL_PHASES or record.stage < self._stage:
             return
-        if record.stage != self._stage:
-            self._start(record.stage)
+        self.begin(record.stage)
         self.visit.add(record)
         self._room.add(record)
         if self.visit.slo.n >= self._next_look:

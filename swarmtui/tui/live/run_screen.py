@@ -44,7 +44,7 @@ class RunScreen(LiveScreen):
     def __init__(self, source: LiveSource, request: RunRequest | None) -> None:
         super().__init__(source)
         self._request = request
-        self._stopping = self._pausing = False
+        self._stopping = False
         self._server_watch: ServerWatch | None = None
 
     def _handle_end(self, live: LiveModel) -> None:
@@ -63,11 +63,17 @@ class RunScreen(LiveScreen):
         return server_notice(self._server_watch.down_s, self._server_watch.changes) if self._server_watch else ""
 
     def actions(self) -> list[Action]:
-        session, frame = self.source.live.session, self.source.live.frame
+        session = self.source.live.session
         now = super().actions()
         if session is not None and session.plan.load.fixed:
             now = [action for action in now if action.id not in _STEERING]
-        return relabel(now, {"pause": "resume"} if frame is not None and frame.status == "paused" else {})
+        return relabel(now, {"pause": "resume"} if self._is_paused else {})
+
+    @property
+    def _is_paused(self) -> bool:
+        """Whether no request is sent until p is pressed again; some may still be in flight."""
+        frame = self.source.live.frame
+        return frame is not None and frame.status in ("pausing", "paused")
 
     @property
     def _is_manual(self) -> bool:
@@ -222,15 +228,11 @@ class RunScreen(LiveScreen):
             self.source.send(protocol.NextLevel())
 
     def action_pause(self) -> None:
-        frame = self.source.live.frame
         if not self._in_progress():
             return
-        paused = frame is not None and frame.status == "paused"
-        if paused or (self._pausing and frame is not None and frame.status == "draining"):
-            self._pausing = False
+        if self._is_paused:
             self.source.send(protocol.Resume())
         else:
-            self._pausing = True
             self.source.send(protocol.Pause())
             self.app.toast("pausing: requests in flight finish first; p resumes")
 
