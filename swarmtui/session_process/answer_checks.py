@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections import deque
 from collections.abc import Callable
@@ -97,8 +98,10 @@ class AnswerChecker:
         process, self._process = self._process, None
         if process is None:
             return None
+        # Its own kill() may collect the exit status of a process that has just ended, which is then lost.
         with suppress(ProcessLookupError):
-            process.kill()
+            if process.returncode is None:
+                os.kill(process.pid, signal.SIGKILL)
         return await process.wait()
 
     async def _check_all(self) -> None:

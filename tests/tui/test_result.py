@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -212,7 +213,7 @@ async def test_end_of_a_replay_shows_the_result_and_compares_it(tmp_path: Path, 
         source.seek(1_000.0)
         # The agents give way to the result, although they were chosen.
         await until(lambda: not streams.is_on_screen and "Why no more" in screen_text(app))
-        await until(lambda: "steady  baseline" in screen_text(app))
+        await until(lambda: re.search(r"steady +baseline", screen_text(app)) is not None)
         await pilot.press("enter")
         await until(lambda: "press 2 for the agents" in screen_text(app))
         await pilot.press("c")

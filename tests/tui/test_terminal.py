@@ -196,9 +196,8 @@ def in_foreground(screen: AppScreen) -> None:
     """Continue the app, which sets up the terminal and paints the whole screen."""
     screen.output = b""
     screen.press(b"fg\n")
-    wait_for(screen, b"curve")
-    wait_for(screen, b"quit")
-    assert b"\x1b[?1049h" in screen.output
+    for part in (b"\x1b[?1049h", b"curve", b"quit"):
+        wait_for(screen, part)
     assert not termios.tcgetattr(screen.master)[3] & termios.ECHO
 
 
