@@ -1,6 +1,7 @@
 """Hold the limits of `swarmtui run` against llama.cpp on a GPU: bytes, the hard limit, the fit, and what binds.
 
-    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--only dense,moe,…] [--json F]
+    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--float16]
+                                  [--only dense,moe,…] [--json F]
 
 Needs a llama-server that was built for the GPU of this host, a Python with gguf, numpy and tokenizers, 60 GB in D for
 the models (random weights, made once) and as much GPU memory as two of them; takes about eight minutes. Of the cases,
@@ -193,6 +194,7 @@ def main() -> int:
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--vllm-python", type=Path)
     parser.add_argument("--dir", type=Path, default=Path("limits"))
+    parser.add_argument("--float16", action="store_true", help="make the models in float16 instead of bfloat16")
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -205,7 +207,9 @@ def main() -> int:
         path = options.dir / ("tiny.hf" if case.vllm else f"{case.model}.gguf")
         if not path.exists():
             python, kind = (options.vllm_python, "hf") if case.vllm else (options.python, "gguf")
-            subprocess.run([str(python), str(_HERE / "make_model.py"), kind, str(path), path.stem], check=True)
+            floats = ["f16"] if options.float16 else []
+            making = [str(python), str(_HERE / "make_model.py"), kind, str(path), path.stem, *floats]
+            subprocess.run(making, check=True)
         begun = time.monotonic()
         with served(case, options) as port:
             if case.delayed:

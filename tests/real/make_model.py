@@ -1,6 +1,7 @@
-"""Make a model with random weights: `make_model.py gguf|hf OUT [SIZE]`; run by the Python that has the engine.
+"""Make a model with random weights: `make_model.py gguf|hf OUT [SIZE [f16]]`; run by the Python that has the engine.
 
-SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are GGUF files of 14 and 28 GB for a GPU.
+SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are GGUF files of 14 and 28 GB for a GPU, in
+bfloat16 if float16 is not asked for; tiny is always in float16, which CPUs compute faster.
 Answers are noise, and end at their token limit. The vocabulary is trained on the licences and the Python library of
 this machine, so that prompts have about as many tokens as elsewhere. The GGUF answers with letters and spaces only:
 llama.cpp rejects answers that begin like a tool call and are none.
@@ -66,16 +67,15 @@ def train_tokenizer() -> Any:
     return tokenizer
 
 
-def write_gguf(path: Path, size: Size) -> None:
+def write_gguf(path: Path, size: Size, float16: bool) -> None:
     import gguf
     import numpy as np
 
-    tiny = size is SIZES["tiny"]  # in float16, which CPUs compute faster
-    kind = gguf.GGMLQuantizationType.F16 if tiny else gguf.GGMLQuantizationType.BF16
+    kind = gguf.GGMLQuantizationType.F16 if float16 else gguf.GGMLQuantizationType.BF16
 
     def halves(values: Any) -> Any:
         wide = np.asarray(values, np.float32)
-        return wide.astype(np.float16).view(np.uint16) if tiny else (wide.view(np.uint32) >> 16).astype(np.uint16)
+        return wide.astype(np.float16).view(np.uint16) if float16 else (wide.view(np.uint32) >> 16).astype(np.uint16)
 
     drawn = halves(np.random.default_rng(0).standard_normal(_DRAWN) * 0.02)
     tokenizer = train_tokenizer()
@@ -98,7 +98,7 @@ def write_gguf(path: Path, size: Size) -> None:
         writer.add_expert_count(size.experts)
         writer.add_expert_used_count(size.used)
         writer.add_expert_feed_forward_length(size.hidden)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if tiny else gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if float16 else gguf.LlamaFileType.MOSTLY_BF16)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -177,6 +177,7 @@ def write_hf(folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "gguf":
-        write_gguf(Path(sys.argv[2]), SIZES[(*sys.argv[3:], "tiny")[0]])
+        size, *kind = sys.argv[3:] or ["tiny"]
+        write_gguf(Path(sys.argv[2]), SIZES[size], float16=size == "tiny" or kind == ["f16"])
     else:
         write_hf(Path(sys.argv[2]))
