@@ -228,9 +228,11 @@ class ClosedLoopTasks(NewTasks):
         self._ended = 0
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
-        self._first_share, prompt = factory.generator.random_share(c), factory.generator.prompt_tokens or 0
+        prompt = factory.generator.prompt_tokens or 0
         cuts = factory.keeps_in_step and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
         self._cut = min(c, factory.slots or c) if cuts else 0
+        # Where others wait for a slot, they are sent before the first one is free: else two slots are taken at once.
+        self._first_share = 1.0 if self._cut < c else factory.generator.random_share(c)
         self._prerolls = self._begun = self._fillers = 0
         self._canary_share, self._canaries = canaries, 0
 
