@@ -9,7 +9,16 @@ from swarmtui.model.findings import Findings
 
 # What limits a level; `not_known` where no fact tells.
 Binding = Literal[
-    "slots", "kv_capacity", "prefill", "client", "power", "launch_overhead", "compute", "bandwidth", "not_known"
+    "slots",
+    "kv_capacity",
+    "prefill",
+    "client",
+    "power",
+    "server_cpu",
+    "launch_overhead",
+    "compute",
+    "bandwidth",
+    "not_known",
 ]
 
 

@@ -178,6 +178,7 @@ class Energy(Stored, frozen=True, kw_only=True):
     """The energy that the GPUs used in the time of the main throughput, by the differences of their energy counters.
 
     `tokens_per_j` equals tok/s per W. `throttled` is the share of readings with clocks lowered by heat or power.
+    `utilisation` is the mean share of time in which they computed anything.
     `all_gpus`: those of the host with memory in use, because it is not known which of them the server uses.
     """
 
@@ -189,6 +190,7 @@ class Energy(Stored, frozen=True, kw_only=True):
     peak_memory: int | None = None
     throttled: float | None = None
     throttle: tuple[str, ...] = ()
+    utilisation: float | None = None
     simulated: bool = False
     all_gpus: bool = False
 

@@ -13,6 +13,7 @@ _BINDINGS = {
     "prefill": "prefill",
     "client": "client or gateway",
     "power": "power or heat",
+    "server_cpu": "server's CPU side",
     "launch_overhead": "launch overhead",
     "compute": "compute",
     "bandwidth": "bandwidth",

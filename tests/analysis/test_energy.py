@@ -35,6 +35,12 @@ def test_energy_is_interpolated_between_readings() -> None:
     assert found.j_per_token == pytest.approx(2.0) and found.tokens_per_j == pytest.approx(0.5)
 
 
+def test_utilisation_is_the_mean_of_the_readings_in_a_span() -> None:
+    readings = [Telemetry(t_ns=t * S, gpus=(gpu(utilisation=busy),)) for t, busy in enumerate((0.0, 0.4, 0.6, 0.0))]
+    found = energy_used(readings, [(S, 2 * S)], None)
+    assert found is not None and found.utilisation == pytest.approx(0.5)
+
+
 def test_memory_of_a_span_without_a_reading_is_that_of_the_readings_around_it() -> None:
     readings = [
         Telemetry(t_ns=t * S, gpus=(gpu(energy_j=9.0 * t, memory_used=used),))

@@ -127,6 +127,15 @@ def test_throttled_clocks_bind() -> None:
     assert (found.binds, found.because) == ("power", "clocks lowered 34 % of the time (power cap)")
 
 
+def test_idle_gpu_waits_for_the_process_of_the_server() -> None:
+    """llama.cpp samples on the CPU: with 64 streams it kept a GPU busy for 57 % of the time."""
+    idle = Energy(seconds=9.0, utilisation=0.57)
+    found = found_at([decoding(64, energy=idle)])
+    assert (found.binds, found.because) == ("server_cpu", "they are busy 57 % of the time")
+    others = Energy(seconds=9.0, utilisation=0.57, all_gpus=True)  # which of them serve is not known
+    assert found_at([decoding(64, energy=others)]).binds == "bandwidth"
+
+
 def test_slow_steps_without_a_reason_are_not_known() -> None:
     steps = [decoding(1, 0.05), decoding(64, 0.051)]
     no_gpu = session_limits(steps, [served()], [], None, {}, None)

@@ -1,6 +1,6 @@
 """Hold the limits of `swarmtui run` against llama.cpp on a GPU: bytes, the hard limit, the fit, and what binds.
 
-    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--float16]
+    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--float16] [--api A]
                                   [--only dense,moe,…] [--json F]
 
 Needs a llama-server that was built for the GPU of this host, a Python with gguf, numpy and tokenizers, 60 GB in D for
@@ -63,7 +63,7 @@ CASES = (
     Case("slots", "dense", 4, 1024, "1,4,8", (128, 256), binds=("slots",)),
     Case("long", "dense", 8, 20480, "1,8", (14000, 2048), "1C", binds=("bandwidth",)),
     Case("batch", "dense", 256, 512, "8,256", (64, 256), "2C", binds=("compute",)),
-    Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead",)),
+    Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead", "server_cpu")),
     Case("gateway", "dense", 8, 1024, "1,4", (128, 128), binds=("client",), delayed=True),
     Case("kv", "hf", 16, 2048, "1,8", (512, 1024), "2C", binds=("kv_capacity",), vllm=True),
 )
@@ -122,7 +122,7 @@ def served(case: Case, options: argparse.Namespace) -> Iterator[int]:
         server.wait()
 
 
-def measure(case: Case, url: str, folder: Path) -> dict[str, Any]:
+def measure(case: Case, url: str, folder: Path, api: str) -> dict[str, Any]:
     """Run the load of a case; return the session as `run --json` prints it."""
     workload = folder / f"{case.name}.toml"
     prompt, answer = case.tokens
@@ -133,7 +133,7 @@ def measure(case: Case, url: str, folder: Path) -> dict[str, Any]:
     words = [sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--workload", str(workload), "--json"]
     length = ["--requests", case.requests] if case.requests else []
     done = subprocess.run(
-        [*words, "--levels", case.levels, *length, "--session-dir", str(folder / "sessions")],
+        [*words, "--api", api, "--levels", case.levels, *length, "--session-dir", str(folder / "sessions")],
         capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False,
     )  # fmt: skip
     (folder / f"{case.name}.run.log").write_text(done.stderr)
@@ -195,6 +195,7 @@ def main() -> int:
     parser.add_argument("--vllm-python", type=Path)
     parser.add_argument("--dir", type=Path, default=Path("limits"))
     parser.add_argument("--float16", action="store_true", help="make the models in float16 instead of bfloat16")
+    parser.add_argument("--api", default="chat", help="chat or completions")
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -214,9 +215,9 @@ def main() -> int:
         with served(case, options) as port:
             if case.delayed:
                 with DelayingGateway("127.0.0.1", port) as gateway:
-                    session = measure(case, gateway.url, options.dir)
+                    session = measure(case, gateway.url, options.dir, options.api)
             else:
-                session = measure(case, f"http://127.0.0.1:{port}", options.dir)
+                session = measure(case, f"http://127.0.0.1:{port}", options.dir, options.api)
         lines = list(judge(case, session, options.dir))
         print(f"{case.name} ({time.monotonic() - begun:.0f} s)", *lines, sep="\n", flush=True)
         wrong += sum(line.startswith("WRONG") for line in lines)

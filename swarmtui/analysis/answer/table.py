@@ -205,6 +205,7 @@ _HARDWARE = (
     _hardware("prefill", "prefill_share", "reading prompts takes most of the time"),
     _hardware("client", "gateway", "the time is spent between client and server", waits=True),
     _hardware("power", "power", "the GPUs lower their clocks", waits=False),
+    _hardware("server_cpu", "server_cpu", "the GPUs wait for what the server does on the CPU", waits=False),
     _hardware("launch_overhead", "launch_overhead", "most of a step is neither reading nor computing", waits=False),
     _hardware("compute", "compute", "the GPUs compute all the time", waits=False),
     _hardware("bandwidth", "bandwidth", "reading memory limits it", waits=False),

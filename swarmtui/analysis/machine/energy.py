@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
+from math import fsum
 from typing import NamedTuple
 
 from swarmtui.analysis.levels.runs import Span
@@ -59,6 +60,7 @@ def energy_used(
         if joules is not None:
             joules = joules + sum(found for found, _ in known) if sharp and len(known) == len(parts) else None
     throttled, why = throttled_share(inside)
+    busy = [gpu.utilisation for gpus in inside for gpu in gpus if gpu.utilisation is not None]
     simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)
     return Energy(
         seconds=seconds,
@@ -69,6 +71,7 @@ def energy_used(
         peak_memory=_peak_memory(inside or _within(chosen, spans, _MAX_DISTANCE_NS)),
         throttled=throttled,
         throttle=why,
+        utilisation=ratio(fsum(busy), len(busy)),
         simulated=simulated,
         all_gpus=not (used and used.known) and len(names) > 1 and not simulated,
     )

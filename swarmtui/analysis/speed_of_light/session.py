@@ -35,6 +35,8 @@ from swarmtui.text import count_noun
 KV_FULL = 0.95
 THROTTLED = 0.05
 QUEUED = 0.2
+# While streams write, a GPU that computes for less of the time waits for the server's process.
+BUSY = 0.7
 # More than half of the time, or of a step.
 MOST = 0.5
 # A level in which prompts take more of the time says little about its decode steps.
@@ -270,6 +272,8 @@ def binding(
     energy = level.energy
     if energy is not None and (energy.throttled or 0.0) > THROTTLED:
         return "power", f"clocks lowered {percent(energy.throttled)} of the time ({', '.join(energy.throttle)})"
+    if energy is not None and not energy.all_gpus and (energy.utilisation or 1.0) < BUSY:
+        return "server_cpu", f"they are busy {percent(energy.utilisation)} of the time"
     return _physics(one, step, fit, gpu)
 
 
