@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmtui.engines.command_line import is_secret
+from swarmtui.engines.knobs import Knob
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 
 PROMETHEUS_PATH = "/metrics"
@@ -56,6 +57,8 @@ class Engine:
     tensor_parallel_flags: tuple[str, ...] = ()
     # The setting for a KV cache of 8 bits, as the user types it.
     narrow_kv: str = ""
+    # What a tuner may change, by stage and within it the most promising first.
+    knobs: tuple[Knob, ...] = ()
     # Request fields that turn off the server's prompt cache.
     uncached_request: Mapping[str, object] = {}
 

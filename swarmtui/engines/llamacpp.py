@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
+from swarmtui.engines.knobs import CORES, Conflict, Knob
 from swarmtui.model.telemetry import DiscoveredServer
 
 _DEFAULT_SLOTS = 4
+_QUANTISED = ("q8_0", "q4_0")
 
 
 class LlamaCpp(Engine):
@@ -27,6 +29,57 @@ class LlamaCpp(Engine):
     }  # fmt: skip
     slot_flags = ("--parallel",)
     narrow_kv = "--cache-type-k q8_0 --cache-type-v q8_0"
+    knobs = (
+        Knob(
+            name="--split-mode", spellings=("-sm",), stage="parallelism", values=("layer", "row"), default="layer",
+            moves=("bandwidth", "compute"), needs=("gpu",),
+        ),
+        Knob(
+            name="--n-cpu-moe", spellings=("-ncmoe",), stage="parallelism", values=(0, 4, 8, 16, 32), default=0,
+            moves=("kv_capacity", "bandwidth"), needs=("gpu", "moe"),
+        ),
+        Knob(
+            name="--threads", spellings=("-t",), stage="parallelism", values=(1, 2, 4, 8, 16, 32, 64),
+            moves=("compute", "bandwidth"), at_most=(CORES,),
+        ),
+        # The context is that of all slots together.
+        Knob(
+            name="--parallel", spellings=("-np",), stage="slots", values=(1, 2, 4, 8, 16, 32, 64),
+            default=_DEFAULT_SLOTS, moves=("slots", "kv_capacity"), takes_memory=True, scales=("--ctx-size",),
+        ),
+        Knob(
+            name="--ubatch-size", spellings=("-ub",), stage="slots", values=(64, 128, 256, 512, 1024, 2048),
+            default=512, moves=("prefill", "compute"), takes_memory=True, at_most=("--batch-size",),
+        ),
+        Knob(
+            name="--batch-size", spellings=("-b",), stage="slots", values=(256, 512, 1024, 2048, 4096), default=2048,
+            moves=("prefill",), takes_memory=True,
+        ),
+        Knob(
+            name="--flash-attn", spellings=("-fa",), stage="cache", values=("on", "off"), default="auto",
+            moves=("bandwidth", "kv_capacity"),
+            excludes=tuple(
+                Conflict(values=("off",), other=name, other_values=_QUANTISED)
+                for name in ("--cache-type-v", "--cache-type-k")
+            ),
+        ),
+        Knob(
+            name="--ctx-size", spellings=("-c",), stage="cache", values=(4096, 8192, 16384, 32768, 65536, 131072),
+            moves=("kv_capacity",), takes_memory=True, changes_quality=True,
+        ),
+        Knob(
+            name="--cache-type-k", spellings=("-ctk",), stage="cache", values=("f16", *_QUANTISED), default="f16",
+            moves=("kv_capacity", "bandwidth"), changes_quality=True,
+        ),
+        Knob(
+            name="--cache-type-v", spellings=("-ctv",), stage="cache", values=("f16", *_QUANTISED), default="f16",
+            moves=("kv_capacity", "bandwidth"), changes_quality=True,
+        ),
+        Knob(
+            name="--draft-max", spellings=("--draft", "--draft-n", "--spec-draft-n-max"), stage="speculation",
+            values=(2, 4, 8, 16), default=16, moves=("bandwidth", "launch_overhead"), needs_flags=("--model-draft",),
+        ),
+    )  # fmt: skip
     uncached_request = {"cache_prompt": False}
     metric_prefixes = ("llamacpp:", "llamacpp_")
     metric_values = {

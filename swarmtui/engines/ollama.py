@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive
+from swarmtui.engines.knobs import Conflict, Knob
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 
 
@@ -30,6 +31,24 @@ class Ollama(Engine):
     probe_paths = ("/", "/api/ps", "/api/version")
     environment = ("OLLAMA_",)
     slot_flags = ("OLLAMA_NUM_PARALLEL",)
+    knobs = (
+        Knob(
+            name="OLLAMA_SCHED_SPREAD", stage="parallelism", values=(False, True), default=False,
+            moves=("kv_capacity", "bandwidth"), needs=("gpu",),
+        ),
+        Knob(
+            name="OLLAMA_NUM_PARALLEL", stage="slots", values=(1, 2, 4, 8, 16, 32), default=1,
+            moves=("slots", "kv_capacity"), takes_memory=True,
+        ),
+        Knob(
+            name="OLLAMA_FLASH_ATTENTION", stage="cache", values=(0, 1), moves=("bandwidth", "kv_capacity"),
+            excludes=(Conflict(values=(0,), other="OLLAMA_KV_CACHE_TYPE", other_values=("q8_0", "q4_0")),),
+        ),
+        Knob(
+            name="OLLAMA_KV_CACHE_TYPE", stage="cache", values=("f16", "q8_0", "q4_0"), default="f16",
+            moves=("kv_capacity", "bandwidth"), changes_quality=True,
+        ),
+    )  # fmt: skip
     metrics_path = "/api/ps"
     metrics_limits = "reports only the memory of loaded models: no requests, queue or tokens"
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive, settings
+from swarmtui.engines.knobs import GPUS, Knob
 from swarmtui.model.telemetry import DiscoveredServer
 
 
@@ -19,6 +20,43 @@ class Sglang(Engine):
     slot_flags = ("--max-running-requests",)
     narrow_kv = "--kv-cache-dtype fp8_e5m2"
     tensor_parallel_flags = ("tensor-parallel-size", "tp-size", "tp")
+    knobs = (
+        Knob(
+            name="--tp-size", spellings=("--tp", "--tensor-parallel-size"), stage="parallelism", values=(1, 2, 4, 8),
+            default=1, moves=("bandwidth", "compute", "kv_capacity"), at_most=(GPUS,), needs=("gpu",),
+        ),
+        Knob(
+            name="--dp-size", spellings=("--dp", "--data-parallel-size"), stage="parallelism", values=(1, 2, 4, 8),
+            default=1, moves=("slots", "compute"), at_most=(GPUS,), needs=("gpu",), takes_memory=True,
+        ),
+        Knob(
+            name="--max-running-requests", stage="slots", values=(4, 8, 16, 32, 64, 128, 256, 512),
+            moves=("slots",), takes_memory=True,
+        ),
+        Knob(
+            name="--chunked-prefill-size", stage="slots", values=(1024, 2048, 4096, 8192, 16384),
+            moves=("prefill",), takes_memory=True,
+        ),
+        Knob(
+            name="--schedule-policy", stage="slots", values=("fcfs", "lpm"), default="fcfs", moves=("prefill",),
+        ),
+        Knob(
+            name="--attention-backend", stage="cache", values=("flashinfer", "fa3", "triton"),
+            moves=("bandwidth", "launch_overhead"), needs=("gpu",),
+        ),
+        Knob(
+            name="--mem-fraction-static", stage="cache", values=(0.75, 0.8, 0.85, 0.9), moves=("kv_capacity",),
+            takes_memory=True, needs=("gpu",),
+        ),
+        Knob(
+            name="--kv-cache-dtype", stage="cache", values=("auto", "fp8_e5m2"), default="auto",
+            moves=("kv_capacity", "bandwidth"), changes_quality=True,
+        ),
+        Knob(
+            name="--speculative-num-draft-tokens", stage="speculation", values=(2, 4, 8, 16),
+            moves=("bandwidth", "launch_overhead"), needs_flags=("--speculative-algorithm",),
+        ),
+    )  # fmt: skip
     metric_prefixes = ("sglang:", "sglang_")
     metric_values = {
         "num_running_reqs": "running",

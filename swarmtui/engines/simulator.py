@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, positive
+from swarmtui.engines.knobs import Knob
 from swarmtui.engines.vllm import Vllm
 from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
@@ -24,6 +25,10 @@ class Simulator(Engine):
     owners = ("swarmtui-sim",)
     command = r"swarmtui(\.|(\.pyz)? )sim"
     probe_paths = ("/server_info",)
+    knobs = (
+        Knob(name="--slots", stage="slots", values=(1, 2, 4, 8, 16, 32, 64), moves=("slots",)),
+        Knob(name="--replicas", stage="parallelism", values=(1, 2), default=1, moves=("slots", "bandwidth")),
+    )
     metric_prefixes = Vllm.metric_prefixes
     metric_values = Vllm.metric_values
     metric_histograms = Vllm.metric_histograms

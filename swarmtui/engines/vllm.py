@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from swarmtui.engines.base import Engine, flag_number
+from swarmtui.engines.knobs import GPUS, Knob
 
 
 class Vllm(Engine):
@@ -24,6 +25,50 @@ class Vllm(Engine):
     slot_flags = ("--max-num-seqs",)
     narrow_kv = "--kv-cache-dtype fp8"
     tensor_parallel_flags = ("tensor-parallel-size", "tp")
+    knobs = (
+        Knob(
+            name="--tensor-parallel-size", spellings=("-tp",), stage="parallelism", values=(1, 2, 4, 8), default=1,
+            moves=("bandwidth", "compute", "kv_capacity"), at_most=(GPUS,), needs=("gpu",),
+        ),
+        Knob(
+            name="--data-parallel-size", spellings=("-dp",), stage="parallelism", values=(1, 2, 4, 8), default=1,
+            moves=("slots", "compute"), at_most=(GPUS,), needs=("gpu",), takes_memory=True,
+        ),
+        Knob(
+            name="--enable-expert-parallel", spellings=("-ep",), stage="parallelism", values=(False, True),
+            default=False, moves=("bandwidth", "compute"), needs=("gpu", "moe"),
+        ),
+        Knob(
+            name="--max-num-seqs", stage="slots", values=(4, 8, 16, 32, 64, 128, 256, 512),
+            moves=("slots",), takes_memory=True,
+        ),
+        Knob(
+            name="--max-num-batched-tokens", stage="slots", values=(1024, 2048, 4096, 8192, 16384, 32768),
+            moves=("prefill",), takes_memory=True,
+        ),
+        Knob(
+            name="--async-scheduling", negative="--no-async-scheduling", stage="slots", values=(True, False),
+            moves=("launch_overhead",),
+        ),
+        Knob(
+            name="--gpu-memory-utilization", stage="cache", values=(0.8, 0.85, 0.9, 0.95), default=0.9,
+            moves=("kv_capacity",), takes_memory=True, needs=("gpu",),
+        ),
+        Knob(
+            name="--enable-prefix-caching", negative="--no-enable-prefix-caching", stage="cache", values=(True, False),
+            default=True, moves=("prefill",),
+        ),
+        Knob(
+            name="--kv-cache-dtype", stage="cache", values=("auto", "fp8"), default="auto",
+            moves=("kv_capacity", "bandwidth"), changes_quality=True,
+        ),
+        # How many tokens are drafted, if the command says by what.
+        Knob(
+            name="--speculative-config", stage="speculation", values=(1, 2, 3, 5, 8),
+            moves=("bandwidth", "launch_overhead"), json_key="num_speculative_tokens",
+            needs_flags=("--speculative-config",),
+        ),
+    )  # fmt: skip
     metric_prefixes = ("vllm:", "vllm_")
     # gpu_* and time_per_output_token_seconds are the names before 0.12.
     metric_values = {
