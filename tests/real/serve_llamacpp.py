@@ -16,6 +16,8 @@ def main(port: str, model: str, slots: str, context: str) -> None:
     options.endpoint_metrics = options.endpoint_slots = options.endpoint_props = options.use_jinja = True
     # Its threads wait for each other in loops: with one for each core of a busy machine, they mostly wait.
     options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+    # Its cache of prompts in RAM grows to 8 GiB, and makes it 5 % slower within ten minutes.
+    options.cache_ram_mib = 0
     server = xllamacpp.Server(options)
     print(server.listening_address, flush=True)
     signal.pause()
