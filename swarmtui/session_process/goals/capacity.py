@@ -21,7 +21,7 @@ from swarmtui.analysis.capacity.slo_search import (
     next_visit,
     search_state,
 )
-from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
+from swarmtui.analysis.limits.slo import Slo, SloTally, least_n, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.findings import SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
@@ -34,6 +34,9 @@ _FIRST_LOOK = 4
 # quick search these requests may give the answer its lower end, so that it has this share of the budget first.
 _ROOM = 1.5
 _CLIMB_SHARE = 1 / 12
+# A visit ends early as missed if limits that are looser by this factor are missed, too: near the limit, a few seconds
+# in which the server is slower would decide it.
+_NEAR = 1.1
 # A run measures at least this part of a request per stream: those that are sent within a short time are alike.
 _CYCLE = 2
 
@@ -150,6 +153,7 @@ class VisitTally:
 
     def __init__(self, c: int, slo: Slo, alpha: float, after: int = 0) -> None:
         self._c, self._slo, self._alpha, self.after = c, slo, alpha, after
+        self._decide = max(least_n(condition.share, alpha) for condition in slo.conditions)
         self._stage = -1
         self.begin(0)
 
@@ -160,6 +164,7 @@ class VisitTally:
         self._stage = stage
         self.visit = Visit(self._c, self._slo)
         self._room = SloTally(self._slo.stricter(_ROOM))
+        self._loose = SloTally(self._slo.stricter(1 / _NEAR))
         self._next_look, self._missed = _FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
@@ -168,9 +173,11 @@ class VisitTally:
         self.begin(record.stage)
         self.visit.add(record)
         self._room.add(record)
+        self._loose.add(record)
         if self.visit.slo.n >= self._next_look:
             self._next_look *= 2
-            self._missed = self._missed or is_missed(self.visit.slo, self._alpha)
+            clear = self.visit.slo.n >= self._decide or is_missed(self._loose, self._alpha)
+            self._missed = self._missed or (clear and is_missed(self.visit.slo, self._alpha))
 
     def is_missed(self) -> bool:
         return self._missed
