@@ -223,7 +223,7 @@ class SessionProcess:
         sampler = Sampler(
             endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts, pids=pids
         )
-        stages.read_servers = sampler.read_now
+        stages.read_servers, stages.servers_identified = sampler.read_now, sampler.has_identified
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)
         samples = SampleFeed(sampler, self._state, journal, events, self._update_warnings)
         sampling = asyncio.create_task(samples.run())

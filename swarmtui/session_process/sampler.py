@@ -78,6 +78,7 @@ class Sampler:
         self._metrics: tuple[int | None, tuple[ServerState, ...]] = (None, ())
         self._server_problem = ""
         self.servers: SimpleQueue[tuple[int, DiscoveredServer]] = SimpleQueue()
+        self._identified = threading.Event()
         self.baseline: SimpleQueue[Telemetry] = SimpleQueue()
         self._ending = threading.Event()
         # Wakes the thread that reads the servers.
@@ -122,6 +123,10 @@ class Sampler:
         if self._ending.is_set():
             self._last_sample_due.add(name)
         return False
+
+    def has_identified(self) -> bool:
+        """Whether the servers were asked what they are, and what they said has been taken."""
+        return self._identified.is_set() and self.servers.empty()
 
     def latest(self) -> Telemetry:
         """Return the newest values, for the screen."""
@@ -245,6 +250,7 @@ class Sampler:
         reader = MetricsReader(urls, client, engine=self._endpoints[0].engine)
         self._parse_baseline()
         self._identify(client)
+        self._identified.set()
         pause = 0.0
         while not self._has_ended(pause, self._wake):
             self._wake.clear()

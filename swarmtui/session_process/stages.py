@@ -28,6 +28,8 @@ from swarmtui.session_process.workers import ActiveStage, WorkerLink, WorkerPool
 from swarmtui.state.session_state import SessionState
 
 _POLL_S = 0.1
+# What a server is, is known a moment after the start, if it answers.
+_IDENTIFIED_S = 2.0
 _CANCEL_IGNORED = "the server went on with requests that were cancelled: from now on levels wait for their answers"
 
 
@@ -61,6 +63,8 @@ class Stages:
         self._lost_s = 0.0
         # Reads the metrics of the servers and returns the latest, if there are any.
         self.read_servers: Callable[[], Telemetry] | None = None
+        # Whether it is known what the servers are, as far as they tell.
+        self.servers_identified: Callable[[], bool] = lambda: True
         self._cancelled: CancelledRequests | None = None
         self._cancel_ignored = False
         self.first_error: Record | None = None
@@ -205,6 +209,7 @@ class Stages:
         while True:
             started = time.monotonic()
             await self._wait_for_server()
+            await self._wait_for_slots(c=key[0])
             self.factory.slots = self.state.slots.total if self.state.slots else None
             source, c = self.load.task_source(key, run, least, jobs=jobs), key[0]
             stage = await self.run_stage(
@@ -227,6 +232,14 @@ class Stages:
             self._lost_s += time.monotonic() - since
             if stage.ended or self.steering.current_state() != "run":
                 return
+
+    async def _wait_for_slots(self, c: int) -> None:
+        """Wait a moment for what the server says: how answers of equal length are set apart depends on its slots."""
+        deadline = time.monotonic() + _IDENTIFIED_S
+        while c > 1 and self.factory.keeps_in_step and not self.servers_identified():
+            if time.monotonic() > deadline or self.steering.current_state() != "run":
+                return
+            await asyncio.sleep(_POLL_S)
 
     async def run_continuous(self, c: int, duration_s: float | None) -> bool:
         """Run a stage whose requests continue after it; return whether another stage may follow."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from swarmtui.model.base import SCHEMA_VERSION
+from swarmtui.sessions.journal import read_journal
 from tests.cli.programs import SHORT, SIM, CommandResult, Sandbox, open_sandbox
 from tests.cli.scripted_server import respond_with_words, scripted_server
 
@@ -258,3 +259,13 @@ def test_sessions_are_saved_in_the_data_directory_by_default(sandbox: Sandbox) -
     assert ran.code == 0, ran
     (found,) = (sandbox.home / "data" / "swarmtui" / "sessions").iterdir()
     assert Path(ran.err.splitlines()[-1].removeprefix("saved: ")) == found
+
+
+def test_first_level_knows_the_slots_of_the_server(sandbox: Sandbox) -> None:
+    """Answers that all reach their limit keep slots in step: those that get a slot at once are cut, and no others."""
+    load = ("--levels", "8", "--max-tokens", "40", "--requests", "8")
+    ran = sandbox.run_benchmark("sim:moe-tp1?slots=4&output.median=400", *load)
+    assert ran.code == 0, ran
+    records = sorted(read_journal(sandbox.session).records, key=lambda record: record.t_sent_ns or 0)
+    prerolls = [record.tokens_out for record in records if record.phase == "preroll"]
+    assert (sorted(map(int, prerolls[:4])), set(prerolls[4:])) == ([10, 20, 30, 40], {40})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import count, islice, pairwise
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -165,7 +165,7 @@ def test_only_answers_that_get_a_slot_at_once_are_cut() -> None:
     source = ClosedLoopTasks(factory, 8, 16)
     cut = list(iter(source.next_task, None))
     lengths = sorted(task.max_tokens or 0 for task in cut)
-    assert [b - a for a, b in pairwise(lengths)] == pytest.approx([1024 / 3] * 2, abs=1), "evenly apart"
+    assert lengths == [341, 683, 1024], "evenly apart, and the others are sent before the first slot is free"
     for task in cut[:2]:
         source.first_token(task.id, 0)
     assert source.next_task() is None, "another answer could get the third slot"
