@@ -272,8 +272,9 @@ def binding(
     energy = level.energy
     if energy is not None and (energy.throttled or 0.0) > THROTTLED:
         return "power", f"clocks lowered {percent(energy.throttled)} of the time ({', '.join(energy.throttle)})"
-    if energy is not None and not energy.all_gpus and (energy.utilisation or 1.0) < BUSY:
-        return "server_cpu", f"they are busy {percent(energy.utilisation)} of the time"
+    busy = None if energy is None or energy.all_gpus or energy.simulated else energy.utilisation
+    if busy is not None and busy < BUSY:
+        return "server_cpu", f"they are busy {percent(busy)} of the time"
     return _physics(one, step, fit, gpu)
 
 
