@@ -70,6 +70,7 @@ SCREENS: dict[ScreenName, str] = {
 SMALLEST = Size(60, 16)
 _LIVE_CONTEXTS = ("live", "replay", "watch")
 _TERMINAL_CHECK_S = 1.0
+_TOAST_S = 3.0
 
 
 class AppResult(msgspec.Struct, frozen=True):
@@ -189,7 +190,17 @@ class SwarmApp(PatchedApp[AppResult]):
             self._too_small = None
 
     def toast(self, text: str) -> None:
-        self.notify(sanitize(text), markup=False, timeout=4)
+        """Show a message for a short time, in place of the one before."""
+        self.remove_toast()
+        self.notify(sanitize(text), markup=False, timeout=_TOAST_S)
+
+    def remove_toast(self) -> bool:
+        """Remove the message that is shown; False if there is none."""
+        holders = self.screen.query("ToastHolder")
+        found = bool(holders)
+        holders.remove()
+        self.clear_notifications()
+        return found
 
     # runs
 

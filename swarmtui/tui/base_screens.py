@@ -284,11 +284,15 @@ class PanelScreen(CursorScreen):
         self.arrange_panels()
 
     def action_panel(self, key: int) -> None:
-        """Go to a panel; from there, show it alone, and then all panels again."""
+        """Go to a panel; from there, show it alone, and then with the others again."""
         is_here = any(panel.in_focus for panel in self.panels if panel.key == key)
         if self.only_panel is not None or is_here:
             self.only_panel = None if self.only_panel == key else key
-        else:
+        self._go_to(key)
+
+    def _go_to(self, key: int) -> None:
+        """Move the focus to a panel, which is the visible one of its region from now on."""
+        if key in self.sharing():
             self.choose(key)
         self._focused = key
         self.arrange_panels()
@@ -297,26 +301,33 @@ class PanelScreen(CursorScreen):
         """Go to the next panel that is visible; alone, show the next of all."""
         panels = [panel for panel in self.panels if panel.key and (panel.display or self.only_panel is not None)]
         at = next((number for number, panel in enumerate(panels) if panel.in_focus), -1)
-        self._focused = panels[(at + by) % len(panels)].key
-        self.only_panel = None if self.only_panel is None else self._focused
-        self.arrange_panels()
+        key = panels[(at + by) % len(panels)].key
+        self.only_panel = None if self.only_panel is None else key
+        self._go_to(key)
 
     def on_click(self, event: Click) -> None:
         """Go to the panel that was clicked."""
         if isinstance(event.widget, LineWidget) and event.widget.key:
-            self._focused = event.widget.key
-            self.arrange_panels()
+            self._go_to(event.widget.key)
 
     def restore_panels(self) -> bool:
-        """Show all panels again, and the first of those that share a region; False if they are shown."""
-        if self.only_panel is None and self.chosen() is None:
+        """Show the others beside a panel that is alone; False if they are shown."""
+        if self.only_panel is None:
             return False
-        self.only_panel = self._focused = self._chosen = None
+        self.only_panel = None
+        self.arrange_panels()
+        return True
+
+    def reset_choice(self) -> bool:
+        """Show the first of the panels that share a region; False if it is shown."""
+        if self.chosen() is None:
+            return False
+        self._focused = self._chosen = None
         self.arrange_panels()
         return True
 
     def action_back(self) -> None:
-        """Show all panels again, else clear the filter or close the screen."""
+        """Show the others beside a panel that is alone, else clear the filter or close the screen."""
         if not self.restore_panels():
             super().action_back()
 

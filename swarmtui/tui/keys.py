@@ -109,7 +109,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("freeze", "space", "space", "freeze", "Freeze the display; the run continues", "View", _IN_PROGRESS, True),
     Action("filter", "slash", "/", "filter", "Show only the agents that contain a text", "View", _PANELS),
     Action("sort", "o", "o", "sort", "Sort the agents by the next column", "View", _PANELS),
-    Action("text", "v", "v", "text", "Show or hide the text of the agents", "View", _PANELS),
+    Action("text", "v", "v", "text", "Show or hide the text of the agents", "View", _PANELS, when="before_end"),
     Action("heat_map", "m", "m", "heat map", "Agents as a heat map, or one line each", "View", _PANELS),
     Action("open_stream", "enter", "enter", "open", "Text and times of the agent", "View", _PANELS),
     *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View",

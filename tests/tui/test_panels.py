@@ -13,6 +13,7 @@ from swarmtui.tui.keys import ACTIONS
 from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.live_panel import LivePanel, load_panels
 from swarmtui.tui.live.panels import PANELS
+from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource
 from tests.tui.screen_text import screen_text
 
@@ -49,6 +50,40 @@ async def test_a_key_goes_to_a_panel_and_then_shows_it_alone(size: tuple[int, in
             await pilot.press(str(panel.key))
             await pilot.pause()
             assert len(visible(app)) > 1
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_panel_that_was_alone_stays_visible_with_the_others(size: tuple[int, int]) -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=size) as pilot:
+        for leave in ("{key}", "escape"):
+            await pilot.press("3", "3")
+            for panel in load_panels():
+                # From one that is alone to another, which is alone then, and from there to all.
+                await pilot.press(str(panel.key))
+                await pilot.pause()
+                assert [other.key for other in visible(app)] == [panel.key]
+                await pilot.press(leave.format(key=panel.key))
+                await pilot.pause()
+                assert len(visible(app)) > 1
+                assert [other.key for other in visible(app) if other.in_focus] == [panel.key]
+                await pilot.press(str(panel.key))
+            await pilot.press("escape", "escape")
+
+
+async def test_esc_removes_a_message_before_it_does_anything_else(until: Until) -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("3", "3")
+        app.toast("one message")
+        await until(lambda: "one message" in screen_text(app))
+        app.toast("another message")
+        await until(lambda: "another message" in screen_text(app) and "one message" not in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "another message" not in screen_text(app))
+        assert [panel.key for panel in visible(app)] == [3]
+        await pilot.press("escape")
+        await until(lambda: [panel.key for panel in visible(app)] == [3, 4])
 
 
 def visible(app: SwarmApp) -> list[LivePanel]:

@@ -72,11 +72,11 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "C doubles until the SLO is missed · run 7"),
-        ("check", "a check far above 16: the SLO is missed at 16, so that it has to be here, too · run 7"),
-        ("bisect", "halving the gap between 8 and 16 · run 7"),
-        ("decide", "more requests, to be sure of this level · run 7"),
-        ("repeat", "once more, to confirm · run 7"),
+        ("climb", "C doubles until the SLO is missed · step 7"),
+        ("check", "a check far above 16: the SLO is missed at 16, so that it has to be here, too · step 7"),
+        ("bisect", "halving the gap between 8 and 16 · step 7"),
+        ("decide", "more requests, to be sure of this level · step 7"),
+        ("repeat", "once more, to confirm · step 7"),
     ],
 )
 def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: str) -> None:
@@ -84,6 +84,15 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
     assert view.detail[0] == said
     assert view.clock == ("0:10 elapsed, about 1:00 left", "0:10, about 1:00 left")
+
+
+def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
+    shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
+    assert words(shown, 140) == (
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 planned ┄ 16 missed first token ≤ 2 s · ≥ 20 tok/s"
+    )
+    assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
+    assert header_view(session(), shown, None, None).phase == "C=12 begins"
 
 
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:

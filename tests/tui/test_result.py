@@ -139,7 +139,7 @@ def test_a_doubt_is_said_once_after_the_answer() -> None:
         text = " ".join(result_text(ended_frame(doubtful), None, width=width).split())
         assert "▲ not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
         assert text.index("18 agents") <= text.index(before) < text.index("not sure")
-    assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ""
+    assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 
 
 def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> None:

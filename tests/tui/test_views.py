@@ -32,7 +32,7 @@ from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import scale_top
 from swarmtui.tui.live.curve import curve_view
-from swarmtui.tui.live.header import header_view, phase
+from swarmtui.tui.live.header import HeaderPanel, header_view, phase
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
 from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
 from swarmtui.tui.live.now import now_view
@@ -125,7 +125,7 @@ def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     seen = msgspec.structs.replace(frame(2), rows=rows, load="mixed")
     stream_rates = {0: StreamRate(0, 30.0, ()), 1: StreamRate(1, 20.0, ())}
     rated = msgspec.structs.replace(seen, rates=tuple(stream_rates.values()))
-    assert figures(rated, session)["per agent"] == ("30.0", "side 20.0")
+    assert figures(rated, session)["per agent writing"] == ("30.0", "side 20.0")
     shown = streams_view(seen, stream_rates, "agent", "", 0, 9, primary_type(session)).shown
     assert [line.primary for line in shown] == [True, False]
 
@@ -148,7 +148,7 @@ def test_figures_of_levels_are_those_of_reports() -> None:
     assert cells(view.table)["send_delay"] == "2.00 ms"
     unsteady = level(2, tps=50.0, out_tps_steady=None)
     shown = figures(msgspec.structs.replace(frame(2), levels=(unsteady,), c=2))
-    assert shown["tok/s"] == ("80.0", "wall 50.0")
+    assert shown["tok/s now"] == ("80.0", "wall 50.0")
 
 
 def test_an_open_loop_shows_its_rate_and_only_busy_streams() -> None:
@@ -182,8 +182,8 @@ def test_numbers_and_history_show_the_same_present_values() -> None:
     point = HistoryPoint(t_ns=seen.t_ns, c=2, in_flight=1, waiting=1, out_tps=900.0, ttft_s=0.5, errors=0)
     shown = {trace.label: trace.now for trace in history_view([point], 0, 40, False, now=seen.point).traces}
     values = {unit: value for unit, (value, _) in figures(seen).items()}
-    assert (shown["output tok/s"], shown["TTFT"], shown["queue"]) == (
-        values["tok/s"],
+    assert (shown["output tok/s"], shown["TTFT"], shown["waiting"]) == (
+        values["tok/s now"],
         values["first token"],
         values["waiting"],
     )
@@ -194,6 +194,19 @@ def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
     live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
     view = now_view(live_data(live, has_ended=True), 20)
     assert view.title == "at 2 agents" and view.figures[0].value == "90.0"
+    assert [figure.unit for figure in view.figures] == ["tok/s", "per agent", "first token", "queued"]
+
+
+def test_agents_that_wait_are_told_apart_from_requests_in_the_queue_of_the_server() -> None:
+    queue = Telemetry(t_ns=1, servers=(ServerState(engine="vllm", waiting=5.0),))
+    assert figures(msgspec.structs.replace(frame(8), waiting=7, telemetry=queue))["waiting"] == ("7", "5 queued")
+
+
+def test_an_agent_without_a_first_token_does_not_show_its_last_answer() -> None:
+    seen = frame(2, text="an answer")
+    waiting = msgspec.structs.replace(seen.rows[1], state="waiting", total=0, ttft_s=None)
+    shown = streams_view(msgspec.structs.replace(seen, rows=(seen.rows[0], waiting)), {}, "agent", "", 0, 9).shown
+    assert [line.tail is not None for line in shown] == [True, False]
 
 
 @given(seconds=st.integers(1, 300), columns=st.integers(4, 80), whole=st.booleans())
@@ -241,7 +254,7 @@ def test_scales_end_at_a_round_number_just_above_the_data(value: float) -> None:
 
 def test_notes_leave_the_quality_ok() -> None:
     seen = msgspec.structs.replace(frame(2), quality=(QualityLine(name="x", state="note", value="", sentence=""),))
-    assert header_view(None, seen, None, None).quality == "● quality ok"
+    assert header_view(None, seen, None, None).quality == ("● quality ok",)
 
 
 def test_quality_is_that_of_the_worst_line() -> None:
@@ -250,7 +263,20 @@ def test_quality_is_that_of_the_worst_line() -> None:
         QualityLine(name="lag", state="doubtful", value="", sentence=""),
         QualityLine(name="reads", state="wrong", value="", sentence=""),
     )
-    assert header_view(*manual(quality=lines), None, None).quality == "✖ wrong: reads +1"
+    assert header_view(*manual(quality=lines), None, None).quality[0] == "✖ wrong: reads +1"
+
+
+def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
+    doubts = (("host_pressure", "host CPU"), ("coalesced_chunks", "coalesced chunks"))
+    lines = tuple(QualityLine(code=code, name=n, state="doubtful", value="", sentence="") for code, n in doubts)
+    view = header_view(*manual(quality=lines), None, None)
+    assert view.quality == ("▲ doubtful: the host was busy +1", "▲ the host was busy +1", "▲ doubtful")
+    for width in (80, 200):
+        panel = HeaderPanel()
+        panel.view = view
+        line = text_of(panel.draw(width, 3)).splitlines()[0]
+        assert view.title[-1] in line and "▲" in line
+    assert "the host was busy +1" in line
 
 
 def test_the_header_says_what_a_new_goal_waits_for() -> None:
@@ -446,6 +472,23 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     ]  # fmt: skip
 
 
+async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> None:
+    found = tuple(
+        SearchedLevel(c=c, visits=1, n=8, good=8 if c < 3 else 0, state="unsure" if c == 2 else "missed")
+        for c in range(2, 10)
+    )
+    search = SearchState(goal="capacity", low=2, high=3, next_c=4, step="decide", levels=found)
+    levels = tuple(level(c) for c in range(2, 10))
+    seen = msgspec.structs.replace(frame(4), search=search, levels=levels, provisional=())
+    app = SwarmApp(source=RecordingSource(model_of(seen)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+        table = text[text.index("[4] levels") :]
+        assert all(f"│    {row} " in table for row in ("▸2", " 4", " 9"))
+        assert "│     5 " not in table and "? too few" in table
+
+
 async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> None:
     seen = frame(4)
     assert seen.telemetry is not None
@@ -463,7 +506,7 @@ async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> 
         app.screen.update_panels()
         await pilot.pause()
         shown = screen_text(app)
-        assert "[3] 8 GPUs" in shown and "more GPUs: 3 shows all" in shown
+        assert "[3] 8 GPUs" in shown and "more GPUs: 3 3 shows all" in shown
         await pilot.press("3", "3")
         await pilot.pause()
         assert screen_text(app).count("8.0/24.0 GiB") == 8

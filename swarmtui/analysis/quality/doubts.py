@@ -43,6 +43,11 @@ def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
     )
 
 
+def doubt_text(line: QualityLine) -> str:
+    """Say in plain words what a line of measurement quality found."""
+    return _DOUBTS.get(line.code, line.name)
+
+
 def temper(sentence: str, doubts: Sequence[str]) -> str:
     """Say after a result why it is uncertain: `sweet spot C=4 …; not sure: the host was busy`"""
     return f"{sentence}; not sure: {name_doubts(doubts)}" if doubts and sentence else sentence

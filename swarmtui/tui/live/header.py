@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
+from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.load import traits
@@ -15,7 +16,7 @@ from swarmtui.numbers import clock, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
-from swarmtui.tui.live.plan_line import PlanView, plan_line, plan_view, step_texts
+from swarmtui.tui.live.plan_line import PlanView, following_c, plan_line, plan_view, step_texts
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -33,8 +34,9 @@ _NARROW = 100
 class HeaderView(NamedTuple):
     """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
-    `title`, `detail` and `clock` come in several versions, from long to short. `detail` is the step of a search, what
-    only some loads have, or where an ended session is saved; a notice takes its place, never that of the phase.
+    `title`, `detail`, `clock` and `quality` come in several versions, from long to short. `detail` is the step of a
+    search, what only some loads have, or where an ended session is saved; a notice takes its place, never that of the
+    phase.
     """
 
     title: tuple[str, ...]
@@ -42,7 +44,7 @@ class HeaderView(NamedTuple):
     progress: str
     share: float | None
     clock: tuple[str, ...]
-    quality: str
+    quality: tuple[str, ...]
     quality_style: StatusStyle
     notice: str
     notice_style: StatusStyle
@@ -109,6 +111,8 @@ def server_notice(down_s: float | None, changes: str) -> str:
 
 
 def _stage(frame: Frame) -> str:
+    if (following := following_c(frame)) is not None:
+        return f"C={following} begins"
     if frame.begun is not None:
         return f"warming up: {frame.begun} of {count_noun(frame.c, 'agent', 'agents')} began"
     return f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring"
@@ -120,8 +124,9 @@ def phase(frame: Frame) -> str:
     load = f"C={frame.c}" if frame.rate is None else f"{frame.rate:g} requests/s"
     if frame.status == "running":
         return load + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
-    if frame.status == "draining":
-        return f"{count_noun(frame.in_flight, 'request', 'requests')} in flight: the answers are awaited"
+    if frame.status in ("draining", "pausing"):
+        first = "pausing, " if frame.status == "pausing" else ""
+        return f"{first}{count_noun(frame.in_flight, 'request', 'requests')} in flight: the answers are awaited"
     if frame.status in ("paused", "stopping") and frame.c:
         return f"{frame.status}, {load}"
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
@@ -143,17 +148,19 @@ def _title(session: Session | None) -> tuple[str, ...]:
     return tuple(" · ".join(sanitize(part) for part in parts if part) for parts in versions)
 
 
-def _quality(lines: tuple[QualityLine, ...]) -> tuple[str, StatusStyle]:
-    """Summarise the measurement quality by its worst line; notes leave it ok."""
+def _quality(lines: tuple[QualityLine, ...]) -> tuple[tuple[str, ...], StatusStyle]:
+    """Summarise the measurement quality by its worst line, from long to short; notes leave it ok."""
     if not lines:
-        return "", ""
-    bad = sorted((line for line in lines if line.state in ("doubtful", "wrong")), key=lambda line: line.state)
+        return (), ""
+    # Causes come before what follows from them.
+    bad = sorted((line for line in lines if line.state in ("doubtful", "wrong")), key=lambda x: x.state != "wrong")
     if not bad:
         sign, style = QUALITY_SIGNS["ok"]
-        return f"{sign} quality ok", style
-    sign, style = QUALITY_SIGNS[bad[-1].state]
+        return (f"{sign} quality ok",), style
+    sign, style = QUALITY_SIGNS[bad[0].state]
     more = f" +{len(bad) - 1}" if len(bad) > 1 else ""
-    return f"{sign} {bad[-1].state}: {sanitize(bad[-1].name)}{more}", style
+    said = f"{sanitize(doubt_text(bad[0]))}{more}"
+    return (f"{sign} {bad[0].state}: {said}", f"{sign} {said}", f"{sign} {bad[0].state}"), style
 
 
 def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]:
@@ -266,12 +273,14 @@ class HeaderPanel(Panel[HeaderView]):
 def _first_line(view: HeaderView, width: int) -> Line:
     clock_text = view.clock[-1 if width < _NARROW else 0] if view.clock else ""
     middle = " · " if view.quality and clock_text else ""
-    right = len(view.quality) + len(middle) + len(clock_text) + 1
-    room = max(0, width - len(" swarmtui  ") - right - 2)
+    room = max(0, width - len(" swarmtui  ") - len(middle) - len(clock_text) - 3)
+    # The words of a doubt give way to what is measured.
+    quality = longest_fit(view.quality, room - cell_width(view.title[-1] if view.title else ""))
+    room = max(0, room - len(quality))
     return [
         (" swarmtui  ", "title"),
         (ljust(longest_fit(view.title, room), room) + "  ", ""),
-        (view.quality, view.quality_style),
+        (quality, view.quality_style),
         (f"{middle}{clock_text} ", "dim"),
     ]
 

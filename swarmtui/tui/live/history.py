@@ -78,11 +78,11 @@ def history_view(
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
         _trace("TTFT", buckets, lambda p: p.ttft_s, seconds, newest),
-        _trace("queue", buckets, lambda p: float(p.waiting), count, newest, least=1.0),
+        _trace("waiting", buckets, lambda p: float(p.waiting), count, newest, least=1.0),
         _trace("in flight", buckets, lambda p: float(p.in_flight), count, newest, least=1.0),
     ]
     if any(point.server_waiting is not None for bucket in buckets for point in bucket):
-        traces.insert(3, _trace("server queue", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
+        traces.insert(3, _trace("queued", buckets, lambda p: p.server_waiting, count, newest, least=1.0))
     if ended:
         traces = [trace._replace(now="") for trace in traces]
     return HistoryView(tuple(traces), _marks(buckets), clock(int(first_s)), clock(int(end_s)), "")

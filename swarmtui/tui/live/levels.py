@@ -35,12 +35,14 @@ class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks, the tasks of a mixed load and what the columns mean.
 
     `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
-    are marked. `marks` explains the signs, in several versions from long to short. Where there is no room for all
-    remarks, `by_kind` has one line for each kind, `grouped` a few words.
+    are marked. `pinned` are shown, too: the best level and the running one. `marks` explains the signs, in several
+    versions from long to short. Where there is no room for all remarks, `by_kind` has one line for each kind, `grouped`
+    a few words.
     """
 
     table: Table
     leading: range
+    pinned: tuple[int, ...]
     legend: str
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
@@ -83,14 +85,17 @@ def levels_view(
     marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
-    names = mark_names(marks) if levels or provisional else ("",)
+    judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
+    too_few = ("? too few requests to be sure", "? too few") if any(judged) and met is not None else ("", "")
+    names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
+        tuple(at for at, load in enumerate(begun) if load in (marks.best, now.load if now else None)),
         table.note,
-        tuple(" · ".join(filter(None, (name, partial))) for name in names),
+        tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, too_few, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*refused, *(Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS)),
         (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),
@@ -100,10 +105,11 @@ def levels_view(
     )
 
 
-def remark_lines(view: LevelsView, width: int, height: int) -> list[Line]:
-    """Return the remarks on the levels, as many words as there is room for."""
+def remark_lines(view: LevelsView, width: int, height: int, keys: str = "4") -> list[Line]:
+    """Return the remarks on the levels, as many words as there is room for; `keys` show the panel alone."""
     versions = (view.remarks, view.by_kind, (Sentence(view.grouped, "note"),) if view.grouped else ())
-    count = Sentence(f"{count_noun(len(view.remarks), 'remark', 'remarks')}: 4 shows more of them", "note")
+    kinds = count_noun(len(view.by_kind), "kind of remark", "kinds of remarks")
+    count = Sentence(f"{kinds}: {keys} shows more", "note")
     lines = (block_lines(version, width) for version in (*versions, (count,)))
     return next(found for found in lines if len(found) <= max(1, height))
 
@@ -164,23 +170,27 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
         titles, *rows = table_lines(view.table, width, GAPS, WIDTHS)
         room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
-        shown = self._visible_rows(len(rows), room, view.leading)
-        cut = part_text(shown, len(rows))
+        shown = self._visible_rows(len(rows), room, view)
+        last = range(shown[-1] + 1 - len(shown), shown[-1] + 1)
+        cut = part_text(last, len(rows))
         marks = longest_fit(view.marks, width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
-        lines = [self.heading(note, width), titles, *rows[shown.start : shown.stop]]
+        lines = [self.heading(note, width), titles, *(rows[at] for at in shown)]
         lines += block_lines(view.alarms, width)
-        lines += remark_lines(view, width, height - len(lines))
+        lines += remark_lines(view, width, height - len(lines), self.keys_alone)
         if view.tasks.rows and len(lines) + 2 < height:
             lines += [[], *table_lines(view.tasks, width)]
         return [*lines, *_legend(view.legend, width, height - len(lines))]
 
-    def _visible_rows(self, total: int, room: int, leading: range) -> range:
-        """The rows that fit: those that were chosen, else the leading ones with what is before them."""
-        follow = max(0, min(total, leading.stop) - room)
+    def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
+        """The rows that fit: those that were chosen, else the leading and the pinned ones with what is before them."""
+        follow = max(0, min(total, view.leading.stop) - room)
         first = min(follow if self._first is None else self._first, max(0, total - room))
         self._last_first = first
-        return range(first, min(total, first + room))
+        window = range(first, min(total, first + room))
+        before = [at for at in view.pinned if at < first and self._first is None]
+        replaced = [at for at in window if at not in view.pinned][: len(before)]
+        return [*before, *(at for at in window if at not in replaced)][-room:]
 
 
 def _legend(text: str, width: int, room: int) -> list[Line]:

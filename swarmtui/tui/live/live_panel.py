@@ -80,8 +80,13 @@ class LivePanel(LineWidget):
     def fit_view(self) -> None:
         self.update_from(cast(HasLiveData, self.screen).live_data())
 
+    @property
+    def keys_alone(self) -> str:
+        """The keys that show this panel alone: the first press goes to it."""
+        return f"{self.key}" if self.in_focus else f"{self.key} {self.key}"
+
     def cut_line(self, lines: int) -> Line:
-        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.key} shows all", "dim")]
+        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.keys_alone} shows all", "dim")]
 
 
 def load_panels() -> list[type[LivePanel]]:

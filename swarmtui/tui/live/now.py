@@ -52,7 +52,10 @@ class NowView(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """What the four figures are made from: values, and a note each."""
+    """What the four figures are made from: values, and a note each.
+
+    `waiting` are the agents without a first token, of a finished level the mean of the requests in the server's queue.
+    """
 
     out_tps: float | None
     per_stream_tps: float | None
@@ -77,15 +80,18 @@ def now_view(data: LiveData, columns: int) -> NowView:
             return per_column(tuple(of_level(level) for level in levels), columns)
         return tuple(mean([known for point in bucket if (known := of_point(point)) is not None]) for bucket in buckets)
 
+    # The total is that of the last second; the rate of an agent is that while it writes, over more seconds.
+    ended = level is not None
+    total, each = ("tok/s", "per agent") if ended else ("tok/s now|tok/s", "per agent writing|per agent")
     figures = (
-        _figure(rate(numbers.out_tps), "tok/s", "throughput", numbers.notes[0],
+        _figure(rate(numbers.out_tps), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
-        _figure(rate(numbers.per_stream_tps), "per agent", "throughput", numbers.notes[1],
+        _figure(rate(numbers.per_stream_tps), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
         _figure(seconds(numbers.ttft_s), "first token|TTFT", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
-        _figure(count(numbers.waiting), "waiting", "queue", numbers.notes[3],
-                course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
+        _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
+                course(lambda p: p.server_waiting if ended else float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
     return NowView(_title(data, level), figures, parts)
@@ -114,7 +120,7 @@ def _of_frame(data: LiveData) -> _Numbers:
     kind = "steady" if steady else "wall"
     headline = f"{kind} {rate(level.headline_tps)}" if level and level.headline_tps is not None else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
-    server = "" if frame.server_waiting is None else f"server {count(frame.server_waiting)}"
+    server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
     return _Numbers(
         frame.out_tps,
         frame.per_stream_tps if mixed is None else mixed.primary_tps,
@@ -190,8 +196,9 @@ class NowPanel(LivePanel, Panel[NowView]):
 
     def _box(self, figure: Figure, height: int) -> list[Line]:
         width, style = self._columns, f"bold {figure.hue}"
-        digits = tall(f"{figure.value} {figure.unit}") if height >= _TALL else []
-        if digits and max(map(len, digits)) <= width:
+        versions = [tall(f"{figure.value} {unit}") for unit in (figure.unit, figure.short)] if height >= _TALL else []
+        digits = next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
+        if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             lines[0].append((f"{figure.note:>{max(0, width - len(digits[0]))}}", "dim"))
         else:

@@ -81,6 +81,12 @@ def progress(frame: Frame) -> tuple[int, int | None]:
     return frame.done, enough if frame.done < enough else None
 
 
+def following_c(frame: Frame) -> int | None:
+    """The C of a level that a search has chosen and not begun: the rest of the frame is about the one before."""
+    next_c = frame.search.next_c if frame.search is not None and frame.status != "ended" else None
+    return next_c if next_c != frame.c else None
+
+
 def _plan_chip(at: float, done: bool, running: bool, frame: Frame, requested_c: int | None) -> Chip:
     if running:
         return _running_chip(f"{at:g}", frame, "▸", requested_c)
@@ -110,9 +116,14 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
     words = _STATES if search.goal == "capacity" else _CLIFF_STATES
     known = {level.c: level for level in search.levels}
     border = (search.low, search.high, search.next_c)
+    following = following_c(frame)
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
+        if c == following:
+            begins: Line = [(f"{c} {_sign(level)}".rstrip(), "dim")]
+            chips.append(Chip(([(f"{c} planned", "dim")], begins, begins), is_border=True))
+            continue
         if c == search.next_c and frame.status != "ended":
             chips.append(_running_chip(f"{c}", frame, f"{_sign(level)}▸", requested_c))
             continue
@@ -131,7 +142,7 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
     if not frame.slo:
         return ()
     conditions = parse_slo(frame.slo).conditions
-    running = frame.slo_kept if frame.status != "ended" else ()
+    running = frame.slo_kept if frame.status != "ended" and following_c(frame) is None else ()
     found = []
     for number, condition in enumerate(conditions):
         words = condition.words(brief=True)
@@ -209,5 +220,5 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     if search.step is None:
         return ()
     long, short = words[search.step]
-    run = f"run {search.visits + 1}"
-    return f"{long} · {run}", f"{short} · {run}", short
+    step = f"step {search.visits + 1}"
+    return f"{long} · {step}", f"{short} · {step}", short

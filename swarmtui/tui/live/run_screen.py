@@ -307,13 +307,13 @@ class RunScreen(LiveScreen):
     # leaving
 
     @property
-    def _back_label(self) -> str:
-        return super()._back_label or ("" if self._is_in_progress else "new run")
+    def _first_back_label(self) -> str:
+        return super()._first_back_label if self._is_in_progress else "new run"
 
     def _back_from_first_screen(self) -> None:
         if self.source.live.ended is not None:
             self.app.open_screen("setup")
-        else:
+        elif not self.reset_choice():
             self.app.toast("a run is in progress: x stops it, d detaches, q quits")
 
     def action_detach(self) -> None:

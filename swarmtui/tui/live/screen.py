@@ -226,7 +226,11 @@ class LiveScreen(PanelScreen):
     @property
     def no_level(self) -> str:
         """Why the table of levels is empty."""
-        return "no level was measured" if self.has_ended else "no level yet: the first one is running"
+        if self.has_ended:
+            return "no level was measured"
+        frame = self.shown.frame
+        begun = frame is not None and frame.status not in ("starting", "warming up")
+        return "no level yet: the first one is running" if begun else "no level yet"
 
     @property
     def no_curve(self) -> str:
@@ -300,7 +304,12 @@ class LiveScreen(PanelScreen):
         super().on_click(event)
 
     def action_back(self) -> None:
-        """Clear the filter, else show all panels, else close the screen unless a run is in progress."""
+        """Undo what was last chosen, else close the screen unless a run is in progress.
+
+        During a run Esc leads nowhere else, so that it first removes a message, which covers figures.
+        """
+        if self._is_in_progress and self.app.remove_toast():
+            return
         if self.filter_text:
             self.set_filter("")
         elif self.restore_panels():
@@ -318,16 +327,20 @@ class LiveScreen(PanelScreen):
             return "clear filter"
         if self.only_panel is not None:
             return "all panels"
-        if self.chosen() is not None:
-            return "back"
-        return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else ""
+        return "back" if len(self.app.screen_stack) > 1 and not self._is_in_progress else self._first_back_label
+
+    @property
+    def _first_back_label(self) -> str:
+        """Return the label of Esc where it cannot close the screen."""
+        return "back" if self.chosen() is not None else ""
 
     @property
     def _is_in_progress(self) -> bool:
         return self._is_own_run and self.source.live.ended is None
 
     def _back_from_first_screen(self) -> None:
-        self.app.toast("this is the first screen; q quits")
+        if not self.reset_choice():
+            self.app.toast("this is the first screen; q quits")
 
     def action_sort(self) -> None:
         position = STREAM_ORDERS.index(self.order) + 1

@@ -165,7 +165,8 @@ def _line(
         wait_s=0.0 if row.state == "idle" else wait_s,
         write_s=0.0 if row.state == "idle" else row.span_s,
         primary=primary,
-        tail=tail,
+        # Before the first token, that is the text of the last answer.
+        tail=tail if row.total else None,
     )
 
 

@@ -155,7 +155,11 @@ class TuneScreen(PanelScreen):
         self.app.toast(f"copied, if this terminal allows it: {view.command}")
 
     def action_back(self) -> None:
-        if not self.restore_panels() and not self._is_first:
+        if self.restore_panels():
+            return
+        if self._is_first:
+            self.reset_choice()
+        else:
             self.dismiss()
 
     @property

@@ -108,7 +108,7 @@ def _header(
         progress=f"{round_text}{done} of {len(in_round)} configurations" + (f", {failed} failed" if failed else ""),
         share=done / len(in_round) if in_round else None,
         clock=(f"{clock(now - status.begun)} elapsed",) if not status.ended else (),
-        quality="",
+        quality=(),
         quality_style="",
         notice=notice,
         notice_style=style,
