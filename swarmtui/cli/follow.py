@@ -66,10 +66,14 @@ def follow_run(
     as_json: bool,
     quiet: bool,
     limits: Sequence[FailCondition] = (),
+    fail_unsure: bool = False,
     detect: float = DETECT,
     brief: bool = False,
 ) -> int:
-    """Run a session to its end and report it, with `brief` only its answer; return the exit code of `swarmtui run`."""
+    """Run a session to its end and report it, with `brief` only its answer; return the exit code of `swarmtui run`.
+
+    `fail_unsure`: a limit that is within the interval of its figure counts as missed.
+    """
     progress = open_progress(sys.stderr, quiet)
     begun = time.monotonic()
     ended, levels = _follow(request, process, progress)
@@ -83,7 +87,8 @@ def follow_run(
     if unmeasured := _describe_unmeasured(ended.directory, request.plan):
         progress.write(f"swarmtui: {unmeasured}")
         return UNUSABLE
-    return MISSED if _limits_missed(ended.directory, request.plan, limits, progress) else code
+    missed, unsure = _check_limits(ended.directory, request.plan, limits, progress)
+    return MISSED if missed or (unsure and fail_unsure) else code
 
 
 def follow_without_report(request: RunRequest, process: StartedProcess, quiet: bool) -> tuple[Ended, int]:
@@ -275,35 +280,37 @@ def _describe_unmeasured(directory: str, plan: Plan) -> str:
     return f"nothing was measured{where}: {why}"
 
 
-def _limits_missed(directory: str, plan: Plan, limits: Sequence[FailCondition], progress: Progress) -> bool:
-    """Report which limits of --slo and --fail-if were missed; one that cannot be evaluated counts as missed.
+def _check_limits(directory: str, plan: Plan, limits: Sequence[FailCondition], progress: Progress) -> tuple[bool, bool]:
+    """Report which limits of --slo and --fail-if were missed, and which cannot be decided; return if there are any.
 
-    A search for the capacity misses its limit if not even one agent keeps it.
+    One that cannot be evaluated counts as missed. A search for the capacity misses its limit if not even one agent
+    keeps it.
     """
     if not plan.slo and not limits:
-        return False
+        return False, False
     from swarmtui.sessions.documents import read_saved_summary
 
     summary = read_saved_summary(directory)
     if summary is None:
-        return True
+        return True, False
     if plan.goal == "capacity":
-        return summary.capacity is None or not summary.capacity.agents
+        return summary.capacity is None or not summary.capacity.agents, False
     from swarmtui.analysis.limits.slo import slo_sentence
 
-    missed = False
+    missed = unsure = False
     if plan.slo:
         progress.write(slo_sentence(summary.goodput))
         missed = not summary.goodput or not all(level.kept for level in summary.goodput)
     for limit in limits:
         result = limit.evaluate(summary.levels)
-        if result.missed:
-            missed = True
-            prefix = (
-                "missed"
-                if result.true
-                else "cannot be evaluated, which counts as missed (more --requests, or FIGURE@C)"
-            )
-            for reason in result.because or (limit.text,):
-                progress.write(f"{prefix}: {reason}")
-    return missed
+        prefix = ""
+        if result.unsure:
+            unsure, prefix = True, "warning: not sure, the limit is within the interval (--precision narrows it)"
+        elif result.true is None:
+            prefix = "cannot be evaluated, which counts as missed (more --requests, or FIGURE@C)"
+        elif result.true:
+            prefix = "missed"
+        missed = missed or result.missed
+        for reason in (result.because or (limit.text,)) if prefix else ():
+            progress.write(f"{prefix}: {reason}")
+    return missed, unsure

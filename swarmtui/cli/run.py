@@ -56,8 +56,10 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   counts, shares  errors error_rate cap_hits cap_rate pass_rate n ok …
 Times need a unit (us ms s m). Too few samples (p50 needs 5, p90 29, p95 59,
 p99 299) or nothing measured is null. Null at any level counts as missed; FIGURE@C
-applies to one level only. An SLO is met, missed, or not sure yet, which counts as
-missed: to show 95 % takes at least 59 requests.
+applies to one level only. out_tps_steady and percentiles are compared with their
+95 % interval, where it is known: if the limit is within it, --fail-if is not sure,
+which is a warning and no failure, unless --fail-unsure. An SLO is met, missed, or not
+sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 """
 
 
@@ -168,6 +170,7 @@ missed: to show 95 % takes at least 59 requests.
     metavar="EXPR",
     help="Exit with code 1 if true: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
 )
+@click.option("--fail-unsure", is_flag=True, help="Also exit with code 1 if an interval leaves --fail-if undecided.")
 @click.option(
     "--timeout",
     default="600s",
@@ -237,7 +240,17 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
     detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
     request = build_run_request(endpoints, options, mistakes)
-    sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, limits=limits, detect=detect))
+    sys.exit(
+        follow_run(
+            request,
+            process,
+            as_json=as_json,
+            quiet=quiet,
+            limits=limits,
+            fail_unsure=options["fail_unsure"],
+            detect=detect,
+        )
+    )
 
 
 @commands.command()

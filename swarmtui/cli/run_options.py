@@ -51,8 +51,8 @@ OPTION_GROUPS = {
         "on_restart",
     ),
     "Measuring": (
-        "warmup", "complete", "baseline", "detect", "fail_if", "price_per_hour", "metrics_urls", "gpu_metrics_urls",
-        "no_gpu", "model_path",
+        "warmup", "complete", "baseline", "detect", "fail_if", "fail_unsure", "price_per_hour", "metrics_urls",
+        "gpu_metrics_urls", "no_gpu", "model_path",
     ),
     "Output": (
         "as_json", "quiet", "session_dir", "label", "note", "tags", "server_flags", "keep_text", "no_previews",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Options of `run` about levels and comparisons, which a search decides by itself; those of a trace are not quick.
 _NOT_FOR_CAPACITY = (
     "levels", "find_cliff", "rate", "arrival", "burst", "serial_rates", "runs", "canaries", "precision", "slo",
-    "fail_if", "baseline", "detect",
+    "fail_if", "fail_unsure", "baseline", "detect",
 )  # fmt: skip
 _NOT_FOR_QUICK = (
     "requests", "duration", "complete", "max_gap", "time_scale", "too_long", "rules", "hosts", "price_per_hour",

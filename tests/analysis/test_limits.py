@@ -142,6 +142,54 @@ def test_level_without_the_figure_leaves_a_condition_open() -> None:
     assert parse_fail_if("ttft_p50@4>1s").evaluate(levels).true is False
 
 
+KNOWN = [msgspec.structs.replace(FOUR, out_tps_steady_hw=10.0)]  # 250 ± 10
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [
+        ("out_tps_steady@4<200", False),
+        ("out_tps_steady@4<240", False),
+        ("out_tps_steady@4<=240", None),
+        ("out_tps_steady@4<250", None),
+        ("out_tps_steady@4<260", None),
+        ("out_tps_steady@4<=260", True),
+        ("out_tps_steady@4<261", True),
+        ("out_tps_steady@4>239", True),
+        ("out_tps_steady@4>255", None),
+        ("out_tps_steady@4==250", True),
+        ("out_tps_steady<255 or errors==0", True),
+        ("out_tps_steady<255 and errors>0", False),
+        ("out_tps_steady<255 or errors>0", None),
+        ("out_tps_steady<255 and errors==0", None),
+    ],
+)
+def test_interval_decides_a_condition(text: str, true: bool | None) -> None:
+    result = parse_fail_if(text).evaluate(KNOWN)
+    assert result.true is true and result.unsure is (true is None)
+    assert result.missed is bool(true)
+
+
+def test_undecided_condition_says_the_interval() -> None:
+    assert parse_fail_if("out_tps_steady@4<255").evaluate(KNOWN).because == (
+        "out_tps_steady@4<255: out_tps_steady is 250 tok/s (95 % sure: 240 tok/s to 260 tok/s) at C=4",
+    )
+
+
+def test_missing_figure_outweighs_an_undecided_one() -> None:
+    """What was not measured counts as missed, whatever an interval leaves open."""
+    for text in ("out_tps_steady<255 or pass_rate<90%", "out_tps_steady<255 and pass_rate<90%"):
+        result = parse_fail_if(text).evaluate(KNOWN)
+        assert result.true is None and not result.unsure and result.missed
+
+
+def test_percentile_is_decided_by_its_interval() -> None:
+    spread = msgspec.structs.replace(FOUR.ttft_s, p50=0.8, p50_interval=(0.7, 1.1))
+    levels = [msgspec.structs.replace(FOUR, ttft_s=spread)]
+    expected = {"0.6s": True, "1s": None, "1.2s": False}
+    assert {limit: parse_fail_if(f"ttft_p50>{limit}").evaluate(levels).true for limit in expected} == expected
+
+
 def test_goodput_counts_requests_that_meet_all_limits() -> None:
     records = [
         request(0, [100, 110, 120]),

@@ -41,6 +41,16 @@ def test_limit_that_cannot_be_evaluated_is_missed(sandbox: Sandbox) -> None:
     assert "p99 needs 299 answers, C=1 has 5" in ran.err
 
 
+def test_undecided_limit_is_a_warning_unless_asked_to_fail(sandbox: Sandbox) -> None:
+    """No figure is below and above the same limit; it is not sure for those limits that are in its interval."""
+    limits = [f"{20 * 1.005**n:.3f}" for n in range(1000)]
+    condition = " or ".join(f"out_tps_steady@2<{limit} and out_tps_steady@2>{limit}" for limit in limits)
+    arguments = (*SHORT, "--levels", "2", "--requests", "12", "--fail-if", condition)
+    ran = sandbox.run_benchmark(SIM, *arguments)
+    assert ran.code == 0 and "warning: not sure, the limit is within the interval" in ran.err, ran
+    assert sandbox.run_benchmark(SIM, *arguments, "--fail-unsure").code == 1
+
+
 def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=60%")
     assert ran.code == 1, ran

@@ -23,18 +23,24 @@ _TOKENS = re.compile(
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
+# The signs for which an interval can be on one side of the limit.
+_ORDER = (">", ">=", "<", "<=")
 
 
 class LimitResult(Stored, frozen=True, kw_only=True):
-    """Whether a condition is true; null if a figure that could decide is missing. `because` lists what decided."""
+    """Whether a condition is true; null if a figure that could decide is missing. `because` lists what decided.
+
+    `unsure`: it is null because the limit is within the interval of such a figure.
+    """
 
     true: bool | None
+    unsure: bool = False
     because: tuple[str, ...] = ()
 
     @property
     def missed(self) -> bool:
         """A condition without figures counts as missed, so that a script does not pass by accident."""
-        return self.true is not False
+        return self.true is not False and not self.unsure
 
 
 class _Compare(NamedTuple):
@@ -177,31 +183,47 @@ def _evaluate(node: _Node, levels: Sequence[Level]) -> LimitResult:
         return _compare(node, levels)
     parts = [_evaluate(part, levels) for part in node.parts]
     deciding = [part for part in parts if part.true is node.decisive]
-    unknown = [part for part in parts if part.true is None]
-    true = node.decisive if deciding else None if unknown else not node.decisive
-    return LimitResult(true=true, because=tuple(why for part in deciding or unknown or parts for why in part.because))
+    missing = [part for part in parts if part.true is None and not part.unsure]
+    unsure = [part for part in parts if part.unsure]
+    true = node.decisive if deciding else None if missing or unsure else not node.decisive
+    return LimitResult(
+        true=true,
+        unsure=bool(unsure and not deciding and not missing),
+        because=tuple(why for part in deciding or missing or unsure or parts for why in part.because),
+    )
 
 
 def _compare(node: _Compare, levels: Sequence[Level]) -> LimitResult:
-    """Evaluate at one level, or without @ at all of them: true if it is at one, null if one lacks the figure."""
+    """Evaluate at one level, or without @ at all of them: true if it is at one, null if one lacks the figure.
+
+    A figure with an interval is on one side of the limit only if all of the interval is.
+    """
     expected = [level for level in levels if node.at is None or level.offered_load == node.at]
     if not expected:
         varied = load_title(levels)
         return LimitResult(true=None, because=(f"{node.text}: no level {varied}={node.at} was measured",))
-    hits, values, missing = [], [], []
+    hits, values, missing, unsure = [], [], [], []
     for level in expected:
         value = node.quantity.value(level)
         if value is None:
             missing.append(null_reason(node.name, level))
             continue
-        shown = f"{node.text}: {node.name} is {format_quantity(value, node.quantity)} at {level.name}"
+        ends = node.quantity.interval(level) if node.sign in _ORDER else None
+        texts = [format_quantity(number, node.quantity) for number in (value, *(ends or ()))]
+        interval = f" (95 % sure: {texts[1]} to {texts[2]})" if ends else ""
+        shown = f"{node.text}: {node.name} is {texts[0]}{interval} at {level.name}"
         values.append(shown)
-        if _COMPARE[node.sign](value, node.limit):
+        outcomes = {_COMPARE[node.sign](number, node.limit) for number in ends or (value,)}
+        if len(outcomes) > 1:
+            unsure.append(shown)
+        elif True in outcomes:
             hits.append(shown)
     if hits:
         return LimitResult(true=True, because=tuple(hits))
     if missing:
         return LimitResult(true=None, because=(f"{node.text}: {'; '.join(missing)}",))
+    if unsure:
+        return LimitResult(true=None, unsure=True, because=tuple(unsure))
     return LimitResult(true=False, because=tuple(values))
 
 
