@@ -133,6 +133,13 @@ def runtime_directory() -> Path:
     return Path(base) / "swarmtui" if base else Path("/tmp") / f"swarmtui-{os.getuid()}"
 
 
+def state_directory() -> Path:
+    """Return where swarmtui keeps what outlives its processes and is no session."""
+    from platformdirs import user_state_dir
+
+    return Path(user_state_dir("swarmtui"))
+
+
 def sessions_root() -> Path:
     """Return the sessions directory in the user's data directory, or in XDG_DATA_HOME."""
     from platformdirs import user_data_dir  # lazily: not every command reads sessions

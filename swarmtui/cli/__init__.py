@@ -23,6 +23,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, _exit_on_interrupt)
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
+        _restore_settings()
         if sys.argv[1:]:
             _check_arguments(sys.argv[1:])
             _run_command()
@@ -41,6 +42,23 @@ def main() -> None:
         _exit_with(FAULT, f"internal error, {problem}{write_crash_report(error)}")
     finally:
         _flush_output()
+
+
+def _restore_settings() -> None:
+    """Restore the settings of this machine that a killed tune has left changed, and say so."""
+    from swarmtui.files import state_directory
+
+    directory = state_directory() / "held"
+    try:
+        if not any(directory.iterdir()):
+            return
+    except OSError:
+        return
+    from swarmtui.client.held_settings import restore_left
+    from swarmtui.text import escape, write_text
+
+    for line in restore_left(directory):
+        write_text(sys.stderr, f"swarmtui: a tune was killed: {escape(line, keep='')}")
 
 
 def _flush_output() -> None:

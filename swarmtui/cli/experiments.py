@@ -166,12 +166,21 @@ def tune(
     "--max-num-seqs" = [2, 4, 8]
     "--enforce-eager" = [true, false]             # a flag without value, present or absent
     "VLLM_ATTENTION_BACKEND" = ["FLASH_ATTN"]     # capitals: an environment variable
+    [[knob]]                                      # changed while the server runs, in one start of it
+    kind = "power"                                # the power limit of its GPUs; needs root, and is restored
+    watts = [700, 500, 350]
+    [[knob]]                                      # a command of yours; {value} and {port} are replaced
+    name = "clock"
+    values = [1980, 1500]
+    apply = "sudo -n nvidia-smi -lgc {value}"
+    restore = "sudo -n nvidia-smi -rgc"
     [plan]                                        # options of `swarmtui run`
     levels = [8]
     """
     import msgspec
 
     from swarmtui.cli.progress import open_progress
+    from swarmtui.client.power import check_power
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
@@ -199,6 +208,9 @@ def tune(
     if not show and on_screen and running:
         stopped = _show_tune(directory)
     elif not show and runner.remaining():
+        for knob in tune_file.knob:
+            if knob.kind == "power":
+                check_power(knob.watts, knob.gpus)
         _confirm_commands(commands_text(tune_file), yes)
         if on_screen:
             job = TuneJob(tune=tune_file, request=request, directory=str(directory), retry_failed=retry_failed)

@@ -8,13 +8,17 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.compare.distributions import studentized_range_quantile
+from swarmtui.analysis.compare.power import Pass, PowerEffect, best_effect, power_effects
 from swarmtui.analysis.compare.verdicts import ALPHA
 from swarmtui.analysis.levels.stats import standard_deviation
 from swarmtui.experiments.grid import (
     StartT,
     configuration_key,
     first_restart,
+    has_one_server,
     launch_command,
     rank,
     starts_in_file_order,
@@ -22,12 +26,15 @@ from swarmtui.experiments.grid import (
 )
 from swarmtui.experiments.store import without_secrets
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.tuning import Flags, Objective, Start, TuneFile, Value
+from swarmtui.model.tuning import POWER, Flags, Objective, Start, TuneFile, Value
 from swarmtui.text import count_noun
 
 MIN_STARTS = 3
 _PORT = 8000
-_AVERAGED = ("out_tps", "per_stream_tps", "ttft_s", "j_per_token", "mean_w", "start_s")
+_AVERAGED = (
+    "out_tps", "per_stream_tps", "ttft_s", "j_per_token", "prefill_j_per_token", "decode_j_per_token", "mean_w",
+    "start_s",
+)  # fmt: skip
 
 
 class Effect(Stored, frozen=True, kw_only=True):
@@ -71,7 +78,8 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     `standings` has one entry per row of the leaderboard. Configurations with at least three restarts are ranked:
     `tied` with the best, or `behind` it. Before that one `leads so far`, and nothing is said of the others.
     `chance` is how far, as a share, each would be from the best in 5 % of all tunes of equal configurations.
-    `command` starts a server with the first configuration, without secrets.
+    `command` starts a server with the first configuration, without secrets. `power` is what each power limit does,
+    and `power_sentence` says which is worth it. `one_server`: all were measured in one start, in several passes.
     """
 
     objective: Objective
@@ -82,6 +90,9 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     front_energy: tuple[ConfigurationResult, ...]
     effects: tuple[Effect, ...]
     command: str = ""
+    power: tuple[PowerEffect, ...] = ()
+    power_sentence: str = ""
+    one_server: bool = False
 
     @property
     def ranked(self) -> bool:
@@ -97,6 +108,7 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
     found = [_result(each, first, tune.objective) for each in by_key.values()]
     leaderboard = rank(found, tune.objective)
     standings, chance = _standings(leaderboard, first, tune)
+    power = power_effects(power_passes(known))
     return TuneSummary(
         objective=tune.objective,
         leaderboard=tuple(leaderboard),
@@ -106,7 +118,30 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
         front_energy=tuple(pareto(found, "j_per_token")),
         effects=tuple(effects(known, tune.objective)),
         command=_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
+        power=power,
+        power_sentence=_power_sentence(power),
+        one_server=has_one_server(tune),
     )
+
+
+def power_passes(starts: Sequence[Start]) -> list[Pass]:
+    """Group starts that differ in nothing but the power limit, within a round; those without energy are left out."""
+    passes: dict[tuple[int, str], dict[float, tuple[float, float]]] = {}
+    for start in starts:
+        if POWER in start.flags and start.state == "done" and start.out_tps and start.j_per_token:
+            others: Flags = {name: value for name, value in start.flags.items() if name != POWER}
+            found = passes.setdefault((start.round, configuration_key(others)), {})
+            found[float(start.flags[POWER])] = (start.out_tps, start.j_per_token)
+    most = max(map(len, passes.values()), default=0)
+    # A pass that was interrupted says nothing yet.
+    return [each for each in passes.values() if len(each) == most]
+
+
+def _power_sentence(effects: Sequence[PowerEffect]) -> str:
+    if not effects:
+        return ""
+    facts = AnswerFacts(power_effect=best_effect(effects) or effects[0])
+    return rows_said("power", facts)[0].text(facts)
 
 
 def _command(tune: TuneFile, flags: Flags) -> str:
@@ -203,17 +238,17 @@ def standing_text(standing: Standing, objective: Objective) -> str:
 def ranking_sentence(found: TuneSummary) -> str:
     """Say what the ranking rests on, and which lead is more than chance."""
     if not found.ranked:
-        return (
-            f"The first leads so far. Each start of a server is one sample: a ranking needs {MIN_STARTS} restarts of "
-            "at least two configurations."
-        )
+        needs = f"{MIN_STARTS} passes" if found.one_server else f"{MIN_STARTS} restarts of at least two configurations"
+        sample = "Each pass" if found.one_server else "Each start of a server"
+        return f"The first leads so far. {sample} is one sample: a ranking needs {needs}."
     ranked = [row for row, standing in zip(found.leaderboard, found.standings, strict=True) if standing]
     counts = sorted({row.starts for row in ranked})
     starts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     tied = found.standings.count("tied")
     head = f"Not sure yet whether the first is better than {count_noun(tied, 'other', 'others')}: it may be chance"
     word = standing_text("behind", found.objective)
-    rule = f"Ranked by {starts} restarts of each; {word}: by more than chance explains (95 %, all together)"
+    unit = "passes in one start of the server" if found.one_server else "restarts of each"
+    rule = f"Ranked by {starts} {unit}; {word}: by more than chance explains (95 %, all together)"
     rest = sum(row.state == "done" for row in found.leaderboard) - len(ranked)
     others = f"{count_noun(rest, 'other was', 'others were')} not restarted, and not ranked" if rest else ""
     return ". ".join(part for part in (head if tied else "", rule, others) if part) + "."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import ceil
 from random import Random
@@ -17,7 +17,7 @@ from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
 from swarmtui.model.load import LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, is_env_variable
+from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, Value, is_env_variable
 
 StartT = TypeVar("StartT", bound=Start)
 
@@ -35,12 +35,31 @@ class TuneRound(Stored, frozen=True, kw_only=True):
 
 
 def all_configurations(tune: TuneFile) -> tuple[Flags, ...]:
-    """The product of the grid, then the configurations listed under [[configurations]]; without duplicates."""
-    grid = [dict(zip(tune.grid, values, strict=True)) for values in product(*tune.grid.values())] if tune.grid else []
+    """The product of the grid, then what is listed under [[configurations]], each with all values of the knobs."""
+    listed = (*_combinations(tune.grid), *tune.configurations) if tune.grid else tune.configurations
+    if tune.knob and not listed:
+        listed = ({},)
+    live = _combinations({knob.key: knob.choices for knob in tune.knob})
     found: dict[str, Flags] = {}
-    for flags in (*grid, *tune.configurations):
+    for server, values in product(listed, live):
+        flags = server | values
         found.setdefault(configuration_key(flags), flags)
     return tuple(found.values())
+
+
+def _combinations(values: Mapping[str, Sequence[Value]]) -> list[Flags]:
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def server_flags(tune: TuneFile, flags: Flags) -> Flags:
+    """The flags of a configuration that its server is started with: without those that change while it runs."""
+    live = {knob.key for knob in tune.knob}
+    return {name: value for name, value in flags.items() if name not in live}
+
+
+def has_one_server(tune: TuneFile) -> bool:
+    """Whether only knobs differ, so that one start of the server is enough for everything."""
+    return bool(tune.knob) and len(tune.configurations) + len(_combinations(tune.grid)) * bool(tune.grid) <= 1
 
 
 def configuration_key(flags: Flags) -> str:
@@ -50,11 +69,10 @@ def configuration_key(flags: Flags) -> str:
 
 def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "command") -> LaunchCommand:
     """Return how to start a server with these flags; errors about its command name `key`."""
+    flags = server_flags(tune, flags)
 
     def fill(text: str, port: int | str = port) -> str:
-        for name, value in flags.items():
-            text = text.replace(f"{{{name}}}", str(value).lower() if isinstance(value, bool) else str(value))
-        return text.replace("{port}", str(port))
+        return filled(text, flags | {"port": port})
 
     arguments = [fill(argument) for argument in _split(tune.command, key)]
     env = {name: fill(value) for name, value in tune.env.items()}
@@ -84,25 +102,37 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
     )
 
 
+def filled(text: str, values: Flags) -> str:
+    """Replace each `{name}` by its value."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value).lower() if isinstance(value, bool) else str(value))
+    return text
+
+
 def tune_digest(tune: TuneFile) -> str:
     """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
+    knobs = tuple(msgspec.structs.replace(knob, values=(), watts=()) for knob in tune.knob)
     rest = msgspec.to_builtins(
         msgspec.structs.replace(
-            tune, grid={}, configurations=(), name="", seed=0, objective="out_tps", finalists=2, restarts=0
+            tune, grid={}, configurations=(), knob=knobs, name="", seed=0, objective="out_tps", finalists=2, restarts=0
         ),
         str_keys=True,
     )
     del rest["pass_env"]  # the names of keys do not change what is measured
+    if not knobs:
+        del rest["knob"]
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
 
 
 def tune_rounds(tune: TuneFile) -> tuple[TuneRound, ...]:
     """First choose the finalists, by one start of each configuration or by successive halving; then restart them.
 
-    No choice is needed if all are finalists. The last round of a halving has all the requests.
+    No choice is needed if all are finalists, as they are with one server. The last round of a halving has all the
+    requests.
     """
     count = len(all_configurations(tune))
     restarts = tune.restarts if count > 1 else 0
+    finalists = count if has_one_server(tune) else tune.finalists
     rounds = []
     if tune.halving is not None:
         factor, counts = tune.halving.factor, [count]
@@ -110,11 +140,11 @@ def tune_rounds(tune: TuneFile) -> tuple[TuneRound, ...]:
             counts.append(ceil(count / factor ** len(counts)))
         last = len(counts) - 1
         rounds = [TuneRound(number=k, configurations=left, share=factor ** (k - last)) for k, left in enumerate(counts)]
-    elif not restarts or count > tune.finalists:
+    elif not restarts or count > finalists:
         rounds = [TuneRound(number=0, configurations=count)]
     chosen = len(rounds)
     return tuple(rounds) + tuple(
-        TuneRound(number=chosen + k, configurations=min(count, tune.finalists), restart=k + 1) for k in range(restarts)
+        TuneRound(number=chosen + k, configurations=min(count, finalists), restart=k + 1) for k in range(restarts)
     )
 
 
@@ -129,7 +159,8 @@ def round_title(tune: TuneFile, number: int) -> str:
     rounds, first = tune_rounds(tune), first_restart(tune)
     if number < first:
         return f"round {number + 1} of {first}" if first > 1 else ""
-    return f"{'restart' if first else 'start'} {number - first + 1} of {len(rounds) - first}"
+    word = "pass" if has_one_server(tune) else "restart" if first else "start"
+    return f"{word} {number - first + 1} of {len(rounds) - first}"
 
 
 def scale_load(load: Load, share: float) -> Load:
@@ -154,11 +185,15 @@ def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]
 def pending_configurations(tune: TuneFile, starts: Sequence[Start]) -> tuple[TuneRound, list[Flags]]:
     """The current round, and the configurations that are still to be measured in it; none if all rounds are done.
 
-    Their order is random, so that a machine that warms up favours no flag; the same seed gives the same order.
+    Their order is random, so that a machine that warms up favours no flag; the same seed gives the same order. Those
+    that share a start of their server follow each other.
     """
     for round_ in tune_rounds(tune):
         order = sorted(configurations_in_round(tune, starts, round_.number), key=configuration_key)
         Random(f"{tune.seed}/{round_.number}").shuffle(order)
+        if tune.knob:
+            servers = [configuration_key(server_flags(tune, flags)) for flags in order]
+            order = [order[index] for index in sorted(range(len(order)), key=lambda i: servers.index(servers[i]))]
         done = {configuration_key(start.flags) for start in starts if start.round == round_.number}
         if left := [flags for flags in order if configuration_key(flags) not in done]:
             break

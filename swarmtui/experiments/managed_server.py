@@ -16,6 +16,7 @@ import msgspec
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
+from swarmtui.client.held_settings import HeldSettings
 from swarmtui.client.session_client import StopControl
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
@@ -46,11 +47,13 @@ class ManagedServer:
     """A server process; use it in a `with` block, so that it is always stopped.
 
     A second stop signal while it stops kills the server without further waiting. `secrets` are those of the run: they
-    are neither passed on to the server nor shown if it prints them.
+    are neither passed on to the server nor shown if it prints them. `held` are the settings that the guardian restores.
     """
 
-    def __init__(self, launch: LaunchCommand, log: Path, secrets: Secrets, stop: StopControl) -> None:
-        self._launch, self._log, self._secrets, self._stop = launch, log, secrets, stop
+    def __init__(
+        self, launch: LaunchCommand, log: Path, secrets: Secrets, stop: StopControl, held: HeldSettings | None = None
+    ) -> None:
+        self._launch, self._log, self._secrets, self._stop, self._held = launch, log, secrets, stop, held
         self._guardian: subprocess.Popen[bytes] | None = None
         self._guardian_output = ""
 
@@ -71,7 +74,12 @@ class ManagedServer:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
         try:
             self._guardian = subprocess.Popen(
-                module_command("swarmtui.experiments.server_guardian"),
+                [
+                    *module_command("swarmtui.experiments.server_guardian"),
+                    *([str(self._held.path)] if self._held else []),
+                ],
+                # With the file it inherits the lock: that is free only when all who can restore are gone.
+                pass_fds=(self._held.fd,) if self._held else (),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -12,7 +12,9 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from swarmtui.client.held_settings import SettingFailed
 from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
+from swarmtui.experiments.live_knobs import LiveSettings
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.experiments.store import (
@@ -26,9 +28,9 @@ from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import Summary
+from swarmtui.model.session import Level, Summary
 from swarmtui.model.session_tags import Series
-from swarmtui.model.tuning import Definition, Experiment, ExperimentStatus, Start
+from swarmtui.model.tuning import Definition, Experiment, ExperimentStatus, LevelResult, LiveKnob, Start
 from swarmtui.sessions.documents import read_saved_summary
 
 _POLL_S = 0.1
@@ -43,7 +45,11 @@ class FrameDisplay(Protocol):
 
 
 class Trial(NamedTuple):
-    """The next measurement: `start` says of which configuration; without `launch` its server is already running."""
+    """The next measurement: `start` says of which configuration; without `launch` its server is already running.
+
+    Trials with the same `server` that follow each other share one start of it; an empty one is not shared. While it
+    runs, `knobs` are set to the values in the flags. `prefill` is a second run, with answers of one token.
+    """
 
     start: Start
     title: str
@@ -51,6 +57,20 @@ class Trial(NamedTuple):
     request: RunRequest
     launch: LaunchCommand | None
     time_limit: str = ""
+    server: str = ""
+    knobs: tuple[LiveKnob, ...] = ()
+    prefill: RunRequest | None = None
+
+
+class RunningServer(NamedTuple):
+    """A server that has been started; leaving `stack` restores its settings and stops it."""
+
+    name: str
+    launch: LaunchCommand
+    process: ManagedServer
+    settings: LiveSettings | None
+    start_s: float
+    stack: ExitStack
 
 
 class Runner(Generic[Definition]):
@@ -61,6 +81,7 @@ class Runner(Generic[Definition]):
     """
 
     kind: Kind
+    _running: RunningServer | None = None
 
     def __init__(
         self,
@@ -101,6 +122,7 @@ class Runner(Generic[Definition]):
                         self.finished(start, summary)
                 ended = "stopped" if stop.requested else "failed" if self.experiment.problem else "done"
             finally:
+                self.stop_server()
                 self._show(flags=None, ended=ended)
 
     def add(self, start: Start, problem: str = "") -> None:
@@ -117,31 +139,84 @@ class Runner(Generic[Definition]):
         if status != self.experiment.status:
             self._save(status=msgspec.structs.replace(status, since=time.time()))
 
+    def stop_server(self) -> None:
+        """Restore the settings of the server that is running, if any, and stop it."""
+        running, self._running = self._running, None
+        if running is not None:
+            with running.stack:
+                self._show(phase="stopping")
+
+    def launch_of(self, server: str) -> LaunchCommand | None:
+        """Return how the server of this name was started, if it is still running; stop any other."""
+        running = self._running
+        if running is not None and running.name == server and running.process.failure() is None:
+            return running.launch
+        self.stop_server()
+        return None
+
     def _measure(self, trial: Trial, stop: StopControl) -> tuple[Start, Summary | None]:
-        log, server, start_s = self._directory / trial.log, None, None
+        start, summary = self._measure_running(trial, stop)
+        if not trial.server or start.state == "broken":
+            self.stop_server()
+        return start, summary
+
+    def _measure_running(self, trial: Trial, stop: StopControl) -> tuple[Start, Summary | None]:
+        log = self._directory / trial.log
         self._show(flags=trial.start.flags, round=trial.start.round, phase="starting", session="", log=str(log))
         deadline = time.monotonic() + (parse_seconds(trial.time_limit, "time limit") if trial.time_limit else inf)
-        with ExitStack() as stack:
-            if trial.launch is not None:
-                server = stack.enter_context(ManagedServer(trial.launch, log, self.request.secrets, stop))
-                try:
-                    start_s = server.start()
-                except (ServerFailed, Interrupted) as error:
-                    return _failed(trial.start, str(error), server.log_tail()), None
+        if trial.launch is not None and self._running is None:
+            try:
+                self._start_server(trial, trial.launch, log, stop)
+            except (ServerFailed, Interrupted) as error:
+                return _failed(trial.start, str(error), self._log_tail()), None
+        running = self._running
+        if running is not None and running.settings is not None:
+            try:
+                running.settings.apply(trial.start.flags)
+            except SettingFailed as error:
+                return _failed(trial.start, str(error), error.output), None
 
-            def failure() -> str | None:
-                if time.monotonic() > deadline:
-                    return f"not finished within {trial.time_limit} (cell_within)"
-                return server.failure() if server else None
+        def failure() -> str | None:
+            if time.monotonic() > deadline:
+                return f"not finished within {trial.time_limit} (cell_within)"
+            return running.process.failure() if running else None
 
-            self._show(phase="warming up")
+        self._show(phase="warming up")
+        series = Series(kind=self.kind, name=self._directory.name, side=trial.start.side or "")
+
+        def measure(request: RunRequest) -> tuple[Summary | None, str]:
+            return _measure_session(msgspec.structs.replace(request, series=series), stop, failure, self._on_message)
+
+        try:
+            summary, problem = measure(trial.request)
+            start_s = running.start_s if running else None
+            start = _result(trial.start, summary, problem, start_s, self._log_tail())
+            if trial.prefill is not None and start.state == "done" and not stop.requested:
+                start = add_prefill(start, summary, measure(trial.prefill)[0])
+        finally:
             if self._display is not None:
-                stack.callback(self._display.clear)
-            series = Series(kind=self.kind, name=self._directory.name, side=trial.start.side or "")
-            request = msgspec.structs.replace(trial.request, series=series)
-            summary, problem = _measure_session(request, stop, failure, self._on_message)
-            self._show(phase="stopping")
-            return _result(trial.start, summary, problem, start_s, server.log_tail() if server else ()), summary
+                self._display.clear()
+        return start, summary
+
+    def _start_server(self, trial: Trial, launch: LaunchCommand, log: Path, stop: StopControl) -> None:
+        stack, secrets = ExitStack(), self.request.secrets
+        settings = LiveSettings(trial.knobs, launch, secrets) if trial.knobs else None
+        process = ManagedServer(launch, log, secrets, stop, settings.held if settings else None)
+        if settings is not None:
+            stack.callback(settings.close)
+        stack.enter_context(process)
+        if settings is not None:
+            stack.callback(self._restore, settings)
+        # Known from now on, so that it is stopped also if it does not become ready.
+        self._running = RunningServer(trial.server, launch, process, settings, 0.0, stack)
+        self._running = self._running._replace(start_s=process.start())
+
+    def _restore(self, settings: LiveSettings) -> None:
+        for line in settings.restore():
+            self.report(line)
+
+    def _log_tail(self) -> tuple[str, ...]:
+        return self._running.process.log_tail() if self._running else ()
 
     def _on_message(self, message: client_protocol.SessionMessage) -> None:
         match message:
@@ -175,11 +250,47 @@ def _result(start: Start, summary: Summary | None, problem: str, start_s: float 
         ttft_s=level.ttft_s.median,
         j_per_token=energy.j_per_token if energy else None,
         mean_w=energy.mean_w if energy else None,
+        levels=tuple(_level_result(each) for each in summary.levels) if summary else (),
         peak_memory=energy.peak_memory if energy else None,
         simulated=energy.simulated if energy else False,
         errors=level.errors,
         start_s=start_s,
     )
+
+
+def _level_result(level: Level) -> LevelResult:
+    return LevelResult(
+        c=level.c,
+        out_tps=level.headline_tps,
+        ttft_s=level.ttft_s.median,
+        j_per_token=level.energy.j_per_token if level.energy else None,
+        mean_w=level.energy.mean_w if level.energy else None,
+    )
+
+
+def add_prefill(start: Start, summary: Summary | None, prefill: Summary | None) -> Start:
+    """Tell the energy of prompts and of answers apart, by a run with answers of one token.
+
+    Null where a server does not count the tokens of prompts, or where prompts explain more than all the energy.
+    """
+    if summary is None or prefill is None or not prefill.levels or start.j_per_token is None:
+        return start
+    alone, share = prefill.levels[-1], next((_computed_prompt(one) for one in summary.levels if one.c == start.c), None)
+    prompt = _computed_prompt(alone)
+    if not prompt or share is None or alone.energy is None or alone.energy.j_per_token is None:
+        return start
+    per_prompt_token = alone.energy.j_per_token / prompt
+    rest = start.j_per_token - share * per_prompt_token
+    return msgspec.structs.replace(
+        start, prefill_j_per_token=per_prompt_token, decode_j_per_token=rest if rest > 0 else None
+    )
+
+
+def _computed_prompt(level: Level) -> float | None:
+    """Prompt tokens that were not cached, per output token."""
+    if not level.tokens_in or not level.tokens_out:
+        return None
+    return (level.tokens_in - (level.cached_tokens or 0)) / level.tokens_out
 
 
 def _measure_session(

@@ -8,6 +8,9 @@ There are two processes: the guardian starts and stops the server, and its paren
 the guardian is killed. If the watcher is killed, the guardian continues. Both are subreapers: processes that the server
 leaves behind become their children, also those in sessions of their own. Where the cgroup of this process is delegated
 to the user, the server is put into a cgroup below it, which is killed as a whole.
+
+The argument, if any, is the file of the settings that were changed while the server ran: before it is stopped, or if
+the guardian was killed, what is left of them is restored.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +34,8 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _POLL_S = 0.05
 # How long what a killed guardian leaves behind may take to end, and what was killed to be gone.
 _TERMINATE_S, _KILL_S = 1.0, 5.0
+# No signal ends a call of a driver that hangs: the server is then stopped all the same.
+_RESTORE_S = 60.0
 
 _CGROUP = "swarmtui-server-"
 
@@ -63,19 +69,20 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
     libc = ctypes.CDLL(None, use_errno=True)
     cgroup = _make_cgroup(f"{_CGROUP}{os.getpid()}")
+    held = Path(sys.argv[1]) if sys.argv[1:] else None
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     if guardian := os.fork():
-        status = _watch(guardian, cgroup)
+        status = _watch(guardian, cgroup, held)
     else:
         libc.prctl(_SUBREAPER, 1, 0, 0, 0)
-        status = _guard(libc, cgroup)
+        status = _guard(libc, cgroup, held)
     if cgroup is not None:
         _remove_cgroup(cgroup)
     return status
 
 
-def _watch(guardian: int, cgroup: Path | None) -> int:
-    """Wait until the guardian exits; if it was killed, stop what is left. SIGTERM is passed on to it."""
+def _watch(guardian: int, cgroup: Path | None, held: Path | None) -> int:
+    """Wait until the guardian exits; if it was killed, restore and stop what is left. SIGTERM is passed on to it."""
     os.close(0)
     ended, status = 0, 0
     while not ended:
@@ -85,6 +92,7 @@ def _watch(guardian: int, cgroup: Path | None) -> int:
     if not os.WIFSIGNALED(status):
         return os.waitstatus_to_exitcode(status)
     _report("guardian died")
+    _restore(held)
     _signal(_left(cgroup), signal.SIGTERM)
     deadline = time.monotonic() + _TERMINATE_S
     while _left(cgroup) and time.monotonic() < deadline:
@@ -93,7 +101,7 @@ def _watch(guardian: int, cgroup: Path | None) -> int:
     return 1
 
 
-def _guard(libc: ctypes.CDLL, cgroup: Path | None) -> int:
+def _guard(libc: ctypes.CDLL, cgroup: Path | None, held: Path | None) -> int:
     # Unbuffered: select() does not see lines that were read ahead.
     pipe = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
     launch = msgspec.json.decode(pipe.readline(), type=LaunchCommand)
@@ -117,8 +125,26 @@ def _guard(libc: ctypes.CDLL, cgroup: Path | None) -> int:
     except OSError as error:
         _report(f"failed {error.strerror}: {error.filename}")
         return 1
-    _stop_server(server, launch, cgroup, parent_alive=_wait(server, terminated))
+    parent_alive = _wait(server, terminated)
+    _restore(held)
+    _stop_server(server, launch, cgroup, parent_alive)
     return 0
+
+
+def _restore(held: Path | None) -> None:
+    """Restore settings that our parent has changed and not restored; say so in the log of the server."""
+    if held is None or not held.exists():
+        return
+    from swarmtui.client.held_settings import restore_file  # late: the server should start early
+
+    def restore() -> None:
+        for line in restore_file(held).lines:
+            with suppress(OSError):
+                os.write(2, f"swarmtui: {line}\n".encode())
+
+    thread = threading.Thread(target=restore, daemon=True)
+    thread.start()
+    thread.join(_RESTORE_S)
 
 
 def _make_cgroup(name: str) -> Path | None:

@@ -116,7 +116,11 @@ def without_secrets(definition: Definition) -> Definition:
     gpus = definition.plan.gpu_metrics_url
     plan = msgspec.structs.replace(definition.plan, gpu_metrics_url=gpus and show_url(gpus))
     command = redact_flags(definition.command)
-    return msgspec.structs.replace(definition, command=command, url=url, plan=plan, stop="", env={})
+    knobs = tuple(
+        msgspec.structs.replace(knob, apply=redact_flags(knob.apply), restore=redact_flags(knob.restore))
+        for knob in definition.knob
+    )
+    return msgspec.structs.replace(definition, command=command, url=url, plan=plan, knob=knobs, stop="", env={})
 
 
 def process_start_time(pid: int) -> float:

@@ -19,12 +19,15 @@ from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.grid import (
+    TuneRound,
     configuration_key,
     configurations_in_round,
+    has_one_server,
     launch_command,
     pending_configurations,
     round_title,
     scale_load,
+    server_flags,
     starts_in_file_order,
 )
 from swarmtui.experiments.managed_server import free_port, server_environment
@@ -32,15 +35,18 @@ from swarmtui.experiments.runner import Runner, Trial
 from swarmtui.experiments.store import read_tune
 from swarmtui.files import make_private_directory
 from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.load import Closed
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
-from swarmtui.model.tuning import Start, TuneFile, format_flags
+from swarmtui.model.tuning import POWER, Flags, Start, TuneFile, format_flags
 from swarmtui.numbers import significant
 from swarmtui.processes.spawn import module_command
 from swarmtui.text import echo
 
 _START_TIMEOUT_S = 20.0
 _POLL_S = 0.05
+# The energy counter is read twice per second.
+_PREFILL = "5s"
 
 
 class TuneRunner(Runner[TuneFile]):
@@ -63,13 +69,17 @@ class TuneRunner(Runner[TuneFile]):
         if not left:
             return None
         flags = left[0]
-        launch = launch_command(tune, flags, free_port())
-        if is_listening(launch.url):
-            # Every further configuration would meet it, or share the machine with it.
-            raise BadInput(
-                f"another server is already listening on {launch.url}; it was left alone; "
-                "stop it, then run the same command again to continue"
-            )
+        server = _server_name(tune, flags, round_)
+        launch = self.launch_of(server)
+        if launch is None:
+            launch = launch_command(tune, flags, free_port())
+            if is_listening(launch.url):
+                # Every further configuration would meet it, or share the machine with it.
+                raise BadInput(
+                    f"another server is already listening on {launch.url}; it was left alone; "
+                    "stop it, then run the same command again to continue"
+                )
+        own = {option_name(name): value for name, value in server_flags(tune, flags).items()}
         plan, port = self.request.plan, launch.url.rpartition(":")[2].partition("/")[0]
         request = msgspec.structs.replace(
             self.request,
@@ -79,7 +89,10 @@ class TuneRunner(Runner[TuneFile]):
                 load=scale_load(plan.load, round_.share),
             ),
             label=self.request.label or format_flags(flags),
-            server_flags=format_flags({option_name(name): value for name, value in flags.items()}),
+            server_flags=format_flags(own) if own else "",
+            # A server that is shared has the prompts of earlier runs in its prefix cache.
+            salt=f"{round_.number} {configuration_key(flags)}" if server else self.request.salt,
+            tags=self.request.tags | {knob.key: str(flags[knob.key]) for knob in tune.knob},
             gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self.request.gpu_metrics_urls),
         )
         count = len(configurations_in_round(tune, starts, round_.number))
@@ -88,10 +101,13 @@ class TuneRunner(Runner[TuneFile]):
         return Trial(
             start=Start(flags=flags, round=round_.number),
             title=f"{prefix}configuration {number}/{count}: {format_flags(flags)}",
-            log=f"{round_.number}-{hashlib.sha256(configuration_key(flags).encode()).hexdigest()[:8]}.log",
+            log=f"{round_.number if not server else 'shared'}-{_digest(server or configuration_key(flags))}.log",
             request=request,
             launch=launch,
             time_limit=tune.cell_within,
+            server=server,
+            knobs=tune.knob,
+            prefill=prefill_request(request) if any(k.kind == "power" and k.prefill for k in tune.knob) else None,
         )
 
     def finished(self, start: Start, summary: Summary | None) -> None:
@@ -99,11 +115,39 @@ class TuneRunner(Runner[TuneFile]):
         self.report(result_line(start))
 
 
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+def _server_name(tune: TuneFile, flags: Flags, round_: TuneRound) -> str:
+    """Name the start that a configuration shares with others, which differ only in what is changed while it runs."""
+    if not tune.knob:
+        return ""
+    name = configuration_key(server_flags(tune, flags))
+    return name if has_one_server(tune) else f"{round_.number} {name}"
+
+
+def prefill_request(request: RunRequest) -> RunRequest | None:
+    """The same requests with answers of one token at the highest level: what is left is the work on prompts."""
+    load = request.plan.load
+    if not isinstance(load, Closed):
+        return None
+    alone = Closed(levels=(max(load.levels),), duration=_PREFILL, warmup=0)
+    return msgspec.structs.replace(
+        request,
+        plan=msgspec.structs.replace(request.plan, load=alone, max_tokens=1),
+        label=f"{request.label}, prefill",
+        salt=f"{request.salt}prefill",
+    )
+
+
 def result_line(row: Start) -> str:
     """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`"""
     if row.state == "broken":
         return f"{format_flags(row.flags)}: failed: {row.reason}"
     parts = [f"{significant(row.out_tps)} tok/s at C={row.c}", f"TTFT {significant(row.ttft_s, 3)} s"]
+    if POWER in row.flags and row.j_per_token is not None:
+        parts.append(f"{significant(row.j_per_token, 3)} J/token")
     if row.start_s is not None:
         parts.append(f"ready after {significant(row.start_s, 2)} s")
     if row.errors:

@@ -23,6 +23,9 @@ Definition = TypeVar("Definition", "AbTest", "TuneFile")
 _MAX_CONFIGURATIONS = 10_000
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
+# The power limit among the flags of a configuration.
+POWER = "power_w"
+
 
 class TunePlan(InputStruct, frozen=True, kw_only=True):
     """The options of `swarmtui run` with which a configuration is measured."""
@@ -50,13 +53,58 @@ class Halving(InputStruct, frozen=True, kw_only=True):
     rounds: Annotated[int, Meta(ge=1, le=10)] = 3
 
 
+class LiveKnob(InputStruct, frozen=True, kw_only=True):
+    """A setting that is changed while a server runs: by the user's own command, or the power limit of its GPUs.
+
+    A command is run without a shell: `apply` with each of the `values` as `{value}`, and `restore` at the end, each
+    `within` its time. The limits are `watts`, for the GPUs of the server or for those that `gpus` names by their NVML
+    index; unless `prefill` is false, each limit has a second run of 5 s, to tell the energy of prompts apart.
+    """
+
+    kind: Literal["command", "power"] = "command"
+    name: str = ""
+    values: tuple[Value, ...] = ()
+    apply: str = ""
+    restore: str = ""
+    within: str = "30s"
+    watts: tuple[Annotated[int, Meta(ge=1)], ...] = ()
+    gpus: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+    prefill: bool = True
+
+    @property
+    def key(self) -> str:
+        """The name of its value among the flags of a configuration."""
+        return POWER if self.kind == "power" else self.name
+
+    @property
+    def choices(self) -> tuple[Value, ...]:
+        return self.watts if self.kind == "power" else self.values
+
+    def find_problem(self) -> tuple[str, str] | None:
+        """Return the key that is wrong or missing, and why."""
+        keys = ("watts", "gpus") if self.kind == "power" else ("name", "values", "apply", "restore")
+        for key in ("watts", "gpus", "name", "values", "apply", "restore"):
+            if key not in keys and getattr(self, key):
+                return key, f"is not for a knob of kind {self.kind}"
+        for key in ("watts",) if self.kind == "power" else ("name", "values", "apply"):
+            if not getattr(self, key):
+                return key, "is missing"
+        if len({(type(value), value) for value in self.choices}) < len(self.choices):
+            return "watts" if self.kind == "power" else "values", "duplicate value"
+        if self.kind == "command" and "{value}" not in self.apply:
+            return "apply", "does not contain {value}"
+        return None
+
+
 class TuneFile(InputStruct, frozen=True, kw_only=True):
     """The file that `swarmtui tune` reads.
 
     In `command`, `{port}` is a free port, and `{--flag}` or `{NAME}` the value of that flag. Other flags are appended
     to the command, and names in capitals are put into the environment. `true` is a flag without a value, `false` omits
     it. The server inherits our environment without API keys, except the variables named in `pass_env`.
-    The best `finalists` are restarted `restarts` times each, and ranked by these starts.
+    The best `finalists` are restarted `restarts` times each, and ranked by these starts. Each `knob` is changed while a
+    server runs: all its values are measured in one start. Without other flags, that is the only one: `restarts` is then
+    how often each value is measured.
     """
 
     command: Annotated[str, Meta(min_length=1)]
@@ -72,6 +120,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     pass_env: tuple[str, ...] = ()
     grid: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
     configurations: tuple[Flags, ...] = ()
+    knob: tuple[LiveKnob, ...] = ()
     plan: TunePlan = TunePlan()
     halving: Halving | None = None
     finalists: Annotated[int, Meta(ge=2)] = 3
@@ -119,12 +168,24 @@ class CacheUse(Stored, frozen=True, kw_only=True):
         return self.cached_tokens / self.prompt_tokens
 
 
+class LevelResult(Stored, frozen=True, kw_only=True):
+    """The figures of one level of a start."""
+
+    c: int
+    out_tps: float | None = None
+    ttft_s: float | None = None
+    j_per_token: float | None = None
+    mean_w: float | None = None
+
+
 class Start(Stored, frozen=True, kw_only=True):
     """One start of a server, measured in one session. Null is not measured.
 
     The configuration is `flags`, in a round of a tune, or `side`, in an A/B test. The figures are those of its highest
     level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason` says why, and `log` has the last
     lines of the server's output. `simulated`: power and memory are simulated. `doubts` are why it is uncertain.
+    `prefill_j_per_token` is the energy per prompt token, measured with answers of one token; `decode_j_per_token` is
+    what is left of `j_per_token` without that of the prompts. `levels` has the figures of every level.
     """
 
     flags: Flags = {}
@@ -140,8 +201,11 @@ class Start(Stored, frozen=True, kw_only=True):
     runs: tuple[float, ...] = ()
     ttft_s: float | None = None
     j_per_token: float | None = None
+    prefill_j_per_token: float | None = None
+    decode_j_per_token: float | None = None
     mean_w: float | None = None
     peak_memory: int | None = None
+    levels: tuple[LevelResult, ...] = ()
     errors: int | None = None
     start_s: float | None = None
     simulated: bool = False
@@ -222,24 +286,44 @@ def is_command(target: str) -> bool:
 
 def parse_tune(text: str, source: str) -> TuneFile:
     tune = parse_toml(text, TuneFile, source)
-    if not tune.grid and not tune.configurations:
-        raise BadInput("give a [grid] of flags, or [[configurations]], or both", source=source, key="grid")
+    if not tune.grid and not tune.configurations and not tune.knob:
+        raise BadInput("give a [grid] of flags, [[configurations]] or a [[knob]]", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
         raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
-    if prod(map(len, tune.grid.values())) + len(tune.configurations) > _MAX_CONFIGURATIONS:
+    live = prod(len(knob.choices) for knob in tune.knob)
+    if (prod(map(len, tune.grid.values())) + len(tune.configurations)) * live > _MAX_CONFIGURATIONS:
         raise BadInput(f"more than {_MAX_CONFIGURATIONS:,} configurations", source=source, key="grid")
     for key in ("ready_within", "stop_within", "cell_within"):
         parse_seconds(getattr(tune, key), key)
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):
             raise BadInput("duplicate value", source=source, key=f"grid.{key}")
+    _check_knobs(tune, source)
     return tune
 
 
+def _check_knobs(tune: TuneFile, source: str) -> None:
+    names = [*tune.grid, *{name for flags in tune.configurations for name in flags}]
+    for number, knob in enumerate(tune.knob):
+        where = f"knob[{number}]"
+        if problem := knob.find_problem():
+            raise BadInput(problem[1], source=source, key=f"{where}.{problem[0]}")
+        if knob.key in names:
+            raise BadInput(f"{knob.key} is named twice", source=source, key=where)
+        names.append(knob.key)
+        parse_seconds(knob.within, f"{where}.within")
+
+
 def format_flags(flags: dict[str, Any]) -> str:
-    """Return `--parallel 4 --flash-attn`."""
+    """Return `--parallel 4 --flash-attn`, or `power 280 W`."""
     parts = [
-        f"{name}={value}" if is_env_variable(name) else name if value is True else f"{name} {value}"
+        f"power {value} W"
+        if name == POWER
+        else f"{name}={value}"
+        if is_env_variable(name)
+        else name
+        if value is True
+        else f"{name} {value}"
         for name, value in flags.items()
         if value is not False
     ]

@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -31,11 +30,9 @@ def write_crash_report(error: BaseException) -> str:
     """
     import traceback
 
-    from platformdirs import user_state_dir
+    from swarmtui.files import make_private_directory, state_directory, write_file
 
-    from swarmtui.files import make_private_directory, write_file
-
-    path = Path(user_state_dir("swarmtui")) / "crash.txt"
+    path = state_directory() / "crash.txt"
     try:
         make_private_directory(path.parent)
         text = redact_given("".join(traceback.format_exception(error)))

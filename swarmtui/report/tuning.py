@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
-from swarmtui.analysis.compare.verdicts import verdict_text
+from swarmtui.analysis.compare.verdicts import Interval, verdict_text
 from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.effects import Effect, Standing, TuneSummary, change_from, ranking_sentence, standing_text
-from swarmtui.experiments.grid import all_configurations, launch_command, tune_rounds
+from swarmtui.experiments.grid import all_configurations, has_one_server, launch_command, tune_rounds
+from swarmtui.experiments.live_knobs import knob_commands
 from swarmtui.experiments.tune import result_line
-from swarmtui.model.tuning import LoggedChange, Objective, Start, TuneFile, format_flags
+from swarmtui.model.tuning import LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
 from swarmtui.report.comparison import SIGNS, verdict_cell
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
@@ -21,7 +23,7 @@ from swarmtui.text import count_noun, escape
 _OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
 # What the standing of a configuration means beside the best one.
 _STANDINGS: dict[Standing, Code] = {"behind": "slower", "tied": "unsure"}
-_GPU = ("j_token", "gpu_w", "gpu_gib")
+_GPU = ("j_token", "j_prefill", "j_decode", "gpu_w", "gpu_gib")
 _CONFIGURATION = (
     keyed("state", "state", right=False),
     keyed("rank", "rank", right=False),
@@ -32,13 +34,18 @@ _CONFIGURATION = (
     keyed("change", "vs first"),
     keyed("ttft", "TTFT", seconds),
     keyed("j_token", "J/token", lambda value: significant(value, 3)),
+    keyed("j_prefill", "prefill J/token", lambda value: significant(value, 3)),
+    keyed("j_decode", "decode J/token", lambda value: significant(value, 3)),
     keyed("gpu_w", "GPU W", lambda value: significant(value, 3)),
     keyed("gpu_gib", "GPU GiB", gib),
     keyed("start", "start", seconds),
     keyed("errors", "err"),
     keyed("problem", "problem", right=False, least=10),
 )
-_DROP = ("start", "errors", "gpu_gib", "gpu_w", "j_token", "ttft", "change", "c", "starts", "problem")
+_DROP = (
+    "start", "errors", "gpu_gib", "gpu_w", "j_prefill", "j_decode", "j_token", "ttft", "change", "c", "starts",
+    "problem",
+)  # fmt: skip
 
 
 def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
@@ -53,6 +60,8 @@ def result_figures(row: Start) -> dict[str, Value]:
         "c": row.c,
         "ttft": row.ttft_s,
         "j_token": row.j_per_token,
+        "j_prefill": row.prefill_j_per_token,
+        "j_decode": row.decode_j_per_token,
         "gpu_w": row.mean_w,
         "gpu_gib": row.peak_memory,
         "start": row.start_s,
@@ -81,7 +90,7 @@ def leaderboard(found: TuneSummary) -> Table:
                 "change": Cell(" ".join(filter(None, words)), code) if any(words) else None,
             }
         )
-    table = configuration_table(rows, ("state", "problem"))
+    table = configuration_table(rows, ("state", "problem", *(("starts",) if found.one_server else ())))
     if not any(column.id in _GPU for column in table.columns):
         return table
     simulated = " They are SIMULATED." if any(row.simulated for row in found.leaderboard) else ""
@@ -101,7 +110,9 @@ def tune_blocks(found: TuneSummary) -> list[Block]:
 def tune_findings(found: TuneSummary) -> list[Block]:
     """Say how reliable the ranking is and how to start the first, and show Pareto fronts and effects of flags."""
     several = sum(row.state == "done" for row in found.leaderboard) > 1
-    blocks: list[Block] = [Sentence(ranking_sentence(found))] if several else []
+    blocks: list[Block] = [Sentence(found.power_sentence, "lead")] if found.power_sentence else []
+    blocks += [power_table(found)] if found.power else []
+    blocks += [Sentence(ranking_sentence(found))] if several else []
     if found.command:
         which = "the best" if found.ranked else "the first"
         blocks += [Sentence(f"start {which}:"), Sentence(found.command, "command")]
@@ -131,12 +142,32 @@ def tune_findings(found: TuneSummary) -> list[Block]:
     return blocks + ([tabulate("Effect of each flag", known, columns, note, ("pairs", "range"))] if known else [])
 
 
+def power_table(found: TuneSummary) -> Table:
+    """List what each limit costs and saves, the highest first."""
+    columns: list[Column[PowerEffect]] = [
+        Column("watts", "limit W", lambda effect: f"{effect.watts:g}"),
+        Column("tps", "tok/s", lambda effect: effect.tps, signed_percent),
+        Column("tps_range", "between", lambda effect: _between(effect.tps_range)),
+        Column("energy", "J/token", lambda effect: effect.energy, signed_percent),
+        Column("energy_range", "between", lambda effect: _between(effect.energy_range)),
+    ]
+    base, passes = found.power[0].base_w, found.power[0].passes
+    note = f"changes from {base:g} W, in {count_noun(passes, 'pass', 'passes')}; all ranges hold together (95 %)"
+    return tabulate("Power limits", found.power[::-1], columns, note).without_missing()
+
+
+def _between(interval: Interval | None) -> str | None:
+    return None if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}"
+
+
 def commands_text(tune: TuneFile) -> str:
     """List every command that a tune will run, for the user to confirm; what is not printable is escaped."""
     flag_sets = all_configurations(tune)
     lines = [f"{count_noun(len(flag_sets), 'configuration', 'configurations')}; commands to run (PORT: a free port):"]
     launches = [launch_command(tune, flags, "PORT") for flags in flag_sets]
-    lines += [f"  {escape(str(launch), keep='')}" for launch in launches]
+    lines += [f"  {escape(command, keep='')}" for command in dict.fromkeys(map(str, launches))]
+    for knob in tune.knob:
+        lines += _knob_lines(knob)
     if tune.stop:
         stops = dict.fromkeys(shlex.join(launch.stop) for launch in launches)
         lines += [f"stop command: {escape(stop, keep='')}" for stop in stops]
@@ -147,10 +178,26 @@ def commands_text(tune: TuneFile) -> str:
     if len(screens) > 1:
         each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in screens)
         lines.append(f"rounds: {', then '.join(each)}")
-    if restarts := len(rounds) - len(screens):
+    if has_one_server(tune):
+        times = count_noun(len(rounds), "time", "times")
+        lines.append(f"the server is started once, and each configuration is measured {times} (restarts)")
+    elif restarts := len(rounds) - len(screens):
         finalists = f"the best {rounds[-1].configurations} are restarted" if screens else "each is started"
         lines.append(f"{finalists} {count_noun(restarts, 'time', 'times')}, to rank them (restarts, finalists)")
     return "\n".join(lines)
+
+
+def _knob_lines(knob: LiveKnob) -> list[str]:
+    """Say what a knob changes while the server runs, with its commands."""
+    if knob.kind == "power":
+        gpus = f"GPU {', '.join(map(str, knob.gpus))}" if knob.gpus else "the GPUs of the server"
+        limits = ", ".join(f"{watts} W" for watts in knob.watts)
+        return [f"while it runs, the power limit of {gpus} is set to {limits}; it is restored at the end"]
+    applied, restored = zip(*(knob_commands(knob, value, "PORT") for value in knob.values), strict=True)
+    lines = [f"while it runs, {escape(knob.key, keep='')}:"]
+    lines += [f"  {escape(shlex.join(words), keep='')}" for words in dict.fromkeys(applied)]
+    undo = [escape(shlex.join(words), keep="") for words in dict.fromkeys(restored) if words]
+    return [*lines, "to restore it:", *(f"  {words}" for words in undo)] if undo else [*lines, "it is not restored"]
 
 
 def ab_blocks(result: AbResult) -> list[Block]:

@@ -21,6 +21,7 @@ from swarmtui.files import (
     read_file,
     read_lines,
     runtime_directory,
+    state_directory,
 )
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
 from swarmtui.model.journal import (
@@ -138,9 +139,7 @@ def machine_spools(directory: Path) -> Path:
 
 
 def _other_spools(directory: Path) -> tuple[Path, ...]:
-    from platformdirs import user_state_dir
-
-    return tuple(base / "spools" / directory.name for base in (runtime_directory(), Path(user_state_dir("swarmtui"))))
+    return tuple(base / "spools" / directory.name for base in (runtime_directory(), state_directory()))
 
 
 def spool_files(directory: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
-from swarmtui.files import make_private_directory, read_file
+from swarmtui.files import make_private_directory, read_file, state_directory
 from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, ColourTable, Hue
 
 # The hues in the 16 colours of a dark and of a light terminal, which have no orange.
@@ -125,6 +125,4 @@ def keep_theme(name: str) -> None:
 
 
 def _kept_path() -> Path:
-    from platformdirs import user_state_dir
-
-    return Path(user_state_dir("swarmtui")) / "theme"
+    return state_directory() / "theme"

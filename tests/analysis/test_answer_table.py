@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.table import TABLE, AnswerRow, rows_said
+from swarmtui.analysis.compare.power import PowerEffect
+from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.numbers import MISSING
 
 SLO = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
@@ -32,6 +34,17 @@ SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "h
 AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
 SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
 CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
+
+
+def limit(tps: float, energy: float, *, sure: bool = True) -> PowerEffect:
+    """The effect of 280 W, known to half a percent."""
+    ranges = [
+        Interval(middle=value, low=value - 0.005, high=value + 0.005) if sure else None for value in (tps, energy)
+    ]
+    return PowerEffect(
+        watts=280, base_w=700, passes=3, tps=tps, energy=energy, tps_range=ranges[0], energy_range=ranges[1]
+    )
+
 
 # For each row of the table: the facts with which it is said, and its words.
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
@@ -156,6 +169,18 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "more than 32 agents: no level missed the SLO"),
     ("next", "longer_search", SEARCHED, "a longer search narrows the number down (99 % sure)"),
     ("next", "search_capacity", CLIFF, f"how many agents have {SLO}"),
+    ("power", "power_passes", {"power_effect": limit(-0.01, -0.2, sure=False)},
+     "280 W changes tok/s by −1.0 % and J/token by −20.0 % so far, compared with 700 W; how sure that is "
+     "needs 3 passes"),
+    ("power", "power_free", {"power_effect": limit(-0.001, -0.2)},
+     "280 W saves 20 % of the energy per token (19.5 to 20.5 %), compared with 700 W; no change of tok/s is seen "
+     "(−0.6 to 0.4 %)"),
+    ("power", "power_saves", {"power_effect": limit(-0.01, -0.2)},
+     "280 W costs 1 % of tok/s (0.5 to 1.5 %) and saves 20 % of the energy per token (19.5 to 20.5 %), compared with "
+     "700 W"),
+    ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
+     "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
+     "−30.0 % (−30.5 to −29.5 %) and J/token by −20.0 % (−20.5 to −19.5 %)"),
 ]  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
+from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, WAITS, Slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, Slo
 from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
@@ -86,6 +87,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
+    `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it.
     """
 
     levels: int = 0
@@ -147,6 +149,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     narrow_kv_flag: str | None = None
     kv_size: str | None = None
     eager: str | None = None
+    power_effect: PowerEffect | None = None
     command_endpoint: str = ""
 
 
@@ -444,8 +447,3 @@ def _same_target(summary: Summary) -> str:
         "--slo": session.plan.slo if session.plan.slo != DEFAULT_SLO else None,
     }
     return "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)
-
-
-def is_wait(missed: Missed) -> bool:
-    """Whether the condition is about a time that a queue makes longer."""
-    return not missed.figure or missed.figure in WAITS

@@ -1,7 +1,7 @@
 """Every sentence of an answer: its code, the facts that it needs, and when it is said.
 
 A row is said if none of its facts is null and its condition holds. Of the headlines, the conditions that were missed
-and the limits, the first one is said; of the next steps, all.
+and the limits, the first one is said; of the next steps, all. What a power limit costs and saves is said of a tune.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, is_wait
+from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, parse_slo, time_text
-from swarmtui.numbers import percent, rate, seconds, short, short_percent, signed_percent, significant
+from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
+from swarmtui.analysis.compare.verdicts import Interval
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, WAITS, parse_slo, time_text
+from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent, significant
 from swarmtui.text import count_noun
 
-Question = Literal["headline", "missed", "limit", "next"]
+Question = Literal["headline", "missed", "limit", "next", "power"]
 
 # A server with a slot free for a tenth of the time may still be full on average.
 _TAKEN = 0.9
@@ -155,7 +157,9 @@ _MISSED = (
 
 def _waits(facts: AnswerFacts) -> bool:
     """Whether what ended was a wait: the cliff, or a condition on a time that a queue makes longer."""
-    return facts.gain is not None if facts.missed is None else is_wait(facts.missed)
+    if facts.missed is None:
+        return facts.gain is not None
+    return not facts.missed.figure or facts.missed.figure in WAITS
 
 
 def _slots_taken(facts: AnswerFacts) -> bool:
@@ -345,7 +349,50 @@ _STEPS = (
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *_STEPS)
+# what a power limit costs and saves
+
+
+def _effect(facts: AnswerFacts) -> PowerEffect:
+    assert facts.power_effect is not None
+    return facts.power_effect
+
+
+def _range(interval: Interval | None, sign: int) -> str:
+    """`(0.4 to 1.6 %)`: the ends of an interval; with a negative sign, of what is lost or saved."""
+    assert interval is not None
+    low, high = sorted((sign * interval.low, sign * interval.high))
+    return f"({fixed(100 * low, 1)} to {fixed(100 * high, 1)} %)".replace("-", "−")
+
+
+def _saves(facts: AnswerFacts) -> str:
+    effect = _effect(facts)
+    return f"saves {percent(-effect.energy)} of the energy per token {_range(effect.energy_range, -1)}"
+
+
+def _is_free(facts: AnswerFacts) -> bool:
+    tps = _effect(facts).tps_range
+    return _effect(facts).is_worth_it and tps is not None and tps.low <= 0 <= tps.high
+
+
+_POWER = (
+    AnswerRow("power", "power_passes", ("power_effect",), lambda f: _effect(f).tps_range is None,
+        lambda f: f"{_effect(f).watts:g} W changes tok/s by {signed_percent(_effect(f).tps)} and J/token by "
+        f"{signed_percent(_effect(f).energy)} so far, compared with {_effect(f).base_w:g} W; how sure that is needs "
+        f"{MIN_PASSES} passes"),
+    AnswerRow("power", "power_free", ("power_effect",), _is_free,
+        lambda f: f"{_effect(f).watts:g} W {_saves(f)}, compared with {_effect(f).base_w:g} W; no change of tok/s is "
+        f"seen {_range(_effect(f).tps_range, 1)}"),
+    AnswerRow("power", "power_saves", ("power_effect",), lambda f: _effect(f).is_worth_it,
+        lambda f: f"{_effect(f).watts:g} W costs {short_percent(-_effect(f).tps, 2)} of tok/s "
+        f"{_range(_effect(f).tps_range, -1)} and {_saves(f)}, compared with {_effect(f).base_w:g} W"),
+    AnswerRow("power", "power_not_worth", ("power_effect",), lambda f: True,
+        lambda f: f"no lower limit surely saves energy at a cost of at most {percent(MAX_COST)} of tok/s; "
+        f"{_effect(f).watts:g} W, the lowest, changes tok/s by {signed_percent(_effect(f).tps)} "
+        f"{_range(_effect(f).tps_range, 1)} and J/token by {signed_percent(_effect(f).energy)} "
+        f"{_range(_effect(f).energy_range, 1)}"),
+)  # fmt: skip
+
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *_STEPS, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:

@@ -1,4 +1,4 @@
-"""Read NVIDIA GPUs with NVML. The only importer of pynvml, which is loaded by the first read."""
+"""Read NVIDIA GPUs with NVML; the package pynvml is loaded by the first read."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class NvmlReader:
                 gpus.append(device.read(self._nvml, depth))
             except _DeviceLost as lost:
                 self._devices.remove(device)
-                self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {_message(lost.error)}")
+                self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {error_text(lost.error)}")
         return tuple(gpus)
 
     def close(self) -> None:
@@ -267,7 +267,7 @@ class NvmlReader:
             return
         except pynvml.NVMLError as error:
             missing = error_name(error) == "LibraryNotFound"
-            self._fail("no NVIDIA GPU found (no driver)" if missing else f"{_message(error)}; GPU panel off")
+            self._fail("no NVIDIA GPU found (no driver)" if missing else f"{error_text(error)}; GPU panel off")
             return
         if not count:
             self._fail("the NVIDIA driver lists no GPU: is one passed to this container? GPU panel off")
@@ -275,9 +275,9 @@ class NvmlReader:
             try:
                 self._devices += _open_devices(pynvml, index)
             except pynvml.NVMLError as error:
-                self._fail(f"GPU {index}: {_message(error)}")
+                self._fail(f"GPU {index}: {error_text(error)}")
             except _DeviceLost as lost:
-                self._fail(f"GPU {index}: {_message(lost.error)}")
+                self._fail(f"GPU {index}: {error_text(lost.error)}")
 
     def _fail(self, problem: str) -> None:
         self.problem = f"{self.problem}; {problem}" if self.problem else problem
@@ -348,7 +348,8 @@ def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:
             continue  # an unused instance
 
 
-def _message(error: Exception) -> str:
+def error_text(error: Exception) -> str:
+    """Say what an error of NVML means, with its name."""
     words = _ERROR_MESSAGES.get(error_name(error), str(error))
     return f"{words}: {type(error).__name__}"
 

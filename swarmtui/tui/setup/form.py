@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.request_builder import FieldError
-from swarmtui.files import make_private_directory, read_file
+from swarmtui.files import make_private_directory, read_file, state_directory
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import show_url
@@ -122,7 +122,7 @@ def read_setup(config: Config, directory: Path | None = None) -> LastSetup:
     """Return the last choices; what was not chosen, or cannot be read, is as in the config."""
     defaults = default_choices(config)
     try:
-        saved = msgspec.json.decode(read_file((directory or _state_directory()) / _FILE), type=_SavedSetup)
+        saved = msgspec.json.decode(read_file((directory or state_directory()) / _FILE), type=_SavedSetup)
         chosen = {name: value for name, value in saved.choices.items() if name in _REMEMBERED}
         choices = msgspec.convert(msgspec.to_builtins(defaults) | chosen, RunChoices)
     except (OSError, msgspec.DecodeError):
@@ -132,7 +132,7 @@ def read_setup(config: Config, directory: Path | None = None) -> LastSetup:
 
 def write_setup(setup: LastSetup, config: Config, directory: Path | None = None) -> None:
     """Save the choices that differ from the defaults; a full disk is ignored."""
-    path = (directory or _state_directory()) / _FILE
+    path = (directory or state_directory()) / _FILE
     defaults = default_choices(config)
     # Endpoints with a part that must not be stored have to be typed again.
     storable = all(show_url(url) == url for url in setup.choices.endpoints)
@@ -144,9 +144,3 @@ def write_setup(setup: LastSetup, config: Config, directory: Path | None = None)
         path.write_bytes(msgspec.json.encode(_SavedSetup(choices=changed, recent=recent)))
     except OSError:
         pass
-
-
-def _state_directory() -> Path:
-    from platformdirs import user_state_dir
-
-    return Path(user_state_dir("swarmtui"))

@@ -1,0 +1,96 @@
+"""Set the power limit of the GPUs that serve an endpoint."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from swarmtui.client.held_settings import HeldPower, HeldSettings, SettingFailed
+from swarmtui.model.base import BadInput
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.telemetry.gpu.power_limits import (
+    PowerLimit,
+    PowerProblem,
+    check_permission,
+    check_watts,
+    read_power_limits,
+    set_power_limit,
+)
+
+
+class ServerPower:
+    """The power limits of the GPUs of one server, which must be running.
+
+    Each change is written to `held` first.
+    """
+
+    def __init__(self, url: str, chosen: Sequence[int], held: HeldSettings) -> None:
+        self._held = held
+        try:
+            self._limits = _serving(url, chosen, read_power_limits())
+        except PowerProblem as problem:
+            raise SettingFailed(str(problem)) from None
+
+    def set(self, watts: float) -> None:
+        try:
+            for limit in self._limits:
+                check_watts(limit, watts)
+            for limit in self._limits:
+                held = HeldPower(uuid=limit.uuid, index=limit.index, before_w=limit.watts, set_w=watts)
+                self._held.add(held)
+                set_power_limit(limit, watts)
+        except PowerProblem as problem:
+            raise SettingFailed(str(problem)) from None
+
+
+def check_power(watts: Sequence[float], chosen: Sequence[int] = ()) -> None:
+    """Refuse, before anything is started, limits that no GPU here takes or that this user must not set."""
+    try:
+        limits = _named(chosen, read_power_limits())
+        for value in watts:
+            problems = [problem for limit in limits if (problem := _range_problem(limit, value))]
+            if len(problems) == len(limits):  # with several kinds of GPUs, another may be that of the server
+                raise problems[0]
+        for limit in limits:
+            check_permission(limit)
+    except PowerProblem as problem:
+        advice = f"; run: {shlex.join(('sudo', '-E', *sys.orig_argv))}" if problem.code == "permission" else ""
+        raise BadInput(f"{problem}{advice}", key="knob.watts") from None
+
+
+def _range_problem(limit: PowerLimit, watts: float) -> PowerProblem | None:
+    try:
+        check_watts(limit, watts)
+    except PowerProblem as problem:
+        return problem
+    return None
+
+
+def _named(chosen: Sequence[int], limits: Sequence[PowerLimit]) -> Sequence[PowerLimit]:
+    known = {limit.index: limit for limit in limits}
+    if missing := [index for index in chosen if index not in known]:
+        raise PowerProblem("no_gpu", f"there is no GPU {missing[0]} whose power limit can be set")
+    return [known[index] for index in chosen] if chosen else limits
+
+
+def _serving(url: str, chosen: Sequence[int], limits: Sequence[PowerLimit]) -> Sequence[PowerLimit]:
+    """Return the GPUs that are named, else those on which the server computes, else the only one."""
+    if chosen:
+        return _named(chosen, limits)
+    from swarmtui.telemetry.discovery import listeners_at, with_gpus
+    from swarmtui.telemetry.gpu.readers import read_gpus
+
+    gpus, _ = read_gpus()
+    root = f"http://127.0.0.1:{urlsplit(url).port}"
+    listener = listeners_at([root]).get(root)
+    server = DiscoveredServer(url=root, reachable=True, pid=listener.pid if listener else None)
+    names = with_gpus([server], gpus)[0].gpus
+    used = {gpu.part_of or gpu.uuid for gpu in gpus if gpu.uuid in names}
+    found = [limit for limit in limits if limit.uuid in used] or limits
+    if not used and len(limits) > 1:
+        raise PowerProblem(
+            "no_gpu", f"which of the {len(limits)} GPUs the server uses is not known; name them: gpus = [0]"
+        )
+    return found
