@@ -23,8 +23,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, _exit_on_interrupt)
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
-        _restore_settings()
-        if sys.argv[1:]:
+        completing = "_SWARMTUI_COMPLETE" in os.environ  # by a shell
+        if not completing:
+            _restore_settings()
+        if sys.argv[1:] or completing:
             _check_arguments(sys.argv[1:])
             _run_command()
         else:
@@ -93,12 +95,12 @@ def _check_arguments(arguments: list[str]) -> None:
 def _run_command() -> NoReturn:
     import click
 
-    from swarmtui.cli.options import commands
+    from swarmtui.cli.options import COMPLETE_VARIABLE, commands
     from swarmtui.processes.exits import redact_given
     from swarmtui.text import write_text
 
     try:
-        code = commands.main(standalone_mode=False)
+        code = commands.main(prog_name="swarmtui", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)

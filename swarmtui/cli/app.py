@@ -38,12 +38,12 @@ def require_terminal(alternative: str = "run") -> None:
 
 def report_and_exit(result: AppResult) -> NoReturn:
     """Print levels, answer and path of each run that ended, and how to attach to one that continues."""
-    from swarmtui.cli.follow import report
+    from swarmtui.cli.follow import Outputs, report
     from swarmtui.cli.progress import open_progress
 
     code = 0
     for ended in result.ended:
-        code = report(ended, as_json=False, progress=open_progress(sys.stderr, False), brief=True)
+        code = report(ended, (), Outputs(open_progress(sys.stderr, False)), brief=True)
     if result.running_id:
         echo(f"the run continues in the background: swarmtui attach {result.running_id}", err=True)
     sys.exit(code)

@@ -12,7 +12,6 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import Number, WholeNumber, commands, print_blocks, print_result, to_json
-from swarmtui.cli.run_options import find_endpoints
 from swarmtui.text import echo, write_document
 
 
@@ -57,7 +56,7 @@ def check_workload(file: str) -> None:
 
 
 @commands.command()
-@click.argument("preset", default="moe-tp1")
+@click.argument("preset", default="moe-tp1", shell_complete=shared.complete_presets)
 @click.option(
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
 )
@@ -148,7 +147,7 @@ def doctor(
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
     import msgspec
 
-    from swarmtui.client.config_file import check_ca_file
+    from swarmtui.client.config_file import check_ca_file, find_endpoints
     from swarmtui.client.doctor import run_checks
     from swarmtui.client.request_builder import check_hosts
     from swarmtui.report.lists import check_blocks
@@ -180,7 +179,7 @@ def doctor(
 @commands.command()
 @click.argument("name", required=False)
 def schema(name: str | None) -> None:
-    """Print the JSON Schema of a document: journal, detail, summary, workload or config."""
+    """Print the JSON Schema of a document: journal, detail, summary, workload, config or events."""
     from swarmtui.model.json_schema import DOCUMENTS, json_schema
 
     if name is None:

@@ -145,10 +145,19 @@ def ab(
 @click.option("--retry-failed", is_flag=True, help="Measure failed configurations again.")
 @click.option("--text", is_flag=True, help="Print lines instead of opening the app, also on a terminal.")
 @shared.json
+@shared.events
 @shared.quiet
 @shared.session_dir
 def tune(
-    file: str, yes: bool, show: bool, retry_failed: bool, text: bool, as_json: bool, quiet: bool, **options: Any
+    file: str,
+    yes: bool,
+    show: bool,
+    retry_failed: bool,
+    text: bool,
+    as_json: bool,
+    events: str | None,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Measure a server with every combination of flags in a grid, and rank them.
 
@@ -179,16 +188,19 @@ def tune(
     """
     import msgspec
 
+    from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.power import check_power
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
+    from swarmtui.model.client_protocol import Ended
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
     from swarmtui.report.tuning import commands_text, tune_blocks
 
+    writer = open_events(as_json=as_json) if events else None
     tune_file = parse_tune(read_text(Path(file)), file)
     plan = tune_file.plan
     request = _run_request(
@@ -199,9 +211,10 @@ def tune(
         levels=",".join(map(str, plan.levels)),
     )
     directory = tune_directory(Path(request.session_root), tune_file)
-    runner = TuneRunner(tune_file, request, directory, _reporter(quiet), open_progress(sys.stderr, quiet))
+    progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
+    runner = TuneRunner(tune_file, request, directory, _reporter(quiet), progress, observe)
     running = (found := read_experiment(directory, "tune")) is not None and not found.status.ended
-    on_screen = is_terminal() and not (text or as_json or quiet)
+    on_screen = is_terminal() and not (text or as_json or events or quiet)
     stopped = False
     if retry_failed:
         runner.retry_failed()
@@ -223,10 +236,14 @@ def tune(
             stopped = stop.requested
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
     summary = summarise_tune(tune_file, rows)
-    print_result(summary, tune_blocks(summary), as_json=as_json)
+    message = "stopped; run the same command again to continue" if stopped else ""
+    code = STOPPED if stopped else DONE
+    print_result(summary, tune_blocks(summary), as_json=as_json, err=writer is not None)
     if stopped:
-        echo("swarmtui: stopped; run the same command again to continue", err=True)
-    sys.exit(STOPPED if stopped else DONE)
+        echo(f"swarmtui: {message}", err=True)
+    if writer is not None:
+        writer.end_tune(summary, Ended("stopped" if stopped else "done", message, str(directory)), code)
+    sys.exit(code)
 
 
 def _show_tune(directory: Path) -> bool:

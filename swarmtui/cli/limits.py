@@ -10,7 +10,8 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import WholeNumber, commands, print_result
-from swarmtui.cli.run_options import find_endpoints, only_endpoint
+from swarmtui.cli.run_options import only_endpoint
+from swarmtui.client.config_file import find_endpoints
 from swarmtui.text import echo
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from swarmtui import __version__
 from swarmtui.cli.app import open_app
 from swarmtui.text import echo
+from swarmtui.version import __version__
 
 if TYPE_CHECKING:
     from swarmtui.report.table import Block
@@ -37,8 +38,13 @@ _COMMANDS = {
     "traces": ("traces", "recorded agent sessions: show, record"),
     "schema": ("catalogue", "JSON Schema of journals, sessions, workloads and config"),
     "sim": ("catalogue", "run the embedded simulator as a server"),
+    "skill": ("integration", "how a coding agent uses swarmtui: a page to give to it"),
+    "completion": ("integration", "completion of commands and options, for bash, zsh and fish"),
 }
 
+
+# A shell sets it to ask what completes a command line.
+COMPLETE_VARIABLE = "_SWARMTUI_COMPLETE"
 
 # Larger numbers are not exact in JSON, and cannot be sent to another process.
 _MAX_INTEGER = 10**15 - 1
@@ -80,6 +86,12 @@ class CommandGroup(click.Group):
         for module, _ in entries:
             import_module(f"swarmtui.cli.{module}")
         return super().get_command(context, name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing their modules."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=line) for name, (_, line) in _COMMANDS.items() if name.startswith(incomplete)]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands (details: swarmtui COMMAND --help)"):
@@ -146,12 +158,40 @@ def drop_overridden_defaults(context: click.Context, options: dict[str, Any]) ->
     return options | dict.fromkeys(dropped)
 
 
+def _matching(names: Iterable[str], typed: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(typed)]
+
+
+def _known_apis() -> list[str]:
+    from swarmtui.model.endpoint import AUTO, PATHS
+
+    return [*PATHS, AUTO]
+
+
+def _known_workloads() -> list[str]:
+    from swarmtui.prompts.library import builtin_workloads
+
+    return [found.workload.name for found in builtin_workloads()]
+
+
+def complete_presets(context: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    from swarmtui.sim.presets import list_presets
+
+    return _matching([preset.name for preset in list_presets()], typed)
+
+
 session_dir = click.option(
     "--session-dir", metavar="DIR", help="Where sessions are saved.  [default: the user's data directory]"
 )
 slow = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+events = click.option(
+    "--events",
+    type=click.Choice(["jsonl"]),
+    help="Print one JSON object a line on stdout for each level, verdict and warning; the table goes to stderr. See "
+    "`swarmtui schema events`.",
+)
 endpoint = click.option(
     "--endpoint",
     "endpoints",
@@ -163,6 +203,7 @@ model = click.option("--model", metavar="NAME", help="Model name.  [default: the
 api = click.option(
     "--api",
     metavar="NAME",
+    shell_complete=lambda context, param, typed: _matching(_known_apis(), typed),
     help="chat, messages, responses, completions, ollama, or auto: the first of them that the server knows.  "
     "[default: by the URL's path, else chat]",
 )
@@ -171,6 +212,9 @@ workload = click.option(
     default="coding",
     show_default=True,
     metavar="NAME|FILE",
+    shell_complete=lambda context, param, typed: (
+        _matching(_known_workloads(), typed) or [CompletionItem(typed, "file")]
+    ),
     help="The prompts to send; see `swarmtui workloads`.",
 )
 gpu_metrics = click.option(
@@ -237,15 +281,15 @@ def to_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def print_blocks(blocks: Iterable[Block]) -> None:
+def print_blocks(blocks: Iterable[Block], *, err: bool = False) -> None:
     from swarmtui.report.text import paint
 
-    echo(paint(blocks), nl=False)
+    echo(paint(blocks), nl=False, err=err)
 
 
-def print_result(value: Any, blocks: Iterable[Block], *, as_json: bool) -> None:
-    """Print what a command found: for programs, or for people."""
+def print_result(value: Any, blocks: Iterable[Block], *, as_json: bool, err: bool = False) -> None:
+    """Print what a command found: for programs, or for people; `err`: on stderr, beside events."""
     if as_json:
         echo(to_json(value))
     else:
-        print_blocks(blocks)
+        print_blocks(blocks, err=err)

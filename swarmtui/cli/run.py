@@ -218,7 +218,13 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
     help="Send the requests from the nodes of this Ray cluster; local:N: from a private test cluster of N nodes.",
 )
 @click.option("--workers", type=click.IntRange(1, 64), hidden=True)
+@click.option(
+    "--metrics-port",
+    metavar="[HOST:]PORT",
+    help="Serve the live figures to Prometheus at http://HOST:PORT/metrics; 0 is a free port.  [HOST: 127.0.0.1]",
+)
 @shared.json
+@shared.events
 @shared.quiet
 @shared.session_dir
 @click.pass_context
@@ -233,24 +239,15 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     process = start_session_process()
     from swarmtui.analysis.compare.verdicts import DETECT
     from swarmtui.analysis.limits.fail_if import parse_fail_if
-    from swarmtui.cli.follow import follow_run
+    from swarmtui.cli.follow import follow_run, make_outputs
 
     options = drop_overridden_defaults(context, options)
     mistakes = Mistakes(context)
     limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
     detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
     request = build_run_request(endpoints, options, mistakes)
-    sys.exit(
-        follow_run(
-            request,
-            process,
-            as_json=as_json,
-            quiet=quiet,
-            limits=limits,
-            fail_unsure=options["fail_unsure"],
-            detect=detect,
-        )
-    )
+    outputs, fail_unsure = make_outputs(options, as_json=as_json, quiet=quiet), options["fail_unsure"]
+    sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 
 
 @commands.command()

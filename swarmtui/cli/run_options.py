@@ -19,6 +19,7 @@ _ANY_ADDRESS = "http://127.0.0.1:1"
 def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mistakes: Mistakes | None = None) -> Any:
     """Check all options before any request to the endpoint; `mistakes` are those that were found before."""
     from swarmtui.client.choices import RunChoices
+    from swarmtui.client.config_file import find_endpoints
     from swarmtui.client.request_builder import build_request
     from swarmtui.model.config import EndpointConfig
 
@@ -55,7 +56,8 @@ OPTION_GROUPS = {
         "gpu_metrics_urls", "no_gpu", "model_path",
     ),
     "Output": (
-        "as_json", "quiet", "session_dir", "label", "note", "tags", "server_flags", "keep_text", "no_previews",
+        "as_json", "events", "quiet", "session_dir", "metrics_port", "label", "note", "tags", "server_flags",
+        "keep_text", "no_previews",
     ),
     "Hosts": ("hosts",),
 }  # fmt: skip
@@ -139,15 +141,6 @@ _OPTION_NAMES = {
     "gpu_metrics_urls": "--gpu-metrics-url",
     "plan": "--find-cliff",
 }
-
-
-def find_endpoints(endpoints: tuple[str, ...]) -> list[Any]:
-    """Look up names of config.toml; anything else is an address or a simulator preset."""
-    from swarmtui.client.config_file import find_endpoint, read_config
-    from swarmtui.files import config_path
-
-    configured = read_config().endpoints
-    return [find_endpoint(endpoint, configured, str(config_path())) for endpoint in endpoints]
 
 
 class NoServerFound(BadInput):

@@ -116,7 +116,7 @@ def _search(
 
     # Started first: it imports its modules while the options are checked, and exits if they are wrong.
     process = start_session_process()
-    from swarmtui.cli.follow import follow_run
+    from swarmtui.cli.follow import follow_run, make_outputs
 
     defaults = run.make_context("run", [], default_map=config_defaults(str(context.info_name))).params
     unset = dict.fromkeys(_NOT_FOR_QUICK, None) if brief else {}
@@ -125,7 +125,7 @@ def _search(
         from swarmtui.analysis.limits.slo import parse_slo
 
         echo(f"SLO: {parse_slo(request.plan.slo).words()}", err=True)
-    sys.exit(follow_run(request, process, as_json=as_json, quiet=quiet, brief=brief))
+    sys.exit(follow_run(request, process, make_outputs(options, as_json=as_json, quiet=quiet), brief=brief))
 
 
 def _found_endpoint() -> str:

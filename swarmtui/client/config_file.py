@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -82,6 +83,12 @@ def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) 
     known = f" (configured: {', '.join(endpoints)})" if endpoints else ""
     guess = suggest(text, list(endpoints), "; ") or f"; write a host as http://{text}"
     raise BadInput(f"no endpoint named {text!r} in {source}{known}{guess}", key="--endpoint")
+
+
+def find_endpoints(texts: Sequence[str]) -> list[EndpointConfig]:
+    """Look up names of config.toml; anything else is an address or a simulator preset."""
+    configured = read_config().endpoints
+    return [find_endpoint(text, configured, str(config_path())) for text in texts]
 
 
 def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:

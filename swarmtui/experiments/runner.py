@@ -37,6 +37,9 @@ _POLL_S = 0.1
 _END_TIMEOUT_S = 10.0
 
 
+Observer = Callable[[client_protocol.SessionMessage | Summary | Start], None]
+
+
 class FrameDisplay(Protocol):
     """Shows the frames of a running measurement."""
 
@@ -76,7 +79,8 @@ class RunningServer(NamedTuple):
 class Runner(Generic[Definition]):
     """Run one experiment, or continue it if its directory has results.
 
-    A subclass decides from the results so far what is measured next. The sessions have a series of this `kind`, with
+    A subclass decides from the results so far what is measured next. `observe` is told each message and the summary of
+    the sessions, and each result. The sessions have a series of this `kind`, with
     the name of the directory.
     """
 
@@ -90,8 +94,10 @@ class Runner(Generic[Definition]):
         directory: Path,
         report: Callable[[str], None],
         display: FrameDisplay | None = None,
+        observe: Observer | None = None,
     ) -> None:
         self.request, self.report, self._directory, self._display = request, report, directory, display
+        self._observe = observe
         now, pid = time.time(), os.getpid()
         self.experiment: Experiment[Definition] = Experiment(
             definition=definition,
@@ -128,6 +134,8 @@ class Runner(Generic[Definition]):
     def add(self, start: Start, problem: str = "") -> None:
         """Store a result; it is on disk when this returns. `problem` says why the experiment cannot continue."""
         self._save(starts=(*self.experiment.starts, start), problem=problem)
+        if self._observe is not None:
+            self._observe(start)
 
     def _save(self, **fields: object) -> None:
         self.experiment = msgspec.structs.replace(self.experiment, **fields)
@@ -185,7 +193,11 @@ class Runner(Generic[Definition]):
         series = Series(kind=self.kind, name=self._directory.name, side=trial.start.side or "")
 
         def measure(request: RunRequest) -> tuple[Summary | None, str]:
-            return _measure_session(msgspec.structs.replace(request, series=series), stop, failure, self._on_message)
+            request = msgspec.structs.replace(request, series=series)
+            summary, problem = _measure_session(request, stop, failure, self._on_message)
+            if summary is not None and self._observe is not None:
+                self._observe(summary)
+            return summary, problem
 
         try:
             summary, problem = measure(trial.request)
@@ -219,6 +231,8 @@ class Runner(Generic[Definition]):
         return self._running.process.log_tail() if self._running else ()
 
     def _on_message(self, message: client_protocol.SessionMessage) -> None:
+        if self._observe is not None:
+            self._observe(message)
         match message:
             case client_protocol.Hello(session=session):
                 self._show(session=session.id)

@@ -17,11 +17,11 @@ from contextlib import suppress
 import msgspec
 import psutil
 
-import swarmtui
 from swarmtui.files import read_file
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.hosts import Host
 from swarmtui.processes.spawn import start_worker_on
+from swarmtui.version import __version__
 
 _CONNECT_TIMEOUT_S = 10.0
 # A connection that is silent for longer than this is tested, and given up after as long again.
@@ -57,7 +57,7 @@ def describe_host(address: str) -> Host:
         open_files=None if hard == resource.RLIM_INFINITY else hard,
         kernel=platform.release(),
         python=platform.python_version(),
-        version=swarmtui.__version__,
+        version=__version__,
     )
 
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-import swarmtui
 from swarmtui.hosts.clocks import HostClock, RoundTrip, best_offset
 from swarmtui.hosts.node_agent import keep_alive, machine_id
 from swarmtui.model import host_protocol, worker_protocol
@@ -30,6 +29,7 @@ from swarmtui.model.client_protocol import SessionWarning
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.telemetry import Gpu
 from swarmtui.processes.spawn import StartedProcess, start_launcher
+from swarmtui.version import __version__
 
 T = TypeVar("T")
 
@@ -314,8 +314,8 @@ class HostPool:
             seen[name] += 1
             if names[name] > 1:
                 link.host = msgspec.structs.replace(link.host, name=f"{name}-{seen[name]}")
-            if link.host.version != swarmtui.__version__:
-                problem = f"{link.host.name} has swarmtui {link.host.version}; install {swarmtui.__version__} there"
+            if link.host.version != __version__:
+                problem = f"{link.host.name} has swarmtui {link.host.version}; install {__version__} there"
                 raise BadInput(problem, key="hosts")
 
     def check_addresses(self, endpoints: Iterable[str]) -> None:

@@ -213,6 +213,27 @@ class ProvisionalLevel(PerLevel, frozen=True, kw_only=True):
     ttft_s: float | None
 
 
+# Upper bounds of the histogram of first tokens, in seconds.
+TTFT_BOUNDS = (
+    0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0,
+    60.0, 120.0,
+)  # fmt: skip
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start of the session, which only grow: all requests that ended, also warm-up; no cancelled ones.
+
+    `ttft_counts` has the answers of up to each of `TTFT_BOUNDS`, and above the bound before; the last one is above all.
+    """
+
+    requests: int = 0
+    errors: dict[str, int] = {}
+    tokens_in: int = 0
+    tokens_out: int = 0
+    ttft_sum_s: float = 0.0
+    ttft_counts: tuple[int, ...] = (0,) * (len(TTFT_BOUNDS) + 1)
+
+
 class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known, or not in the journal that is replayed.
 
@@ -284,6 +305,7 @@ class Frame(ProtocolMessage, frozen=True):
     slo_kept: tuple[KeptShare, ...] = ()
     measured: int = 0
     begun: int | None = None
+    totals: Totals = Totals()
 
     @property
     def server_waiting(self) -> float | None:

@@ -10,6 +10,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.events import RunEvent
 from swarmtui.model.findings import Capacity, Check, Goodput, Scaling
 from swarmtui.model.hosts import Host
 from swarmtui.model.journal import Entry
@@ -28,6 +29,7 @@ DOCUMENTS = {
     "summary": "summary.toml; null and empty values are left out",
     "workload": "a workload file, in TOML",
     "config": "config.toml",
+    "events": "one line of `--events jsonl`",
 }
 
 
@@ -95,6 +97,8 @@ def json_schema(name: str) -> dict[str, Any]:
             schema, components = _generate(Workload)
         case "config":
             schema, components = _generate(Config)
+        case "events":
+            schema, components = _generate(RunEvent)
         case _:
             hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
             raise BadInput(f"no schema named {name!r}{hint}")

@@ -20,7 +20,7 @@ class Family(NamedTuple):
     spread: Callable[[Level], Spread] | None = None
 
 
-_FAMILIES = (
+FAMILIES = (
     Family("steady_tokens_per_second", "", "Output tokens per second while C requests were in flight",
            lambda level: level.out_tps_steady),
     Family("wall_tokens_per_second", "", "Output tokens per second from the first request to the last token",
@@ -46,14 +46,14 @@ _QUANTILES = {"0.5": "p50", "0.9": "p90", "0.95": "p95", "0.99": "p99", "1": "ma
 def render_openmetrics(sessions: Sequence[SessionData]) -> bytes:
     """Write one sample per level and figure; what was not measured has no sample."""
     lines = ["# TYPE swarmtui_session info", "# HELP swarmtui_session What was measured"]
-    lines += [f"swarmtui_session_info{_labels(_session_labels(session))} 1" for session in sessions]
-    for family in _FAMILIES:
+    lines += [f"swarmtui_session_info{format_labels(_session_labels(session))} 1" for session in sessions]
+    for family in FAMILIES:
         name = f"swarmtui_level_{family.name}"
         samples = [
-            f"{name}{_labels(_level_labels(session, level) | quantile)} {value!r}"
+            f"{name}{format_labels(_level_labels(session, level) | quantile)} {value!r}"
             for session in sessions
             for level in session.summary.levels
-            for quantile, value in _values(family, level)
+            for quantile, value in family_values(family, level)
         ]
         if samples:
             lines.append(f"# TYPE {name} {'gauge' if family.spread is None else 'summary'}")
@@ -62,7 +62,7 @@ def render_openmetrics(sessions: Sequence[SessionData]) -> bytes:
     return "\n".join([*lines, "# EOF", ""]).encode()
 
 
-def _values(family: Family, level: Level) -> list[tuple[dict[str, str], float]]:
+def family_values(family: Family, level: Level) -> list[tuple[dict[str, str], float]]:
     if family.spread is None:
         value = family.value(level)
         return [] if value is None else [({}, value)]
@@ -90,7 +90,7 @@ def _level_labels(session: SessionData, level: Level) -> dict[str, str]:
     return {"session": of.id, "model": of.endpoints[0].model if of.endpoints else "", **load}
 
 
-def _labels(labels: dict[str, str]) -> str:
+def format_labels(labels: dict[str, str]) -> str:
     return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
 
 

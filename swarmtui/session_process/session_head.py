@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 import msgspec
 
-import swarmtui
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.simulator import Simulator
 from swarmtui.model.endpoint import Endpoint
@@ -20,6 +19,7 @@ from swarmtui.model.session import ClientInfo, Session
 from swarmtui.model.session_tags import model_facts_from_tags
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.library import WorkloadFile
+from swarmtui.version import __version__
 
 # Parts of a workload that are not copied into the session; its digest covers them.
 _PROMPT_KEYS = ("prompts", "conversations", "warmup_prompts", "primary", "side", "tasks")
@@ -47,7 +47,7 @@ def describe_session(
         workload_spec=_workload_spec(workload),
         plan=request.plan,
         client=ClientInfo(
-            version=swarmtui.__version__,
+            version=__version__,
             python=platform.python_version(),
             host=socket.gethostname(),
             cores=os.cpu_count() or 1,

@@ -38,6 +38,7 @@ from swarmtui.state.limit_line import LimitLine
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
 from swarmtui.state.streams import StreamTally, Throughput
+from swarmtui.state.totals import TotalCounts
 from swarmtui.state.trace import TraceCounts
 from swarmtui.state.watched import WatchedStreams
 
@@ -106,6 +107,7 @@ class SessionState:
         self._stage_output = (0.0, 0.0)
         self._ticked_ns: int | None = None
         # Finished requests.
+        self._totals = TotalCounts()
         self._errors: Counter[str] = Counter()
         self._chunks = self._tokens = 0
         self._coalesced_chunks: int | None = None
@@ -201,6 +203,7 @@ class SessionState:
             self._tokens += record.tokens_out or 0
         elif record.error != CANCELLED and record.error is not None:
             self._errors[record.error] += 1
+        self._totals.add(record, scheduled=traits(self.load).scheduled)
         self.finished += 1
         self._measured += record.phase == "level" and record.error != CANCELLED
         self._coalesced_chunks = (self._coalesced_chunks or 0) + record.coalesced_chunks
@@ -425,6 +428,7 @@ class SessionState:
             slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
             measured=self._measured,
             begun=self._agents_begun(),
+            totals=self._totals.view(),
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.cli import follow
+from swarmtui.client import follow
 from swarmtui.client.session_client import SessionClient, StopControl
 from swarmtui.model.journal import RequestEntry, StageEnd
 from swarmtui.model.record import CANCELLED

@@ -87,7 +87,7 @@ def test_config_validates_and_an_unknown_key_does_not() -> None:
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BadInput, match="did you mean journal"):
         json_schema("jornal")
-    with pytest.raises(BadInput, match="known are journal, detail, summary, workload, config"):
+    with pytest.raises(BadInput, match="known are journal, detail, summary, workload, config, events"):
         json_schema("everything")
 
 

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from swarmtui.analysis.compare.sessions import compare
-from swarmtui.cli.follow import report
+from swarmtui.cli.follow import Outputs, report
 from swarmtui.cli.progress import open_progress
 from swarmtui.client.session_client import attach, running_sessions
 from swarmtui.model.client_protocol import Ended, Frame, Hello, Stop, Subscribe
@@ -140,7 +140,7 @@ async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
         assert "incomplete" in screen_text(app)
     assert live.ended is not None
     assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 200]
-    report(live.ended, as_json=False, progress=open_progress(sys.stderr, True))
+    report(live.ended, (), Outputs(open_progress(sys.stderr, True)))
     output = capsys.readouterr().out
     assert re.search(r"○ *200\|", output) and "incomplete: it ended early" in output
 

@@ -1,0 +1,155 @@
+"""The state of a running session in the text format of Prometheus, for `--metrics-port`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from swarmtui.model.client_protocol import TTFT_BOUNDS, Frame
+from swarmtui.model.session import Session
+from swarmtui.model.telemetry import Gpu, ServerState
+from swarmtui.report.openmetrics import FAMILIES, family_values, format_labels
+from swarmtui.version import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+QUALITY_VALUES = {"ok": 0, "note": 1, "doubtful": 2, "wrong": 2}
+
+Sample = tuple[dict[str, str], float | None]
+
+
+class Metric(NamedTuple):
+    """A gauge or counter, and its samples in a frame; one that is not known is left out."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    samples: Callable[[Frame], list[Sample]]
+
+
+def _one(value: Callable[[Frame], float | None]) -> Callable[[Frame], list[Sample]]:
+    return lambda frame: [({}, value(frame))]
+
+
+def _per_gpu(value: Callable[[Gpu], float | None]) -> Callable[[Frame], list[Sample]]:
+    def samples(frame: Frame) -> list[Sample]:
+        gpus = frame.telemetry.gpus if frame.telemetry is not None else ()
+        return [({"gpu": str(gpu.index), "name": gpu.name, "host": gpu.host}, value(gpu)) for gpu in gpus]
+
+    return samples
+
+
+def _per_server(value: Callable[[ServerState], float | None]) -> Callable[[Frame], list[Sample]]:
+    def samples(frame: Frame) -> list[Sample]:
+        servers = frame.telemetry.servers if frame.telemetry is not None else ()
+        return [
+            ({"server": str(number), "engine": server.engine}, value(server)) for number, server in enumerate(servers)
+        ]
+
+    return samples
+
+
+def _capacity(frame: Frame) -> list[Sample]:
+    """What a search knows so far: at least `low`, and below `high`."""
+    search = frame.search
+    if search is None or search.goal != "capacity":
+        return []
+    return [({"bound": "low"}, search.low), ({"bound": "high"}, search.high)]
+
+
+METRICS = (
+    Metric("status", "gauge", "1 for what the session is doing now", lambda frame: [({"status": frame.status}, 1)]),
+    Metric("elapsed_seconds", "gauge", "Time since the start of the session", _one(lambda frame: frame.elapsed_s)),
+    Metric("concurrency", "gauge", "C: agents that send requests at the same time", _one(lambda frame: frame.c)),
+    Metric("offered_requests_per_second", "gauge", "Rate of an open loop", _one(lambda frame: frame.rate)),
+    Metric("requests_in_flight", "gauge", "Requests in flight", _one(lambda frame: frame.in_flight)),
+    Metric("requests_waiting", "gauge", "Requests in flight without a first token", _one(lambda frame: frame.waiting)),
+    Metric("output_tokens_per_second", "gauge", "Output tokens per second, over the last second",
+           _one(lambda frame: frame.out_tps)),
+    Metric("stream_tokens_per_second", "gauge", "Decode rate of one stream", _one(lambda frame: frame.per_stream_tps)),
+    Metric("requests_total", "counter", "Requests that ended, also unmeasured ones; no cancelled ones",
+           _one(lambda frame: frame.totals.requests)),
+    Metric("request_errors_total", "counter", "Requests that failed, by error",
+           lambda frame: [({"error": name}, count) for name, count in sorted(frame.totals.errors.items())]),
+    Metric("prompt_tokens_total", "counter", "Prompt tokens of the answered requests",
+           _one(lambda frame: frame.totals.tokens_in)),
+    Metric("output_tokens_total", "counter", "Output tokens of the answered requests",
+           _one(lambda frame: frame.totals.tokens_out)),
+    Metric("capacity_agents", "gauge", "What a search for the capacity knows so far", _capacity),
+    Metric("quality", "gauge", "Measurement quality: 0 ok, 1 a note, 2 doubtful",
+           lambda frame: [({"code": line.code}, QUALITY_VALUES[line.state]) for line in frame.quality]),
+    Metric("client_lag_seconds", "gauge", "How late the event loop of the load generator is",
+           _one(lambda frame: None if frame.lag_ms is None else frame.lag_ms / 1e3)),
+    Metric("client_cpu_ratio", "gauge", "Share of a core that the busiest worker uses",
+           _one(lambda frame: frame.worker_cpu)),
+    Metric("server_requests_running", "gauge", "Requests that the server processes, as it reports",
+           _per_server(lambda server: server.running)),
+    Metric("server_requests_waiting", "gauge", "Requests that the server queues, as it reports",
+           _per_server(lambda server: server.waiting)),
+    Metric("server_kv_use_ratio", "gauge", "Share of the KV cache in use", _per_server(lambda server: server.kv_use)),
+    Metric("gpu_power_watts", "gauge", "Power of the GPU", _per_gpu(lambda gpu: gpu.power_w)),
+    Metric("gpu_utilisation_ratio", "gauge", "Share of the time in which the GPU was busy",
+           _per_gpu(lambda gpu: gpu.utilisation)),
+    Metric("gpu_memory_used_bytes", "gauge", "Memory of the GPU in use", _per_gpu(lambda gpu: gpu.memory_used)),
+    Metric("gpu_memory_total_bytes", "gauge", "Memory of the GPU", _per_gpu(lambda gpu: gpu.memory_total)),
+    Metric("gpu_temperature_celsius", "gauge", "Temperature of the GPU", _per_gpu(lambda gpu: gpu.temperature_c)),
+    Metric("gpu_energy_joules_total", "counter", "Energy since the driver was loaded",
+           _per_gpu(lambda gpu: gpu.energy_j)),
+)  # fmt: skip
+TTFT = "swarmtui_ttft_seconds"
+
+
+def render_live(session: Session | None, frame: Frame | None) -> bytes:
+    """Render the newest frame; before the first one only the version is known."""
+    lines = ["# HELP swarmtui_build_info The version of swarmtui", "# TYPE swarmtui_build_info gauge"]
+    lines.append(f"swarmtui_build_info{format_labels({'version': __version__})} 1")
+    if session is not None:
+        lines += ["# HELP swarmtui_session_info What is measured", "# TYPE swarmtui_session_info gauge"]
+        lines.append(f"swarmtui_session_info{format_labels(_session_labels(session))} 1")
+    if frame is not None:
+        for metric in METRICS:
+            lines += _family(f"swarmtui_{metric.name}", metric.kind, metric.help, metric.samples(frame))
+        lines += _ttft_histogram(frame)
+        lines += _levels(frame)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _family(name: str, kind: str, text: str, samples: list[Sample]) -> Iterator[str]:
+    known = [(labels, value) for labels, value in samples if value is not None]
+    if known:
+        yield f"# HELP {name} {text}"
+        yield f"# TYPE {name} {kind}"
+        for labels, value in known:
+            yield f"{name}{format_labels(labels) if labels else ''} {value!r}"
+
+
+def _ttft_histogram(frame: Frame) -> Iterator[str]:
+    totals = frame.totals
+    yield f"# HELP {TTFT} Time to first token of the answered requests"
+    yield f"# TYPE {TTFT} histogram"
+    counts = list(accumulate(totals.ttft_counts))
+    for bound, count in zip((*map(repr, TTFT_BOUNDS), "+Inf"), counts, strict=True):
+        yield f'{TTFT}_bucket{{le="{bound}"}} {count}'
+    yield f"{TTFT}_sum {totals.ttft_sum_s!r}"
+    yield f"{TTFT}_count {counts[-1]}"
+
+
+def _levels(frame: Frame) -> Iterator[str]:
+    """The figures of the levels that are measured, with the names of the export."""
+    for family in FAMILIES:
+        samples: list[Sample] = []
+        for level in frame.levels:
+            load = {"c": str(level.c)} if level.rate is None else {"rate": f"{level.rate:g}"}
+            samples += [(load | quantile, value) for quantile, value in family_values(family, level)]
+        kind = "gauge" if family.spread is None else "summary"
+        yield from _family(f"swarmtui_level_{family.name}", kind, family.help, samples)
+
+
+def _session_labels(session: Session) -> dict[str, str]:
+    return {
+        "session": session.id,
+        "model": session.endpoints[0].model if session.endpoints else "",
+        "workload": session.workload,
+        "goal": session.plan.goal,
+        "simulated": str(session.simulated).lower(),
+    }

@@ -1,0 +1,3 @@
+"""The version of swarmtui: the only place that has it."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,45 @@
+"""Totals only grow, and their histogram has each answered request in the bucket of its first token."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmtui.model.client_protocol import TTFT_BOUNDS
+from swarmtui.model.record import CANCELLED
+from swarmtui.state.totals import TotalCounts
+from tests.sessions.session_builders import record
+
+S = 1_000_000_000
+
+
+def test_cancelled_requests_are_in_no_count_and_failed_ones_in_no_histogram() -> None:
+    totals = TotalCounts()
+    totals.add(record(1, tokens_in=100, tokens_out=20, t_sent_ns=0, t_first_ns=S // 4), scheduled=False)
+    totals.add(record(2, error="reset", tokens_in=100, tokens_out=20, t_first_ns=None), scheduled=False)
+    totals.add(record(3, error=CANCELLED, tokens_in=100, tokens_out=20, t_first_ns=S), scheduled=False)
+    found = totals.view()
+    assert (found.requests, found.errors, found.tokens_in, found.tokens_out) == (2, {"reset": 1}, 100, 20)
+    assert sum(found.ttft_counts) == 1 and found.ttft_sum_s == 0.25
+    assert found.ttft_counts[TTFT_BOUNDS.index(0.3)] == 1
+
+
+def test_scheduled_requests_count_from_when_they_were_due() -> None:
+    totals = TotalCounts()
+    totals.add(record(1, t_sched_ns=0, t_sent_ns=2 * S, t_first_ns=3 * S), scheduled=True)
+    assert totals.view().ttft_sum_s == 3.0
+
+
+@given(st.lists(st.floats(0.0, 300.0)))
+def test_every_first_token_is_at_most_the_bound_of_its_bucket(seconds: list[float]) -> None:
+    totals = TotalCounts()
+    before = totals.view()
+    for ttft_s in seconds:
+        totals.add(record(1, t_sched_ns=None, t_sent_ns=0, t_first_ns=round(ttft_s * S)), scheduled=False)
+        after = totals.view()
+        assert all(new >= old for old, new in zip(before.ttft_counts, after.ttft_counts, strict=True))
+        before = after
+    rounded = [round(ttft_s * S) / S for ttft_s in seconds]
+    for number, bound in enumerate(TTFT_BOUNDS):
+        assert sum(before.ttft_counts[: number + 1]) == sum(ttft_s <= bound for ttft_s in rounded)
+    assert sum(before.ttft_counts) == len(seconds)
