@@ -12,6 +12,7 @@ from swarmtui.model.hosts import Host
 from swarmtui.model.load import traits
 from swarmtui.model.plan import PerLevel, Plan
 from swarmtui.model.record import TokenSource, Waterfall
+from swarmtui.model.rows import level_rows
 from swarmtui.model.session_tags import ModelFacts, Series
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer, Energy, HostUse, QualityLine, TtftSplit
@@ -437,3 +438,10 @@ class Summary(Stored, frozen=True, kw_only=True):
     answer: Answer | None = None
     search: SearchState | None = None
     pooled_sessions: int = 0
+
+    def to_rows(self, *, runs: bool = False) -> list[dict[str, Any]]:
+        """Return one flat row for each level, for a data frame; with `runs`, also one for each run of it.
+
+        Parts of a figure are columns of their own, such as `ttft_s.p50`.
+        """
+        return level_rows(self.levels, {"session": self.session.id, "label": self.session.label}, runs=runs)

@@ -7,14 +7,10 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from swarmtui.model.session import Level, RunFigures, Summary
+from swarmtui.model.rows import level_rows
 from swarmtui.report.charts import SessionData
 from swarmtui.sessions.documents import detail_json, summary_toml
 from swarmtui.text import sanitize
-
-_NOT_IN_CSV = ("by_run", "flags", "error_counts", "replicas")
 
 
 def render_json(sessions: Sequence[SessionData]) -> bytes:
@@ -32,40 +28,15 @@ def render_csv(sessions: Sequence[SessionData]) -> bytes:
     empty cell; replicas are in JSON and Markdown.
     """
     summary = sessions[0].summary
-    rows = [row for level in summary.levels for row in _rows(summary, level)]
+    head = {"schema": summary.schema, "session": summary.session.id}
+    flat = level_rows(summary.levels, head, runs=True)
+    rows = [{column: _cell(value) for column, value in row.items()} for row in flat]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue().encode()
-
-
-def _rows(summary: Summary, level: Level) -> list[dict[str, Any]]:
-    # The c of an open loop is the limit of its streams, not its load.
-    c = level.c if level.rate is None else None
-    key = {"schema": summary.schema, "session": summary.session.id, "c": c, "rate": level.rate}
-    whole = {"run": None} | _level_cells(level) | key
-    runs = [_run_cells(run) | key for run in level.by_run]
-    return [{column: _cell(row[column]) for column in (*key, *row)} for row in (whole, *runs)]
-
-
-def _level_cells(level: Level) -> dict[str, Any]:
-    cells: dict[str, Any] = {}
-    for name, value in msgspec.to_builtins(level).items():
-        if isinstance(value, dict) and name not in _NOT_IN_CSV:
-            cells |= {f"{name}.{part}": number for part, number in value.items()}
-        elif name not in _NOT_IN_CSV:
-            cells[name] = value
-    return cells | {"flags": "; ".join(map(str, level.flags))}
-
-
-def _run_cells(run: RunFigures) -> dict[str, Any]:
-    """Use the column names of the level: the stream rate of a run is a mean, its TTFT a median."""
-    cells: dict[str, Any] = msgspec.to_builtins(run)
-    cells["per_stream_tps.mean"] = cells.pop("per_stream_tps")
-    cells["ttft_s.p50"] = cells.pop("ttft_s")
-    return cells
 
 
 def _cell(value: Any) -> Any:
