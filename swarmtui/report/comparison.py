@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 from swarmtui.analysis.compare.agents import AgentsWord
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
+from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import (
     FIGURES,
     Comparison,
     ComparisonRow,
     Figure,
-    MachineRow,
     Pair,
     headline_row,
 )

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from math import floor
 
 import msgspec
 
+from swarmtui.analysis.answer.commands import same_target
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, GOODPUT_ALPHA, RATE, Slo
+from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, Slo
 from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
-from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
-from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
+from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
@@ -167,7 +166,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         power=_power(levels),
         drafts=_drafts(counters),
         heads=_heads(summary),
-        command_endpoint=_same_target(summary),
+        command_endpoint=same_target(summary),
         full_kv=_full_kv(counters),
         preempted=_preempted(counters),
     )
@@ -431,19 +430,3 @@ def _heads(summary: Summary) -> tuple[int, int] | None:
     """Return the tensor-parallel size and the heads, which the user gives with --tag heads=40, if it divides badly."""
     size, facts = tensor_parallel_size(known_flags(summary) or {}), summary.session.model_facts
     return (size, facts.heads) if facts and facts.heads and size and facts.heads % size else None
-
-
-def _same_target(summary: Summary) -> str:
-    """Return the options by which the command of a step asks the same server the same."""
-    session = summary.session
-    first = session.endpoints[0] if session.endpoints else None
-    address = first.url if first else None
-    if first is not None and first.embedded:
-        # It has another address each time.
-        address = simulator_address(summary.servers[0].flags if summary.servers else None)
-    options = {
-        "--endpoint": address,
-        "--workload": session.workload if session.workload != DEFAULT_WORKLOAD else None,
-        "--slo": session.plan.slo if session.plan.slo != DEFAULT_SLO else None,
-    }
-    return "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)

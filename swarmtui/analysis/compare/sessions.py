@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.answer.facts import _same_target as same_target
+from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
@@ -20,11 +20,11 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
+from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     DETECT,
-    MIN_RUNS,
     Claim,
     Evidence,
     Interval,
@@ -41,8 +41,7 @@ from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
-from swarmtui.model.session import Level, Speculation, Summary
-from swarmtui.model.telemetry import Energy, TtftSplit
+from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import rate
 from swarmtui.text import count_noun
 
@@ -69,15 +68,6 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     interval: Interval | None = None
     verdict: Verdict | None = None
     leads: bool = False
-
-
-class MachineRow(PerLevel, frozen=True, kw_only=True):
-    """A figure without values per run, and so without a verdict: energy, memory, parts of TTFT."""
-
-    figure: str
-    unit: str
-    before: float | None
-    after: float | None
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -180,7 +170,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         flags=flag_differences(a, b),
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
-        machine=tuple(row for key in both for row in _machine_rows(before[key], after[key])),
+        machine=tuple(row for key in both for row in machine_rows(before[key], after[key])),
         only_a=tuple(level.offered_load for level in only_a),
         only_b=tuple(level.offered_load for level in only_b),
         only_a_names=tuple(level.name for level in only_a),
@@ -191,25 +181,11 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=newer.answer.next if newer.answer else (),
-        again=_again(newer),
+        again=command_again(newer),
         doubts=doubts,
         searched=searched,
         sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),
     )
-
-
-def _again(summary: Summary) -> str:
-    """Return the command that measures the same server again, often enough for a verdict; empty for another tool's."""
-    plan = summary.session.plan
-    if not summary.session.endpoints:
-        return ""
-    cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
-    if plan.goal in ("capacity", "cliff"):
-        command = "capacity" if plan.goal == "capacity" else "run --find-cliff"
-        return f"swarmtui {command}{same_target(summary)}{cap}"
-    option = "--rate" if is_open_loop(summary.levels) else "--levels"
-    loads = ",".join(f"{level.offered_load:g}" for level in summary.levels)
-    return f"swarmtui run --runs {MIN_RUNS} {option} {loads}{same_target(summary)}{cap}"
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
@@ -303,59 +279,6 @@ def _with_verdicts(
 def headline_row(pair: Pair) -> ComparisonRow | None:
     """Return the row that the sentence of the pair is about: the leading figure of its headline level."""
     return next((row for row in pair.rows if row.leads and row.key == pair.headline), None)
-
-
-_ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
-    ("energy per token", "J", lambda energy: energy.j_per_token),
-    ("GPU power, sum", "W", lambda energy: energy.mean_w),
-    ("GPU memory, sum", "GiB", lambda energy: _gib(energy.peak_memory)),
-)
-_TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
-    ("mean TTFT: queue", lambda split: split.queue_s),
-    ("mean TTFT: prefill", lambda split: split.prefill_s),
-    ("mean TTFT: rest", lambda split: split.rest_s),
-)
-
-
-# A stream has the product of both: the first depends on the text, the second on the machine.
-_SPECULATION: tuple[tuple[str, str, Callable[[Speculation], float | None]], ...] = (
-    ("tokens per step", "", lambda found: found.tokens_per_step),
-    ("steps/s", "", lambda found: found.steps_per_s),
-)
-
-
-def _gib(count: int | None) -> float | None:
-    return None if count is None else count / (1 << 30)
-
-
-def _machine_rows(a: Level, b: Level) -> list[MachineRow]:
-    rows = [
-        MachineRow(
-            c=a.c,
-            rate=a.rate,
-            figure=name,
-            unit=unit,
-            before=value(a.energy) if a.energy else None,
-            after=value(b.energy) if b.energy else None,
-        )
-        for name, unit, value in _ENERGY
-    ]
-    for name, part in _TTFT_PARTS:
-        before = part(a.ttft_split) if a.ttft_split else None
-        after = part(b.ttft_split) if b.ttft_split else None
-        estimated = _estimated(a.ttft_split, before, b.ttft_split, after)
-        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name + estimated, unit="s", before=before, after=after))
-    for name, unit, figure in _SPECULATION:
-        values = [figure(level.speculation) if level.speculation else None for level in (a, b)]
-        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name, unit=unit, before=values[0], after=values[1]))
-    return [row for row in rows if row.before is not None or row.after is not None]
-
-
-def _estimated(a: TtftSplit | None, before: float | None, b: TtftSplit | None, after: float | None) -> str:
-    """Name the sides whose part is estimated from C=1, because the server does not report it."""
-    values = (("A", a, before), ("B", b, after))
-    sides = [side for side, split, value in values if split and value is not None and split.estimated]
-    return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
 
 
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
