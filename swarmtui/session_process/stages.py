@@ -318,11 +318,12 @@ class Stages:
                 self.journal.log_event("precision_missed", f"C={c}: {goal.missed}")
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.
-        taken_over = self.steering.current_state() == "new_goal" and isinstance(
-            self.steering.goal, client_protocol.SetConcurrency
-        )
-        if self.steering.current_state() == "stop" or not (steered or taken_over):
-            await self.drain(cancel=ended and source.fills)
+        new_goal = self.steering.current_state() == "new_goal"
+        taken_over = new_goal and isinstance(self.steering.goal, client_protocol.SetConcurrency)
+        cancel = (ended and source.fills) or (new_goal and not self._cancel_ignored)
+        drains = self.steering.current_state() == "stop" or not (steered or taken_over)
+        if drains:
+            await self.drain(cancel=cancel)
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
         end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
@@ -333,9 +334,21 @@ class Stages:
         self.records.ends.append(end)
         self.journal.write(end)
         self._stage = None
-        if ended and source.fills and self.read_servers is not None:
-            self._cancelled = CancelledRequests(self.read_servers, stage.streams, start.t_ns)
+        if cancel and (drains or ended):
+            self._watch_cancelled(stage.streams, start)
         return stage
+
+    async def end_streams(self) -> None:
+        """End what manual control left in flight before another goal begins: its answers may have no limit."""
+        if not self._workers.dispatcher.has_tasks:
+            return
+        await self.drain(cancel=not self._cancel_ignored)
+        if not self._cancel_ignored:
+            self._watch_cancelled(self.records.starts[-1].c, self.records.starts[-1])
+
+    def _watch_cancelled(self, streams: int, start: StageStart) -> None:
+        if self.read_servers is not None:
+            self._cancelled = CancelledRequests(self.read_servers, streams, start.t_ns)
 
     async def _wait_for_server(self) -> None:
         """Wait until the server has noticed that requests were cancelled; if it does not, levels wait for answers."""

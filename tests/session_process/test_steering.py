@@ -140,6 +140,27 @@ def test_lowering_c_with_cancel_aborts_requests(harness: SessionHarness) -> None
     assert session_client.frames[-1].errors == 0 and not server.completed
 
 
+@pytest.mark.parametrize("begun", [ramp(2), plan(2, requests=100_000)], ids=["manual", "sweep"])
+@pytest.mark.parametrize(
+    "goal",
+    [client_protocol.Sweep((1,)), client_protocol.FindCliff(1), client_protocol.FindCapacity("ttft=10s", 1)],
+    ids=["sweep", "cliff", "capacity"],
+)
+def test_a_new_goal_ends_answers_without_a_limit(harness: SessionHarness, begun: Plan, goal: Goal) -> None:
+    with scripted_server(ENDLESS) as server:
+        session_client = harness.start(server.url, begun)
+        session_client.wait_for_frame(lambda frame: frame.in_flight == 2)
+        session_client.send(goal)
+        session_client.wait_for_frame(lambda frame: frame.c == 1 and frame.in_flight == 1)
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        session_client.wait_for_end()
+    assert session_client.frames[-1].errors == 0 and not server.completed
+    journal = harness.journal(session_client)
+    first = journal.stages[0].number
+    ended = [record.phase for record in journal.records if record.stage == first]
+    assert ended and set(ended) <= {"unfinished", "preroll"}
+
+
 def test_c_is_at_least_one(harness: SessionHarness) -> None:
     with scripted_server(SLOW) as server:
         session_client = harness.start(server.url, ramp(2))

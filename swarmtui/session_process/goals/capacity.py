@@ -47,7 +47,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     With a budget, a visit also ends when they show that it is kept, or when the time is up; one that only confirms what
     is known is left out if it would take longer than what is left.
     """
-    await stages.drain()
+    await stages.end_streams()
     state, journal, slo, alpha = stages.state, stages.journal, parse_slo(goal.slo), goal.alpha
     begun = CapacitySearch(t_ns=time.perf_counter_ns(), slo=goal.slo, alpha=alpha)
     journal.write(begun)

@@ -12,7 +12,7 @@ from swarmtui.session_process.stages import Stages
 
 
 async def search(stages: Stages, max_c: int) -> None:
-    await stages.drain()
+    await stages.end_streams()
     state = stages.state
     searched: set[int] = set()
 

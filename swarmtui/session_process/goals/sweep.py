@@ -8,7 +8,7 @@ from swarmtui.session_process.stages import Stages
 
 async def run(stages: Stages, levels: tuple[int, ...], runs: int) -> bool:
     """Return False, and skip the remaining levels, if no request of the first level succeeded."""
-    await stages.drain()
+    await stages.end_streams()
     if isinstance(stages.load.mode, Ramp):
         await _ramp(stages, levels, stages.load.mode.every_s)
         return stages.records.answered
