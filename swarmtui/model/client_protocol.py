@@ -175,7 +175,7 @@ class SessionWarning(msgspec.Struct, frozen=True):
 
 
 class LiveTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """The replayed trace in this stage: sessions that ended, and prompt tokens of the answered requests.
+    """The replayed trace in this stage: sessions that ended, and the use of the prefix cache.
 
     `hit_rate` and `max_hit_rate` are those of the latest answers; `context` is the sum over the sessions that are live.
     """
@@ -183,8 +183,6 @@ class LiveTrace(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     hit_rate: float | None
     max_hit_rate: float | None
-    cached_tokens: int | None
-    fresh_tokens: int | None
     context: int
 
 

@@ -25,8 +25,7 @@ class TraceCounts:
         self._answered: Counter[int] = Counter()
         self._ended: set[int] = set()
         self._latest: deque[tuple[int, int | None, ReplayedRequest]] = deque(maxlen=_RECENT_REPLAYS)
-        self._jobs = self._cached = self._prompt = 0
-        self._cached_known = False
+        self._jobs = 0
         self._counters: deque[tuple[int, float, float]] = deque()
 
     def add_sample(self, t_ns: int, servers: Sequence[ServerState]) -> None:
@@ -62,10 +61,6 @@ class TraceCounts:
             self._jobs += 1
             del self._contexts[replayed.play], self._answered[replayed.play]
         self._latest.append((tokens_in, record.cached_tokens, replayed))
-        if record.cached_tokens is not None:
-            self._cached_known = True
-            self._cached += record.cached_tokens
-            self._prompt += tokens_in
 
     def end_plays(self, plays: Iterable[int]) -> None:
         """Forget plays that failed or were abandoned, and what is answered of them later."""
@@ -83,7 +78,5 @@ class TraceCounts:
             jobs=self._jobs,
             hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
             max_hit_rate=ratio(reusable, sum(replayed.input_tokens for _, _, replayed in self._latest)),
-            cached_tokens=self._cached if self._cached_known else None,
-            fresh_tokens=self._prompt - self._cached if self._cached_known else None,
             context=sum(sum(agents.values()) for agents in self._contexts.values()),
         )
