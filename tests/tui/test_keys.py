@@ -88,14 +88,14 @@ def test_every_registered_screen_can_be_imported() -> None:
 
 
 KEYS = [
-    (("plus",), protocol.SetConcurrency(5)),
-    (("equals_sign",), protocol.SetConcurrency(5)),
-    (("minus",), protocol.SetConcurrency(3)),
-    (("right_square_bracket",), protocol.SetConcurrency(8)),
-    (("left_square_bracket",), protocol.SetConcurrency(2)),
+    (("plus", "plus"), protocol.SetConcurrency(5)),
+    (("equals_sign", "plus"), protocol.SetConcurrency(5)),
+    (("minus", "minus"), protocol.SetConcurrency(3)),
+    (("right_square_bracket", "right_square_bracket"), protocol.SetConcurrency(8)),
+    (("left_square_bracket", "left_square_bracket"), protocol.SetConcurrency(2)),
     (("c", "6", "4", "enter"), protocol.SetConcurrency(64)),
     (("s", "enter"), protocol.Sweep((1, 2, 4, 8), 1)),
-    (("f",), protocol.FindCliff(1024)),
+    (("f", "f"), protocol.FindCliff(1024)),
     (("N", "enter"), protocol.FindCapacity("ttft_p90=2s,stream_p10=20", alpha=0.2, budget_s=60.0)),
     (("n",), protocol.NextLevel()),
     (("p",), protocol.Pause()),
@@ -173,7 +173,7 @@ async def test_requested_c_is_shown_before_a_frame_reports_it() -> None:
     source = RecordingSource()
     app = SwarmApp(source=source)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("plus", "plus")
+        await pilot.press("plus", "plus", "plus")
         await pilot.pause()
         assert concurrency_commands(source) == [protocol.SetConcurrency(5), protocol.SetConcurrency(6)]
         assert "4 → 6" in screen_text(app)
@@ -215,7 +215,7 @@ async def test_a_keymap_changes_keys_and_footer() -> None:
         await pilot.press("plus")
         await pilot.pause()
         assert source.commands == []
-        await pilot.press("a")
+        await pilot.press("a", "a")
         await pilot.pause()
         assert source.commands == [protocol.SetConcurrency(5)]
         assert "a more" in screen_text(app)
@@ -328,11 +328,11 @@ async def test_history_is_requested_again_after_the_app_was_stopped() -> None:
 @pytest.mark.parametrize(
     ("goal", "said"),
     [
-        ("sweep", "the sweep ends here: you control C now; s starts a sweep"),
-        ("capacity", "the search for the most agents ends here: you control C now; N starts it again"),
+        ("sweep", "+ again ends the sweep; s begins it again"),
+        ("capacity", "+ again ends the search for the most agents; N begins it again"),
     ],
 )
-async def test_manual_control_says_what_it_ends(
+async def test_a_key_that_ends_a_sweep_or_search_asks_first(
     goal: Literal["sweep", "capacity"], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = RecordingSource()
@@ -345,7 +345,18 @@ async def test_manual_control_says_what_it_ends(
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("plus", "plus")
         await pilot.pause()
-    assert texts == [said]
+        assert texts == [said] and concurrency_commands(source) == [protocol.SetConcurrency(5)]
+
+
+async def test_the_question_is_asked_again_by_another_key_and_at_another_level() -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("plus", "minus", "plus")
+        source.live.apply(frame(8))
+        await pilot.press("plus")
+        await pilot.pause()
+        assert not concurrency_commands(source)
 
 
 async def test_capacity_after_the_end_is_a_new_run_or_a_reason(until: Until, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,3 +236,20 @@ async def test_labels_in_the_footer_follow_the_state() -> None:
         await pilot.press("space")
         await pilot.pause()
         assert "p resume" in screen_text(app) and "space freeze" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [("--parallel 8", "y copy --parallel 8 "), ("swarmtui capacity --endpoint http://h", "y copy the command ")],
+)
+async def test_the_footer_says_what_is_copied_and_offers_no_comparison_without_a_baseline(
+    command: str, label: str
+) -> None:
+    step = NextStep(code="more_slots", sentence="more slots", command=command)
+    source = RecordingSource()
+    source.live.apply(ended_frame(msgspec.structs.replace(ANSWER, next=(step,))))
+    source.live.apply(Ended("done", "", ""))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(200, 50)):
+        last = screen_text(app).splitlines()[-1]
+        assert label in last and "c compare" not in last

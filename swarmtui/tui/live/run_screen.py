@@ -34,6 +34,12 @@ _MAX_CLIFF_C = 1024
 _SWEEP_HINT = "] doubles C, s starts a sweep"
 # Not offered for a workload with a fixed load mode.
 _STEERING = ("more", "fewer", "double", "halve", "type_c", "sweep", "find_cliff", "find_capacity")
+# What ends when the user takes control, and the action that begins it again.
+_GOALS = {
+    "sweep": ("the sweep", "sweep"),
+    "cliff": ("the search for the cliff", "find_cliff"),
+    "capacity": ("the search for the most agents", "find_capacity"),
+}
 
 
 class RunScreen(LiveScreen):
@@ -45,6 +51,8 @@ class RunScreen(LiveScreen):
         super().__init__(source)
         self._request = request
         self._stopping = False
+        # The action that was asked about, and the C of that moment.
+        self._asked = ("", 0)
         self._server_watch: ServerWatch | None = None
 
     def _handle_end(self, live: LiveModel) -> None:
@@ -104,24 +112,32 @@ class RunScreen(LiveScreen):
             limit = "minimum" if c < wanted else "maximum"
             self.app.toast(f"C is already {wanted}" if wanted == c else f"C={wanted} is the {limit}")
             return
-        self._say_what_ends(frame)
         self._requested_c = wanted
         self.source.send(protocol.SetConcurrency(wanted))
         self.update_panels()
 
-    def _say_what_ends(self, frame: protocol.Frame | None) -> None:
-        """Manual control ends a sweep or a search: say so, with the key that starts it again."""
-        session = self.source.live.session
+    @property
+    def _goal_now(self) -> str:
+        """The sweep or search that is running; empty under manual control."""
+        session, frame = self.source.live.session, self.source.live.frame
         if frame is None or frame.steered or self._requested_c is not None or session is None:
-            return
+            return ""
         goal = frame.search.goal if frame.search is not None else session.plan.goal
-        ended = {
-            "sweep": "the sweep ends here: you control C now; s starts a sweep",
-            "cliff": "the search for the cliff ends here: you control C now; f starts it again",
-            "capacity": "the search for the most agents ends here: you control C now; N starts it again",
-        }
-        if goal in ended:
-            self.app.toast(ended[goal])
+        return goal if goal in _GOALS else ""
+
+    def _may_end_goal(self, action: str) -> bool:
+        """Ask before a key ends a sweep or a search: the same key again does it, unless another level has begun."""
+        goal, frame = self._goal_now, self.source.live.frame
+        asked, self._asked = self._asked, (action, frame.c if frame else 0)
+        if not goal or asked == self._asked:
+            self._asked = ("", 0)
+            return True
+        name, begins = _GOALS[goal]
+        self.app.toast(f"{self._key(action)} again ends {name}; {self._key(begins)} begins it again")
+        return False
+
+    def _key(self, action: str) -> str:
+        return next(known.shown for known in self.app.keys.actions(self.key_context) if known.id == action)
 
     def _set_plan(self, goal: Literal["sweep", "cliff", "capacity"], levels: tuple[int, ...], **fields: Any) -> None:
         """Run again repeats what the run was changed to."""
@@ -151,24 +167,24 @@ class RunScreen(LiveScreen):
             self.app.toast("manual control: closed loop from here on")
         return True
 
-    def _change_c(self, step: Callable[[int], int]) -> None:
+    def _change_c(self, action: str, step: Callable[[int], int]) -> None:
         frame = self.source.live.frame
         if frame is not None and frame.rate is not None and self._requested_c is None:
             self.app.toast("an open loop has a rate, not a C; c sets one and switches to manual control")
-        elif self._can_steer():
+        elif self._can_steer() and self._may_end_goal(action):
             self._set_c(step(self.target_c))
 
     def action_more(self) -> None:
-        self._change_c(lambda c: c + 1)
+        self._change_c("more", lambda c: c + 1)
 
     def action_fewer(self) -> None:
-        self._change_c(lambda c: c - 1)
+        self._change_c("fewer", lambda c: c - 1)
 
     def action_double(self) -> None:
-        self._change_c(lambda c: c * 2)
+        self._change_c("double", lambda c: c * 2)
 
     def action_halve(self) -> None:
-        self._change_c(lambda c: c // 2)
+        self._change_c("halve", lambda c: c // 2)
 
     def action_type_c(self) -> None:
         def done(text: str | None) -> None:
@@ -176,7 +192,8 @@ class RunScreen(LiveScreen):
                 self._set_c(int(text))
 
         if self._can_steer():
-            self.query_one(InputLine).ask("C (number of streams):", "", _check_streams, done)
+            ends = f", ends {_GOALS[self._goal_now][0]}" if self._goal_now else ""
+            self.query_one(InputLine).ask(f"C (number of agents{ends}):", "", _check_streams, done)
 
     def action_sweep(self) -> None:
         session = self.source.live.session
@@ -193,7 +210,7 @@ class RunScreen(LiveScreen):
             self.query_one(InputLine).ask("sweep over C:", suggested, parse_levels, done)
 
     def action_find_cliff(self) -> None:
-        if self._can_steer():
+        if self._can_steer() and self._may_end_goal("find_cliff"):
             self.source.send(protocol.FindCliff(_MAX_CLIFF_C))
             self._set_plan("cliff", (1,))
             self.app.toast("searching for the cliff: C doubles until requests queue")

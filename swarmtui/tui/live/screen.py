@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.events import Click
 
 from swarmtui.model.client_protocol import WatchTails
+from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
 from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
 from swarmtui.tui.frame_source import FrameSource
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from swarmtui.tui.live_model import LiveModel
 
 _RETRY_S = 0.1
+# The footer has room for a flag of this length, but not for a command.
+_MAX_LABEL = 24
 
 
 class LiveScreen(PanelScreen):
@@ -79,9 +82,14 @@ class LiveScreen(PanelScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
-        now = [action for action in now if action.id != "copy_command" or self.command_to_copy]
+        command = self.command_to_copy
+        missing = ("" if command else "copy_command", "" if self.baseline.summary else "compare_baseline")
+        now = [action for action in now if action.id not in missing]
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
+        if command:
+            is_flag = command.startswith("-") and len(command) <= _MAX_LABEL
+            labels["copy_command"] = f"copy {sanitize(command)}" if is_flag else "copy the command"
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
