@@ -137,7 +137,7 @@ def test_a_doubt_is_said_once_after_the_answer() -> None:
     doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
     for width, before in ((79, "18 agents"), (118, "Try next")):
         text = " ".join(result_text(ended_frame(doubtful), None, width=width).split())
-        assert "▲ not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
+        assert "? not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
         assert text.index("18 agents") <= text.index(before) < text.index("not sure")
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 

@@ -175,7 +175,7 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
     started: list[RunRequest] = []
     monkeypatch.setattr(app, "open_run", started.append)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "127.0.0.1:1  llama.cpp, 2 slots, tiny, ▲ of ann" in screen_text(app))
+        await until(lambda: "127.0.0.1:1  llama.cpp, 2 slots, tiny, ? of ann" in screen_text(app))
         await until(lambda: "› sim:moe-tp1" in screen_text(app))
         await pilot.press("g")
         await until(lambda: "› 127.0.0.1:1" in screen_text(app))
@@ -269,7 +269,7 @@ async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
     monkeypatch.setattr(catalogue, "discover_servers", search)
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(120, 40)):
-        await until(lambda: "▲ of ann" in screen_text(app))
+        await until(lambda: "? of ann" in screen_text(app))
         assert "› 127.0.0.1:1" not in screen_text(app)
         later.set()
         await until(lambda: "› sim:moe-tp1" in screen_text(app))

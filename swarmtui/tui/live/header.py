@@ -23,7 +23,7 @@ StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 QUALITY_SIGNS: dict[str, tuple[str, StatusStyle]] = {
     "ok": ("●", "good"),
     "note": ("·", "dim"),
-    "doubtful": ("▲", "warn"),
+    "doubtful": ("?", "warn"),
     "wrong": ("✖", "bad"),
 }
 _BAR = 16
@@ -158,9 +158,10 @@ def _quality(lines: tuple[QualityLine, ...]) -> tuple[tuple[str, ...], StatusSty
         sign, style = QUALITY_SIGNS["ok"]
         return (f"{sign} quality ok",), style
     sign, style = QUALITY_SIGNS[bad[0].state]
+    state = "not sure" if bad[0].state == "doubtful" else bad[0].state
     more = f" +{len(bad) - 1}" if len(bad) > 1 else ""
     said = f"{sanitize(doubt_text(bad[0]))}{more}"
-    return (f"{sign} {bad[0].state}: {said}", f"{sign} {said}", f"{sign} {bad[0].state}"), style
+    return (f"{sign} {state}: {said}", f"{sign} {said}", f"{sign} {state}"), style
 
 
 def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]:

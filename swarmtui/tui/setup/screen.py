@@ -335,7 +335,7 @@ class SetupScreen(Screen[None]):
         server = self._endpoint_part.server
         if server is not None and server.user and self._agreed_to != server.url:
             self._agreed_to = server.url
-            asked = f"▲ {sanitize(server.user)} started this server: Enter again sends load to it"
+            asked = f"? {sanitize(server.user)} started this server: Enter again sends load to it"
             self.query_one("#problem", Static).update(ljust(f" {asked}", self.app.size.width))
             return
         self._setup = LastSetup(choices=choices, recent=(*choices.endpoints, *self._setup.recent))

@@ -39,8 +39,8 @@ def server_text(server: DiscoveredServer) -> str:
         return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
     parts = [sanitize(server.engine), count_noun(server.slots, "slot", "slots") if server.slots else ""]
     parts.append(sanitize(server.models[0]) if server.models else "")
-    parts.append(f"▲ {sanitize(server.problem)}" if server.problem else "")
-    parts.append(f"▲ of {sanitize(server.user)}" if server.user else "")
+    parts.append(f"? {sanitize(server.problem)}" if server.problem else "")
+    parts.append(f"? of {sanitize(server.user)}" if server.user else "")
     return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
 
 
@@ -56,7 +56,7 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
         ", ".join(server.models[:1]),
     )
     texts = (
-        f"▲ {server.problem}" if server.problem else "",
+        f"? {server.problem}" if server.problem else "",
         f"flags: {flags_text(server.flags)}" if server.flags else "",
         " · ".join(fact for fact in facts if fact),
     )
@@ -207,7 +207,7 @@ def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
     address = sanitize(show_url(request.endpoints[0])).removeprefix("http://")
     hosts = f" · hosts {sanitize(request.hosts)}" if request.hosts else ""
     if unreachable:
-        return shorten(f"▲ {address} does not answer; Enter tries: {plan_text(request.plan)}{hosts}", width - 1)
+        return shorten(f"? {address} does not answer; Enter tries: {plan_text(request.plan)}{hosts}", width - 1)
     if request.plan.goal != "capacity":
         return shorten(f"● Enter starts on {address}: {plan_text(request.plan)}{hosts}", width - 1)
     slo = parse_slo(request.plan.slo)
