@@ -37,7 +37,7 @@ def require_terminal(alternative: str = "run") -> None:
 
 
 def report_and_exit(result: AppResult) -> NoReturn:
-    """Print levels, answer and path of each run that ended, and how to attach to one that continues."""
+    """Print answer and path of each run that ended, and how to attach to one that continues."""
     from swarmtui.cli.follow import Outputs, report
     from swarmtui.cli.progress import open_progress
 

@@ -177,8 +177,8 @@ def report(
     """Print the results of a session, and return the exit code.
 
     `shown` are the levels of the last frame: they are complete even if the disk was full and the summary is not.
-    `root` is where the baseline is found; by default, next to the session. With `answer_seconds`, the time that it
-    took, only the answer is printed; `brief`: only the levels and the answer.
+    `root` is where the baseline is found; by default, next to the session. With `brief`, or with `answer_seconds`, the
+    time that it took, only the answer is printed.
     """
     # Imported only now: no run waits for the code that renders it.
     from swarmtui.report.answer import quick_blocks
@@ -200,14 +200,13 @@ def report(
         show(level_blocks(shown))
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
-    elif summary is not None and answer_seconds is not None:
+    elif summary is not None and (answer_seconds is not None or (brief and summary.levels)):
         show(quick_blocks(summary, answer_seconds, show_command(Path(ended.directory))))
     elif summary is not None:
         measured = bool(summary.levels)
         levels = level_blocks(summary.levels, summary) if measured else [_explain_no_level(ended.directory, summary)]
-        tables = [] if brief else result_tables(summary)
-        findings = [] if brief else finding_sentences(summary)
-        said = [*findings, *answer_blocks(summary)] if measured else []
+        tables = result_tables(summary) if measured else []
+        said = [*finding_sentences(summary), *answer_blocks(summary)] if measured else []
         show([*levels, Sentence(""), *tables, *said])
     if events and summary is not None:
         events.finish(summary)

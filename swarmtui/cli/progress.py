@@ -15,6 +15,10 @@ from swarmtui.text import count_noun, sanitize, truncate, write_text
 _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
 _HEARTBEAT_S = 10.0
+# What a search says of the levels at both ends of its bracket.
+_BRACKETS = {"capacity": ("kept", "missed"), "cliff": ("no queue", "queues")}
+# Parts that a narrow terminal leaves out, the first one first: what is found and the time that is left stay.
+_DROP = ("waiting", "ttft", "no errors", "tps")
 
 
 class Progress:
@@ -50,7 +54,7 @@ class TerminalProgress(Progress):
     def show(self, frame: Frame) -> None:
         self._write_warnings(frame)
         columns = shutil.get_terminal_size().columns
-        line, parts = describe_frame(frame), _ttft_parts(frame)
+        line, parts = describe_frame(frame, columns), _ttft_parts(frame)
         if parts and len(line) + len(parts) < columns:
             line += parts
         self._out.write(_CLEAR_LINE)
@@ -100,30 +104,52 @@ def open_progress(out: TextIO, quiet: bool) -> Progress:
     return TerminalProgress(out) if out.isatty() else PlainProgress(out)
 
 
-def describe_frame(frame: Frame) -> str:
-    """C=4 run 1/2 [#####---------------] 12/16 · 312 tok/s · TTFT 180 ms · 0 errors · 0:12 left"""
+def describe_frame(frame: Frame, columns: int | None = None) -> str:
+    """C=4 run 1/2 [#####---------------] 12/16 · 312 tok/s · TTFT 180 ms · 0 errors · 0:12 left
+
+    A search adds what it has found: `8 agents kept · 16 missed`. In few columns some parts are left out.
+    """
     if frame.note:
         return f"{_phase(frame)}: {frame.note}"
-    parts = [_phase(frame)]
+    parts = {"phase": _phase(frame), "found": _found(frame)}
     if frame.of:
         filled = round(_BAR * min(1.0, frame.done / frame.of))
-        parts[0] += f" [{'#' * filled}{'-' * (_BAR - filled)}] {frame.done}/{frame.of}"
+        parts["phase"] += f" [{'#' * filled}{'-' * (_BAR - filled)}] {frame.done}/{frame.of}"
     elif frame.done:
-        parts[0] += f" {frame.done} done"
+        parts["phase"] += f" {frame.done} done"
     if frame.out_tps is not None:
-        parts.append(f"{rate(frame.out_tps)} tok/s")
+        parts["tps"] = f"{rate(frame.out_tps)} tok/s"
     if frame.ttft_s is not None:
-        parts.append(f"TTFT (10 s) {seconds(frame.ttft_s)}")
+        parts["ttft"] = f"TTFT (10 s) {seconds(frame.ttft_s)}"
     if frame.in_flight:
-        parts.append(f"{frame.waiting} of {frame.in_flight} waiting")
+        parts["waiting"] = f"{frame.waiting} of {frame.in_flight} waiting"
     if frame.errors:
         worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
-        parts.append(f"{count_noun(frame.errors, 'error', 'errors')} ({worst})")
+        parts["errors"] = f"{count_noun(frame.errors, 'error', 'errors')} ({worst})"
     else:
-        parts.append("0 errors")
+        parts["no errors"] = "0 errors"
     if frame.left_s is not None and frame.status != "stopping":  # the rest of the plan is skipped
-        parts.append(f"{'at least ' if frame.left_at_least else ''}{clock(frame.left_s)} left")
-    return " · ".join(parts)
+        about = "about " if frame.search is not None else "at least " if frame.left_at_least else ""
+        parts["left"] = f"{about}{clock(frame.left_s)} left"
+    for name in _DROP:
+        if columns is not None and len(_line(parts)) >= columns:
+            parts.pop(name, None)
+    return _line(parts)
+
+
+def _line(parts: dict[str, str]) -> str:
+    return " · ".join(part for part in parts.values() if part)
+
+
+def _found(frame: Frame) -> str:
+    """The bracket of a search: `8 agents kept · 16 missed`"""
+    search = frame.search
+    if search is None:
+        return ""
+    low, high = _BRACKETS[search.goal]
+    kept = f"{count_noun(search.low, 'agent', 'agents')} {low}" if search.low else ""
+    missed = f"{search.high} {high}" if search.high is not None else ""
+    return " · ".join(filter(None, (kept, missed)))
 
 
 def _ttft_parts(frame: Frame) -> str:

@@ -37,8 +37,11 @@ def quality_text(found: Answer) -> str:
     return "ok, with remarks" if found.quality == "note" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float, show: str) -> list[Block]:
-    """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all."""
+def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Block]:
+    """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
+
+    `seconds` is how long it took, if that is to be said.
+    """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
     model = next((endpoint.model for endpoint in session.endpoints), "")
@@ -52,7 +55,7 @@ def quick_blocks(summary: Summary, seconds: float, show: str) -> list[Block]:
     )
     rows = dict(answer_rows(summary))
     rows.setdefault("Try next", "nothing that these figures point to")
-    saved = f"{seconds:.0f} s · saved: {show}"
+    saved = f"all figures: {show}" if seconds is None else f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
     return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]

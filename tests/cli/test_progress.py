@@ -17,6 +17,7 @@ from swarmtui.cli.progress import (
     open_progress,
 )
 from swarmtui.model.client_protocol import Frame, SessionWarning
+from swarmtui.model.findings import SearchState
 from swarmtui.model.session import Level, RateSummary, Spread
 from swarmtui.state.session_state import SessionState
 
@@ -72,6 +73,20 @@ def test_lower_bound_of_the_time_left_is_marked() -> None:
 def test_stopping_run_shows_no_time_left() -> None:
     assert describe_frame(frame(status="draining", left_s=54.0)).endswith("0:54 left")
     assert "left" not in describe_frame(frame(status="stopping", left_s=54.0))
+
+
+def test_a_search_shows_what_it_has_found_and_the_time_left_in_any_terminal() -> None:
+    search = SearchState(goal="capacity", low=8, high=16, next_c=12, step="bisect")
+    shown = frame(
+        c=12, done=7, of=18, in_flight=12, waiting=3, out_tps=512.0, ttft_s=0.9, left_s=25.0, search=search
+    )  # fmt: skip
+    found = "C=12 [########------------] 7/18 · 8 agents kept · 16 missed"
+    assert describe_frame(shown) == (
+        f"{found} · 512 tok/s · TTFT (10 s) 900 ms · 3 of 12 waiting · 0 errors · about 0:25 left"
+    )
+    assert describe_frame(shown, 80) == f"{found} · about 0:25 left"
+    begun = msgspec.structs.replace(shown, search=SearchState(goal="cliff", low=1))
+    assert "7/18 · 1 agent no queue · 512 tok/s" in describe_frame(begun)
 
 
 @pytest.mark.parametrize(("source", "sign"), [("usage", ""), ("chunks", "~"), ("mixed", "~")])

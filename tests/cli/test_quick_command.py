@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import click
 import pytest
 
 from swarmtui.cli import search
+from swarmtui.cli.app import report_and_exit
 from swarmtui.cli.run_options import NoServerFound
+from swarmtui.model.client_protocol import Ended
 from swarmtui.sessions import store
+from swarmtui.tui.app import AppResult
 from tests.cli.programs import Sandbox
 
 # One slot: with a second agent, each request waits for a whole answer of about 240 ms.
@@ -75,3 +80,18 @@ def test_without_a_server_it_offers_the_simulator(
         with pytest.raises(NoServerFound, match="try `swarmtui quick sim:moe-tp1`"):
             search._found_endpoint()
     assert len(asked) == terminal
+
+
+def test_after_the_app_the_answer_is_printed_in_a_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = min((Path(__file__).parents[1] / "tui" / "recorded").iterdir())
+    directory = tmp_path / recorded.name
+    shutil.copytree(recorded, directory)
+    store.write_summary(directory)
+    with pytest.raises(SystemExit) as left:
+        report_and_exit(AppResult(ended=(Ended("done", "", str(directory)),)))
+    assert left.value.code == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 7 and "|" not in out
+    assert out.splitlines()[-1].startswith("Quality ")
+    assert f"all figures: swarmtui sessions show {directory.name} --session-dir {tmp_path}" in out
+    assert f"saved: {directory}" in err
