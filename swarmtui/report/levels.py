@@ -356,7 +356,8 @@ def kv_table(summary: Summary) -> Table:
         "the KV cache; context: tokens of an agent, mean; fit: agents for whose contexts there is room, by prediction"
     )
     kv = session_kv(summary)
-    notes += [kv_sentence(kv)] if kv else []
+    missed_c = summary.answer.missed_c if summary.answer else None
+    notes += [kv_sentence(kv, missed_c)] if kv else []
     full = next((x.name for x in summary.levels if x.kv and (x.kv.preemptions or (x.kv.kv_use or 0.0) >= KV_FULL)), "")
     notes += [f"full, or with preemptions, from {full}"] if full else []
     ids = "load hit max_hit cached external recomputed evicted preempted kv_use kv_context kv_fits"

@@ -30,6 +30,7 @@ _KINDS = {
     "cancel_ignored": "cancelled requests that went on",
     "precision_missed": "precision not reached",
     "faster_stream": "streams faster than a single one",
+    "misfit": "tok/s that do not fit the levels beside",
     "serial_extrapolated": "serial time extrapolated",
     "canaries_not_applicable": "canaries that cannot be checked",
     "host_pressure": "a busy host",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
-from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, hit_texts
+from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, confirming_sentence, hit_texts
 from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
     MAX_VISITS,
@@ -296,7 +296,22 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[0].endswith(f"tokens each); {said}")
+    assert capacity_sentences(answer)[0].endswith(f"tokens each), so it should not be what limits; {said}")
+
+
+def test_a_kv_cache_without_room_past_the_capacity_is_not_excluded_as_its_limit() -> None:
+    found = [visit(1, 160), visit(2, 0, 80)]
+    servers = [DiscoveredServer(url="a", kv_tokens=1000)]
+    answer = capacity(SLO, found, [level(1), level(2)], servers, alpha=ALPHA, context_tokens=600.0)
+    assert capacity_sentences(answer)[0].startswith("KV cache: room for about 1 agent (600 of 1,000 tokens each); ")
+
+
+def test_a_search_says_why_it_went_above_the_border_and_back() -> None:
+    found = [visit(c, 160 * (c < 8), 160 * (c >= 8)) for c in (1, 4, 8, 16, 4)]
+    said = "C=16 missed the SLO, too, so that 8 was no dip; C=4 was run again, to confirm"
+    assert confirming_sentence(search_state(found, None, ALPHA)) == said
+    assert confirming_sentence(search_state(found[:3], None, ALPHA)) == ""
+    assert confirming_sentence(None) == ""
 
 
 def test_no_cliff_without_a_known_pool_or_hits() -> None:

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.levels.flags import flag_misfits
 from swarmtui.model.findings import Finding
 from swarmtui.model.journal import Entry, RequestEntry, StageEnd, StageStart, TokenCount
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
 from swarmtui.sessions.journal import read_journal
+from tests.analysis.level_builders import level as level_of
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 from tests.sessions.session_builders import T0, head, record, write_session
 
@@ -436,6 +438,32 @@ def test_stream_faster_than_a_single_one_has_a_remark_and_no_slowdown() -> None:
     assert fast.contention == pytest.approx(-1.0)
     assert fast.slowdown is None
     assert "faster_stream" in [flag.code for flag in fast.flags]
+
+
+@pytest.mark.parametrize(
+    ("rates", "misfit"),
+    [
+        ({4: 100.0, 5: 250.0, 6: 104.0}, 5),
+        ({4: 300.0, 5: 100.0, 6: 310.0}, 5),
+        # As many times more as there are more agents, a peak before a cliff, a plateau, and a level at an end.
+        ({1: 100.0, 4: 390.0, 8: 200.0}, None),
+        ({1: 100.0, 2: 190.0, 4: 350.0, 8: 260.0}, None),
+        ({4: 300.0, 8: 310.0, 16: 305.0}, None),
+        ({4: 100.0, 5: 250.0}, None),
+    ],
+)
+def test_a_level_that_does_not_fit_those_beside_it_has_a_remark(rates: dict[int, float], misfit: int | None) -> None:
+    levels = flag_misfits([level_of(c, tps=tps) for c, tps in rates.items()])
+    assert [level.c for level in levels if level.flags] == ([] if misfit is None else [misfit])
+    assert [flag.code for level in levels for flag in level.flags] == (["misfit"] if misfit else [])
+
+
+def test_the_remark_on_a_misfit_has_its_neighbours_and_needs_as_many_requests_as_agents() -> None:
+    levels = [level_of(4, tps=100.0), level_of(5, tps=250.0), level_of(6, tps=125.0)]
+    (flag,) = flag_misfits(levels)[1].flags
+    assert flag.text.startswith("does not fit the levels beside it: its tok/s are 2.5 times those of C=4 and 2 times")
+    levels[1] = level_of(5, tps=250.0, n=4)
+    assert not any(level.flags for level in flag_misfits(levels))
 
 
 def test_run_that_was_repeated_although_it_was_complete_counts() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
+from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KvCliff, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.session import Session
@@ -110,6 +111,17 @@ def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
     live = LiveModel()
     live.apply(shown)
     assert machine_view(live_data(live)).kv_room[0] == "KV cache: room for about 18 agents (448 of 8,192 tokens each)"
+
+
+@pytest.mark.parametrize(("code", "is_said"), [("slots", True), ("kv_cache", False)])
+def test_the_room_in_the_kv_cache_is_linked_to_the_answer(code: str, is_said: bool) -> None:
+    limit = AnswerSentence(code=code, sentence="")
+    found = Answer(headline=AnswerSentence(code="capacity", sentence=""), limit=limit, agents=12, missed_c=13)
+    kv = KvCliff(pool_tokens=8192, context_tokens=448, predicted=18.3)
+    live = LiveModel()
+    live.apply(msgspec.structs.replace(searching(), status="ended", kv_cliff=kv, answer=found))
+    texts = machine_view(live_data(live, has_ended=True)).kv_room
+    assert ("so it should not be what limits" in texts[0]) == is_said
 
 
 def test_a_cliff_is_about_queues_not_an_slo() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.experiments.groups import ListRow
+from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.load import Closed
@@ -197,6 +198,16 @@ def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
     assert [figure.unit for figure in view.figures] == ["tok/s", "per agent", "first token", "queued"]
 
 
+def test_one_level_has_one_figure_with_the_digits_that_its_half_width_leaves() -> None:
+    rough = level(2, tps=265.4, stream=133.7, out_tps_steady_hw=132.7)
+    live = model_of(msgspec.structs.replace(frame(2), status="ended", levels=(level(1, tps=150.0), rough)))
+    figures = now_view(live_data(live, has_ended=True), 20).figures
+    shown = cells(levels_view([rough]).table)
+    assert (figures[0].value, figures[0].note, figures[1].value) == ("270", "± 50 %", "130")
+    assert (shown["steady"], shown["half_width"], shown["stream"]) == ("270", "50 %", "130")
+    assert figures[2].note == "median"
+
+
 def test_agents_that_wait_are_told_apart_from_requests_in_the_queue_of_the_server() -> None:
     queue = Telemetry(t_ns=1, servers=(ServerState(engine="vllm", waiting=5.0),))
     assert figures(msgspec.structs.replace(frame(8), waiting=7, telemetry=queue))["waiting"] == ("7", "5 queued")
@@ -270,12 +281,12 @@ def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
     doubts = (("host_pressure", "host CPU"), ("coalesced_chunks", "coalesced chunks"))
     lines = tuple(QualityLine(code=code, name=n, state="doubtful", value="", sentence="") for code, n in doubts)
     view = header_view(*manual(quality=lines), None, None)
-    assert view.quality == ("▲ doubtful: the host was busy +1", "▲ the host was busy +1", "▲ doubtful")
+    assert view.quality == ("? not sure: the host was busy +1", "? the host was busy +1", "? not sure")
     for width in (80, 200):
         panel = HeaderPanel()
         panel.view = view
         line = text_of(panel.draw(width, 3)).splitlines()[0]
-        assert view.title[-1] in line and "▲" in line
+        assert view.title[-1] in line and "? " in line
     assert "the host was busy +1" in line
 
 
@@ -470,6 +481,20 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     assert [(row[at].text, row[at].code) for row in table.rows] == [
         ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("… 2 of 3", "partial"),
     ]  # fmt: skip
+
+
+def test_a_result_says_why_its_search_went_above_the_border() -> None:
+    found = tuple(
+        SearchedLevel(c=c, visits=1 + (c == 1), n=16, good=16 * (c == 1), state="kept" if c == 1 else "missed")
+        for c in (1, 2, 4)
+    )
+    search = SearchState(goal="capacity", low=1, high=2, levels=found)
+    levels = [level(1), level(2), level(4)]
+    nothing = AnswerSentence(code="", sentence="")
+    ended = levels_view(levels, search=search, answer=Answer(headline=nothing, limit=nothing, agents=1, missed_c=2))
+    said = ["C=4 missed the SLO, too, so that 2 was no dip; C=1 was run again, to confirm"]
+    assert [one.text for one in ended.remarks] == [one.text for one in ended.by_kind] == said
+    assert levels_view(levels, search=search).remarks == (), "the header says it during the search"
 
 
 async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo, SloTally
-from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff
+from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff, SearchState
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, fixed, short
@@ -151,13 +151,38 @@ def capacity_sentences(answer: Capacity) -> list[str]:
     ]
     if answer.price_per_million is not None:
         per.append(f"{short(answer.price_per_million)} per million output tokens")
-    kv = [kv_sentence(answer.kv)] if answer.kv else []
+    kv = [kv_sentence(answer.kv, answer.next_c)] if answer.kv else []
     return [*map(str, answer.findings), *kv, *(["; ".join(per)] if per else [])]
 
 
-def kv_sentence(kv: KvCliff) -> str:
-    """`KV cache: room for about 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`"""
-    text = prediction_sentence(kv) or "KV cache: its size is not reported, so that no cliff was predicted"
+def confirming_sentence(search: SearchState | None) -> str:
+    """Say why a search for the capacity visited levels above the border, and some again; empty if it did not.
+
+    `C=16,26 missed the SLO, too, so that 13 was no dip; C=12,13 were run again, to confirm`
+    """
+    if search is None or search.goal != "capacity":
+        return ""
+    high = search.high
+    above = [x.c for x in search.levels if high is not None and x.c > high and x.state == "missed"]
+    again = [level.c for level in search.levels if level.visits > 1]
+    parts = []
+    if above:
+        parts.append(f"{_at(above)} missed the SLO, too, so that {high} was no dip")
+    if again:
+        parts.append(f"{_at(again)} {'were' if len(again) > 1 else 'was'} run again, to confirm")
+    return "; ".join(parts)
+
+
+def _at(levels: Sequence[int]) -> str:
+    return f"C={','.join(map(str, levels))}"
+
+
+def kv_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
+    """`KV cache: room for about 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`
+
+    `missed_c` is the first level that missed the SLO.
+    """
+    text = prediction_sentence(kv, missed_c) or "KV cache: its size is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
     before, after = hit_texts(kv)
@@ -172,13 +197,16 @@ def hit_texts(kv: KvCliff) -> tuple[str, str]:
     return f"{before} of at most {fixed(kv.max_hit_before, 2)}", f"{after} of at most {fixed(kv.max_hit_after, 2)}"
 
 
-def prediction_sentence(kv: KvCliff) -> str:
+def prediction_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
     """Return an empty text if nothing can be predicted."""
-    return (
-        f"{room} ({count(kv.context_tokens)} of {count(kv.pool_tokens)} tokens each)" if (room := room_text(kv)) else ""
-    )
+    each = f" ({count(kv.context_tokens)} of {count(kv.pool_tokens)} tokens each)"
+    return room_text(kv, missed_c, each)
 
 
-def room_text(kv: KvCliff) -> str:
-    fit = None if kv.predicted is None else count_noun(floor(kv.predicted), "agent", "agents")
-    return f"KV cache: room for about {fit}" if fit is not None else ""
+def room_text(kv: KvCliff, missed_c: int | None = None, each: str = "") -> str:
+    """Say for how many agents there is room, and that it does not end the capacity, if it has room past that."""
+    if kv.predicted is None:
+        return ""
+    has_room = missed_c is not None and kv.c is None and floor(kv.predicted) >= missed_c
+    said = ", so it should not be what limits" if has_room else ""
+    return f"KV cache: room for about {count_noun(floor(kv.predicted), 'agent', 'agents')}{each}{said}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
-from swarmtui.analysis.levels.flags import contention_flags, level_flags, serial_flags
+from swarmtui.analysis.levels.flags import contention_flags, flag_misfits, level_flags, serial_flags
 from swarmtui.analysis.levels.jobs import whole_jobs
 from swarmtui.analysis.levels.runs import (
     LevelRun,
@@ -95,7 +95,7 @@ def level_figures(
     asked = [[r for run in runs_by_key[level.key] for r in run.unmeasured] for level in levels]
     before = {stage.number for stage in stages if stage.phase == "canary"}
     alone = [record for record in records if record.stage in before]
-    return tuple(_with_contention(level, single) for level in with_canaries(levels, asked, alone))
+    return flag_misfits([_with_contention(level, single) for level in with_canaries(levels, asked, alone)])
 
 
 def _send_delay_s(runs: Sequence[LevelRun]) -> Spread | None:

@@ -19,6 +19,7 @@ from swarmtui.analysis.quality.judge import (
 )
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.journal import StageStart
+from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline
 from swarmtui.numbers import short, short_percent
@@ -26,6 +27,8 @@ from swarmtui.text import count_noun
 
 # Steady excludes ramp-up and drain, so it is below wall only by chance, with few answers.
 _STEADY_SHARE = 0.95
+# A level does not fit those beside it if its throughput is off by more than this factor.
+_MISFIT = 1.5
 
 _SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
 _HOST_SILENT = Finding(
@@ -115,6 +118,38 @@ def contention_flags(contention: float | None) -> Findings:
 
 def serial_flags(serial: SerialBaseline) -> Findings:
     return (Finding(code="serial_extrapolated", text=f"serial time {serial.how}"),) if serial.extrapolated else ()
+
+
+def flag_misfits(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """Flag the levels whose throughput does not fit that of the levels on both sides.
+
+    One may be the highest of all, but not by more than its additional streams can bring; none is a valley.
+    """
+    rated = [x for x in levels if x.headline_tps and x.has_complete_run and x.n >= x.c and traits(x.load).holds_c]
+    ordered = sorted(rated, key=lambda level: level.c)
+    found = {
+        level.key: flag
+        for below, level, above in zip(ordered, ordered[1:], ordered[2:], strict=False)
+        if (flag := _misfit(below, level, above)) is not None
+    }
+    return tuple(
+        msgspec.structs.replace(level, flags=(*level.flags, found[level.key])) if level.key in found else level
+        for level in levels
+    )
+
+
+def _misfit(below: Level, level: Level, above: Level) -> Finding | None:
+    lower, here, upper = (x.headline_tps or 0.0 for x in (below, level, above))
+    is_peak = here > _MISFIT * max(lower * level.c / below.c, upper)
+    is_valley = _MISFIT * here < min(lower, upper)
+    if not (is_peak or is_valley):
+        return None
+    beside = ((lower, below.name), (upper, above.name))
+    times = [f"{short(here / other, 2)} times those of {name}" for other, name in beside]
+    return Finding(
+        code="misfit",
+        text=f"does not fit the levels beside it: its tok/s are {' and '.join(times)}; measure it again",
+    )
 
 
 def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: Sequence[Event]) -> tuple[Level, ...]:

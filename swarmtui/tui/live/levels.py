@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from swarmtui.analysis.capacity.agents import confirming_sentence
 from swarmtui.analysis.capacity.marks import level_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
@@ -90,6 +91,10 @@ def levels_view(
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
+    single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS]
+    # During a search, the header says what its levels are for.
+    confirmed = [Sentence(text, "note")] if answer is not None and (text := confirming_sentence(search)) else []
+    visits = ["visits to confirm it"] if confirmed else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
@@ -97,9 +102,9 @@ def levels_view(
         table.note,
         tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, too_few, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
-        (*refused, *(Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS)),
-        (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),
-        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
+        (*refused, *single, *confirmed),
+        (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False)), *confirmed),
+        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels), *visits)),
         empty,
         task_table(tasks),
     )

@@ -33,6 +33,8 @@ from swarmtui.tui.tables import table_lines
 _LABEL, _TEXT = 8, 15
 # Columns of the levels that a narrow panel leaves out, the first one first.
 _DROP = ("ttft_rest", "ttft_prefill", "ttft_queue", "throttled", "tokens_j")
+# Codes of answers whose limit is the KV cache.
+_KV_LIMITS = ("evictions", "preemptions", "kv_cache")
 # The most lines of a course of power.
 _MAX_BARS = 4
 
@@ -60,6 +62,8 @@ class MachineView(NamedTuple):
 
 def machine_view(data: LiveData) -> MachineView:
     live, frame = data.shown, data.shown.frame
+    answer = frame.answer if frame else None
+    missed_c = answer.missed_c if answer and answer.limit.code not in _KV_LIMITS else None
     return MachineView(
         telemetry=frame.telemetry if frame else None,
         power=dict(live.power),
@@ -67,15 +71,15 @@ def machine_view(data: LiveData) -> MachineView:
         slots=frame.slots if frame else None,
         joules=_joules_per_token(frame) if frame else None,
         client=_client(frame) if frame else "",
-        kv_room=_kv_room(frame.kv_cliff) if frame and frame.kv_cliff else (),
+        kv_room=_kv_room(frame.kv_cliff, missed_c) if frame and frame.kv_cliff else (),
         is_replay=data.is_replay,
         levels=_levels(frame) if frame and data.has_ended else None,
     )
 
 
-def _kv_room(kv: KvCliff) -> tuple[str, ...]:
+def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
     """For how many agents the KV cache has room, from long to short; empty if that is not known."""
-    return tuple(filter(None, (prediction_sentence(kv), room_text(kv))))
+    return tuple(filter(None, (prediction_sentence(kv, missed_c), room_text(kv, missed_c), room_text(kv))))
 
 
 def _levels(frame: Frame) -> Table:

@@ -13,7 +13,7 @@ from swarmtui.model.client_protocol import Frame
 from swarmtui.model.load import traits
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HistoryPoint, TtftSplit
-from swarmtui.numbers import count, percent, rate, seconds
+from swarmtui.numbers import count, rate, seconds, short_percent
 from swarmtui.report.colours import Hue
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, per_column, scale_top, shaded_bars
@@ -62,6 +62,7 @@ class _Numbers(NamedTuple):
     ttft_s: float | None
     waiting: float | None
     notes: tuple[str, str, str, str]
+    half_width: float | None = None
 
 
 # views
@@ -84,9 +85,9 @@ def now_view(data: LiveData, columns: int) -> NowView:
     ended = level is not None
     total, each = ("tok/s", "per agent") if ended else ("tok/s now|tok/s", "per agent writing|per agent")
     figures = (
-        _figure(rate(numbers.out_tps), total, "throughput", numbers.notes[0],
+        _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
-        _figure(rate(numbers.per_stream_tps), each, "throughput", numbers.notes[1],
+        _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
         _figure(seconds(numbers.ttft_s), "first token|TTFT", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
@@ -118,7 +119,8 @@ def _of_frame(data: LiveData) -> _Numbers:
     level = next((level for level in frame.levels if level.key == (frame.c, frame.rate)), None)
     steady = level.headline_is_steady if level else traits(frame.load).holds_c
     kind = "steady" if steady else "wall"
-    headline = f"{kind} {rate(level.headline_tps)}" if level and level.headline_tps is not None else ""
+    known = level is not None and level.headline_tps is not None
+    headline = f"{kind} {rate(level.headline_tps, level.half_width)}" if level is not None and known else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
     server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
     return _Numbers(
@@ -126,7 +128,7 @@ def _of_frame(data: LiveData) -> _Numbers:
         frame.per_stream_tps if mixed is None else mixed.primary_tps,
         frame.ttft_s,
         frame.waiting,
-        (headline, f"side {rate(mixed.side_tps)}" if mixed else f"{frame.in_flight} active", "", server),
+        (headline, f"side {rate(mixed.side_tps)}" if mixed else f"{frame.in_flight} active", "median", server),
     )
 
 
@@ -139,11 +141,14 @@ def _level_of_answer(frame: Frame) -> Level | None:
 
 
 def _of_level(level: Level) -> _Numbers:
-    half = f"± {percent(level.half_width, 1)}" if level.half_width is not None and level.headline_is_steady else ""
-    p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else ""
+    """The figures and their digits are those of the table of levels."""
+    half = (
+        f"± {short_percent(level.half_width, 2)}" if level.half_width is not None and level.headline_is_steady else ""
+    )
+    p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
     queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
-    return _Numbers(*numbers, (half, "", p90, queued))
+    return _Numbers(*numbers, (half, "", p90, queued), level.half_width)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
@@ -221,4 +226,5 @@ def _parts_line(split: TtftSplit | None, width: int) -> Line:
     """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate."""
     if split is None or not any(value > 0 for _, value in split.known_parts):
         return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
-    return parts_line(split.known_parts, lambda value: seconds(value, 2), width, "~" if split.estimated else "")
+    about, name = "~" if split.estimated else "", " mean"
+    return [(name, "dim"), *parts_line(split.known_parts, lambda value: seconds(value, 2), width - len(name), about)]
