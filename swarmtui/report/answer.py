@@ -9,6 +9,9 @@ from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
+# Steps that measure again: they change nothing about the server.
+_SURER = ("quiet_host", "unsure_search")
+
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     """Return the lines of an answer, each with its name; those that nothing was measured for are left out.
@@ -84,8 +87,8 @@ def point_text(point: AnswerPoint) -> str:
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
-    """Return what to try first; on a busy host, also what its figures point to."""
-    return steps[:2] if steps and steps[0].code == "quiet_host" else steps[:1]
+    """Return what to try first; after what makes the answer surer, also what its figures point to."""
+    return steps[:2] if steps and steps[0].code in _SURER else steps[:1]
 
 
 def step_text(step: NextStep) -> str:

@@ -168,6 +168,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "more_agents", SEARCHED | {"searched": False, "c": None, "high": None},
      "more than 32 agents: no level missed the SLO"),
     ("next", "longer_search", SEARCHED, "a longer search narrows the number down (99 % sure)"),
+    ("next", "unsure_search", SEARCHED | {"low": 9, "high": 22},
+     "a longer search first, as the number is not sure"),
     ("next", "search_capacity", CLIFF, f"how many agents have {SLO}"),
     ("power", "power_passes", {"power_effect": limit(-0.01, -0.2, sure=False)},
      "280 W changes tok/s by −1.0 % and J/token by −20.0 % so far, compared with 700 W; how sure that is "
@@ -191,6 +193,24 @@ def row(question: str, code: str) -> AnswerRow:
 
 def test_every_row_of_the_table_has_a_case() -> None:
     assert {(one.question, one.code) for one in TABLE} == {(question, code) for question, code, _, _ in CASES}
+
+
+@pytest.mark.parametrize(
+    ("changed", "codes"),
+    [
+        ({}, ["more_slots", "longer_search"]),
+        ({"low": 18, "high": 18}, ["more_slots"]),
+        ({"low": 9, "high": 22}, ["unsure_search", "more_slots"]),
+        ({"high": None, "low": 9}, ["unsure_search", "more_slots"]),
+        ({"low": 9, "high": 22, "host": "host CPU 60 %"}, ["quiet_host", "more_slots"]),
+        ({"low": 9, "high": 22, "sure": 0.99}, ["more_slots"]),
+    ],
+)
+def test_what_makes_an_answer_surer_comes_before_what_changes_the_server(
+    changed: dict[str, Any], codes: list[str]
+) -> None:
+    facts = AnswerFacts(**(AT_SLOTS | {"more_slots": "--max-num-seqs 32"} | changed))
+    assert [row.code for row in rows_said("next", facts)] == codes
 
 
 @pytest.mark.parametrize(("question", "code", "facts", "words"), CASES)

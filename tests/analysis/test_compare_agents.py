@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
+from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import compare_agents
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import Interval, interval_text
@@ -87,6 +90,21 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert shell["How sure"].endswith(" --max-tokens 64")
     assert app["How sure"] == "the ranges overlap; R on its result measures this server again"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == "the ranges are apart"
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "state", "command"),
+    [(60.0, "doubtful", "quick"), (60.0, "ok", "capacity"), (None, "doubtful", "capacity")],
+)
+def test_a_quick_search_that_was_disturbed_is_repeated_and_others_get_more_requests(
+    budget_s: float | None, state: Literal["ok", "doubtful"], command: str
+) -> None:
+    found = search("20261115-014455-3f9a", 2, answered(5, 4, 6), 100)
+    plan = msgspec.structs.replace(found.session.plan, budget_s=budget_s)
+    line = QualityLine(code="host_pressure", name="host CPU", state=state, value="", sentence="")
+    session = msgspec.structs.replace(found.session, plan=plan)
+    found = msgspec.structs.replace(found, session=session, quality=(line,))
+    assert command_again(found).startswith(f"swarmtui {command} --endpoint http")
 
 
 def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:

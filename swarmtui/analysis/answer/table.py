@@ -7,6 +7,7 @@ and the limits, the first one is said; of the next steps, all. What a power limi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import floor
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
@@ -23,6 +24,9 @@ Question = Literal["headline", "missed", "limit", "next", "power"]
 _TAKEN = 0.9
 # A search that is this sure is not repeated with more requests.
 _SURE = 0.98
+# An interval of more than the first share of the agents can be narrowed down; with more than the second one, that comes
+# before any change.
+_WIDE, _UNSURE = 0.1, 0.5
 _FIGURES = {
     "ttft": "the first token took",
     "ttfo": "the first text took",
@@ -273,11 +277,14 @@ def _full_text(facts: AnswerFacts) -> str:
     return f"C={c}: KV cache up to {percent(use)} full, no preemptions counted"
 
 
-def _is_wide(facts: AnswerFacts) -> bool:
-    """Whether a longer search would say more: the ends of the interval are more than a tenth of it apart."""
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents:
+def _is_wide(facts: AnswerFacts, share: float) -> bool:
+    """Whether a longer search would say more: the ends of the interval are further apart than this share of it.
+
+    On a busy host it would be as uncertain.
+    """
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.host is not None:
         return False
-    return facts.high is None or facts.high - (facts.low or 0) > max(1, facts.agents // 10)
+    return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
 
 
 _STEPS = (
@@ -288,6 +295,9 @@ _STEPS = (
         evidence=lambda f: f.host or ""),
     AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"), lambda f: f.agents == 0 and f.lowest_c == 1,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s (median)"),
+    AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
+        lambda f: "a longer search first, as the number is not sure",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"), _more_slots_help,
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
@@ -341,7 +351,7 @@ _STEPS = (
         lambda f: f.c is None and bool(f.agents) and not f.searched,
         lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO",
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
-    AnswerRow("next", "longer_search", ("agents", "sure"), _is_wide,
+    AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
         lambda f: "a longer search narrows the number down (99 % sure)",
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
     AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,

@@ -97,7 +97,7 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
-    command = steps[-1].command if steps and steps[-1].command not in steps[-1].sentence else ""
+    command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     return (
         ResultRow("", answer.headline.sentence, "bold", of_number=True),
         _verdict(comparison),
