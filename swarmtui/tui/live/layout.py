@@ -22,6 +22,8 @@ _TWO_COLUMNS = 100
 _RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
 # From this size on, history and quality have regions in the right column.
 _WIDE, _HIGH = 170, 48
+# The share of the height that the agents have; beside a history fewer lines are enough, and the curve gets the rest.
+_AGENTS, _AGENTS_BESIDE = 0.28, 0.2
 # The numbers of a single column, without a frame.
 _STRIP = 3
 # The least height of a region with its frame, and of the upper ones of two columns.
@@ -88,9 +90,11 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     left = width - right
     with_agents = body >= 2 * _UPPER
     lower = max(_LEAST, body // 4)
+    beside = width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
     # The agents' region is not larger than that of the curve.
     most = (body - lower) * left // (width + left)
-    agents = max(_LEAST, min(most, round(body * 0.28))) if with_agents else 0
+    share = _AGENTS_BESIDE if beside else _AGENTS
+    agents = max(_LEAST, min(most, round(body * share))) if with_agents else 0
     upper = body - lower - agents
     numbers = round(upper * 0.55)
     y = _HEADER
@@ -98,7 +102,6 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     yield "numbers", Region(left, y, right, numbers)
     yield "machine", Region(left, y + numbers, right, upper - numbers)
     y += upper
-    beside = width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
     if with_agents:
         yield "agents", Region(0, y, left if beside else width, agents)
     if beside:
