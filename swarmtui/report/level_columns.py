@@ -210,9 +210,16 @@ COLUMNS: dict[str, Column[Level]] = {
         _per_token("tokens_j", "tokens/J", lambda x: x.energy.tokens_per_j if x.energy else None),
         Column[Level]("gpu_gib", "GPU GiB", _of(lambda x: x.energy, lambda e: e.peak_memory), gib),
         Column[Level]("throttled", "throttled", _of(lambda x: x.energy, lambda e: e.throttled), short_percent),
-        Column[Level]("ttft_queue", "mean TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds),
-        Column[Level]("ttft_prefill", "mean TTFT: prefill", _ttft_part(lambda split: split.prefill_s), seconds),
-        Column[Level]("ttft_rest", "mean TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds),
+        Column[Level](
+            "ttft_queue", "mean TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds, short="queue, mean"
+        ),
+        Column[Level](
+            "ttft_prefill", "mean TTFT: prefill", _ttft_part(lambda split: split.prefill_s), seconds,
+            short="prefill, mean"
+        ),
+        Column[Level](
+            "ttft_rest", "mean TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds, short="rest, mean"
+        ),
     )
 }  # fmt: skip
 

@@ -16,6 +16,8 @@ _SIGNS = {
     "client": ("░", "dim"),
     "rest": ("░", "dim"),
 }
+# The cells of a bar beside which the values are shown.
+_LEAST_BAR = 4
 
 
 def parts_line(parts: Sequence[tuple[str, float]], text: Callable[[float], str], width: int, about: str = "") -> Line:
@@ -26,7 +28,7 @@ def parts_line(parts: Sequence[tuple[str, float]], text: Callable[[float], str],
     known = [(name, value) for name, value in parts if value > 0]
     names = [(name, f"{about}{name} {text(value)}") for name, value in known]
     used = sum(len(label) + 3 for _, label in names)
-    if width - used < 8:
+    if width - used < _LEAST_BAR:
         names = [(name, f"{about}{name}") for name, _ in known]
         used = sum(len(label) + 3 for _, label in names)
     room, total = max(3, width - used - 1), sum(value for _, value in known)

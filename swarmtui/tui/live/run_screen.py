@@ -192,8 +192,9 @@ class RunScreen(LiveScreen):
                 self._set_c(int(text))
 
         if self._can_steer():
-            ends = f", ends {_GOALS[self._goal_now][0]}" if self._goal_now else ""
-            self.query_one(InputLine).ask(f"C (number of agents{ends}):", "", _check_streams, done)
+            ends = "" if not self._goal_now else "sweep" if self._goal_now == "sweep" else "search"
+            label = f"C (ends the {ends}):" if ends else "C (number of agents):"
+            self.query_one(InputLine).ask(label, "", _check_streams, done)
 
     def action_sweep(self) -> None:
         session = self.source.live.session
