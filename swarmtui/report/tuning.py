@@ -50,7 +50,9 @@ _DROP = (
 
 def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
     """Tabulate configurations: values by column id; what a row does not have is blank."""
-    return tabulate("", rows, _CONFIGURATION, drop=_DROP).without(leave_out).without_missing()
+    # Only a sweep of power limits tells them apart.
+    parts = [part for part in ("j_prefill", "j_decode") if not any(row.get(part) for row in rows)]
+    return tabulate("", rows, _CONFIGURATION, drop=_DROP).without((*leave_out, *parts)).without_missing()
 
 
 def result_figures(row: Start) -> dict[str, Value]:
