@@ -240,7 +240,11 @@ async def test_labels_in_the_footer_follow_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("command", "label"),
-    [("--parallel 8", "y copy --parallel 8 "), ("swarmtui capacity --endpoint http://h", "y copy the command ")],
+    [
+        ("--parallel 8", "y copy --parallel 8 "),
+        ("slots=8", "y copy slots=8 "),
+        ("swarmtui capacity --endpoint http://h", "y copy the command "),
+    ],
 )
 async def test_the_footer_says_what_is_copied_and_offers_no_comparison_without_a_baseline(
     command: str, label: str

@@ -94,7 +94,7 @@ def levels_view(
     single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS]
     # During a search, the header says what its levels are for.
     confirmed = [Sentence(text, "note")] if answer is not None and (text := confirming_sentence(search)) else []
-    visits = ["visits to confirm it"] if confirmed else []
+    visits = ["levels visited to confirm the answer"] if confirmed else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),

@@ -88,8 +88,8 @@ class LiveScreen(PanelScreen):
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
         if command:
-            is_flag = command.startswith("-") and len(command) <= _MAX_LABEL
-            labels["copy_command"] = f"copy {sanitize(command)}" if is_flag else "copy the command"
+            is_short = len(command) <= _MAX_LABEL
+            labels["copy_command"] = f"copy {sanitize(command)}" if is_short else "copy the command"
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
