@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal
-from swarmtui.cli.options import WholeNumber, commands, config_defaults, parse_share, print_result
-from swarmtui.cli.run import run
-from swarmtui.cli.run_options import build_run_request
+from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, reporter, run_request, show_tune
+from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
-from swarmtui.text import echo, escape, sanitize
+from swarmtui.text import echo, escape
 
 # A cache shows in the time to the first token, with prompts that share a long prefix.
 _HEADER_DEFAULTS = {
@@ -26,6 +24,14 @@ _HEADER_DEFAULTS = {
     "max_tokens": 64,
     "detect": "20%",
 }
+
+# Options that a tune file has its own keys for.
+_ONLY_AUTO = {
+    "command": "--auto", "budget": "--budget", "objective": "--objective", "slo": "--slo",
+    "allow_quality": "--allow-quality", "knobs": "--knob", "engine": "--engine", "recipe": "--recipe", "url": "--url",
+    "levels": "--levels", "requests": "--requests", "workload": "--workload", "max_tokens": "--max-tokens",
+    "ready_within": "--ready-within",
+}  # fmt: skip
 
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
@@ -110,7 +116,7 @@ def ab(
     endpoints = [text for text in sides.values() if text in names or not is_command(text)]
     if len(endpoints) < len(sides):
         _refuse_shared_key(sides, names)
-    request = _run_request(options, endpoints, levels=str(options["level"]))
+    request = run_request(options, endpoints, levels=str(options["level"]))
     a, b = (str(names[side].url) if side in names else side for side in (a, b or a))
     test = AbTest(
         name=f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}", a=a, b=b, aa=aa, agent_header=header,
@@ -121,10 +127,10 @@ def ab(
     launches = dict.fromkeys(str(launch) for side in ("A", "B") if (launch := ab_launch(test, side, "PORT")))
     if launches:
         shown = [escape(launch, keep="") for launch in launches]
-        _confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
+        confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
     root = Path(request.session_root)
     runner = AbRunner(
-        test, request, experiment_directory(root, test.name), _reporter(quiet), open_progress(sys.stderr, quiet)
+        test, request, experiment_directory(root, test.name), reporter(quiet), open_progress(sys.stderr, quiet)
     )
     stop = StopControl()
     with stop.on_signals():
@@ -139,7 +145,37 @@ def ab(
 
 
 @commands.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path(dir_okay=False), required=False)
+@click.option("--auto", "command", metavar="COMMAND", help="Find the flags for this command; {port} is a free port.")
+@click.option("--budget", metavar="TIME", help="With --auto: time for all starts together.  [default: 45m]")
+@click.option(
+    "--objective",
+    type=click.Choice(list(OBJECTIVES)),
+    help="With --auto: what to optimise.  [default: agents, the most that keep the SLO]",
+)
+@click.option("--slo", metavar="ttft_p90=2s,…", help="With --auto: what each agent needs, as for `quick`.")
+@click.option(
+    "--allow-quality", is_flag=True, help="With --auto: also try flags that may change answers; asks canaries."
+)
+@click.option(
+    "--knob", "knobs", multiple=True, metavar="FLAG=V,V", help="With --auto: try only these flags, with these values."
+)
+@click.option("--engine", metavar="NAME", help="With --auto: the engine, if the command does not name it.")
+@click.option(
+    "--recipe", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: try the flags of a recipe first."
+)
+@click.option(
+    "--save-recipe", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: write the flags found."
+)
+@click.option("--url", metavar="URL", help="With --auto: address of the server.  [default: http://127.0.0.1:{port}]")
+@click.option("--levels", metavar="C,…", help="With --auto, for objectives but agents.  [default: 1,4,16]")
+@click.option("--requests", metavar="N|4C", help="With --auto and levels: requests of each level.")
+@click.option("--workload", metavar="NAME|FILE", help="With --auto: the requests.  [default: coding]")
+@click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="With --auto: output token limit of each request.")
+@click.option("--ready-within", metavar="TIME", help="With --auto: time limit for a server to become ready.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: write the result as a page."
+)
 @_yes_option
 @click.option("--show", is_flag=True, help="Print the results so far and exit.")
 @click.option("--retry-failed", is_flag=True, help="Measure failed configurations again.")
@@ -149,7 +185,7 @@ def ab(
 @shared.quiet
 @shared.session_dir
 def tune(
-    file: str,
+    file: str | None,
     yes: bool,
     show: bool,
     retry_failed: bool,
@@ -159,7 +195,14 @@ def tune(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Measure a server with every combination of flags in a grid, and rank them.
+    """Measure a server with every combination of flags in a grid, and rank them; or find the flags.
+
+    \b
+    swarmtui tune --auto 'vllm serve MODEL --port {port}' --budget 45m
+
+    --auto begins with the command as it is, changes one flag after the other, restarts the best few, and compares the
+    best with the command as `ab` does. Flags and values are those that are known for the engine; what cannot fit or
+    cannot be better is not started. Closing the app does not stop it, and the same command continues it.
 
     For each configuration the server is started, measured and stopped. Starts of one server differ, so the best three
     are then restarted three times each and ranked by these starts; until then one only "leads so far". On a terminal
@@ -188,6 +231,7 @@ def tune(
     """
     import msgspec
 
+    from swarmtui.cli.auto_tune import auto_tune_file, run_auto
     from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.power import check_power
@@ -195,15 +239,32 @@ def tune(
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
+    from swarmtui.model.base import BadInput
     from swarmtui.model.client_protocol import Ended
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
     from swarmtui.report.tuning import commands_text, tune_blocks
 
+    if file is not None and (option := next((option for name, option in _ONLY_AUTO.items() if options[name]), None)):
+        raise BadInput("is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]", key=option)
+    tune_file = auto_tune_file(options) if file is None else parse_tune(read_text(Path(file)), file)
+    if tune_file.auto is not None:
+        sys.exit(
+            run_auto(
+                tune_file,
+                options,
+                yes=yes,
+                show=show,
+                retry=retry_failed,
+                text=text,
+                as_json=as_json,
+                events=events,
+                quiet=quiet,
+            )
+        )
     writer = open_events(as_json=as_json) if events else None
-    tune_file = parse_tune(read_text(Path(file)), file)
     plan = tune_file.plan
-    request = _run_request(
+    request = run_request(
         msgspec.structs.asdict(plan)
         | {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
         | {"seed": tune_file.seed, "session_dir": options["session_dir"]}
@@ -212,23 +273,23 @@ def tune(
     )
     directory = tune_directory(Path(request.session_root), tune_file)
     progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
-    runner = TuneRunner(tune_file, request, directory, _reporter(quiet), progress, observe)
+    runner = TuneRunner(tune_file, request, directory, reporter(quiet), progress, observe)
     running = (found := read_experiment(directory, "tune")) is not None and not found.status.ended
     on_screen = is_terminal() and not (text or as_json or events or quiet)
     stopped = False
     if retry_failed:
         runner.retry_failed()
     if not show and on_screen and running:
-        stopped = _show_tune(directory)
+        stopped = show_tune(directory)
     elif not show and runner.remaining():
         for knob in tune_file.knob:
             if knob.kind == "power":
                 check_power(knob.watts, knob.gpus)
-        _confirm_commands(commands_text(tune_file), yes)
+        confirm_commands(commands_text(tune_file), yes)
         if on_screen:
             job = TuneJob(tune=tune_file, request=request, directory=str(directory), retry_failed=retry_failed)
             start_tune_process(job)
-            stopped = _show_tune(directory)
+            stopped = show_tune(directory)
         else:
             stop = StopControl()
             with stop.on_signals():
@@ -246,29 +307,6 @@ def tune(
     sys.exit(code)
 
 
-def _show_tune(directory: Path) -> bool:
-    """Show the tune in the app until it ends or the user closes it; return whether it ended unfinished."""
-    from swarmtui.experiments.store import read_experiment
-    from swarmtui.tui.launch import open_tune
-
-    if open_tune(directory).detached:
-        echo("the tune continues in the background; run the same command to show it again", err=True)
-        sys.exit(DONE)
-    found = read_experiment(directory, "tune")
-    if found is not None and found.status.ended == "failed":
-        echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
-    return found is None or found.status.ended != "done"
-
-
-def _run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, levels: str) -> Any:
-    """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
-    defaults = {} if endpoints is None else config_defaults("ab")
-    params = (
-        run.make_context("run", [], default_map=defaults).params | options | {"levels": levels, "on_restart": "stop"}
-    )
-    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
-
-
 def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
     """Refuse an endpoint with a key or headers beside a started server, which would get them too."""
     from swarmtui.model.base import BadInput
@@ -280,23 +318,3 @@ def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
                 "write its URL instead of its name, and --api-key-env if both need the key",
                 key=option,
             )
-
-
-def _confirm_commands(text: str, yes: bool) -> None:
-    """Show the commands before any of them is run, and ask for confirmation; if it was given, without secrets."""
-    from swarmtui.engines.command_line import redact_flags
-    from swarmtui.model.base import BadInput
-
-    if yes:
-        lines = [(line[: len(line) - len(line.lstrip())], line.lstrip()) for line in text.splitlines()]
-        echo("\n".join(f"{indent}{redact_flags(line)}" for indent, line in lines), err=True)
-        return
-    echo(text, err=True)
-    if not is_terminal():
-        raise BadInput("add --yes to run these commands: there is no terminal to ask for confirmation")
-    if not click.confirm("Run them?", default=False, err=True):
-        sys.exit(STOPPED)
-
-
-def _reporter(quiet: bool) -> Callable[[str], None]:
-    return lambda text: None if quiet else echo(sanitize(text), err=True)

@@ -118,6 +118,13 @@ def identify_server(endpoint: Endpoint, secrets: Secrets) -> DiscoveredServer | 
     return found if found is not None and found.reachable else None
 
 
+def count_gpus() -> int:
+    """Return how many GPUs of this host can be read."""
+    from swarmtui.telemetry.gpu.readers import read_gpus
+
+    return sum(not gpu.part_of for gpu in read_gpus()[0])
+
+
 def simulator_presets() -> tuple[SimulatorPreset, ...]:
     from swarmtui.sim.presets import list_presets
 

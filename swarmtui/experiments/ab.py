@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 from pathlib import Path
-from random import Random
 from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes, describe_flag_changes
-from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.by_level import level_counters
 from swarmtui.analysis.machine.server_counters import counter_change
@@ -162,15 +161,6 @@ def ab_launch(test: AbTest, side: Side, port: int | str) -> LaunchCommand | None
     tune = TuneFile(command=command, url=test.url or "http://127.0.0.1:{port}", pass_env=test.pass_env)
     launch = launch_command(tune, {}, port, option)
     return msgspec.structs.replace(launch, ready_within_s=test.ready_within_s, stop_within_s=test.stop_within_s)
-
-
-def interleaved_sides(count: int, seed: int) -> list[Side]:
-    """ABBA or BAAB, drawn for each block of four, so that a linear drift affects both sides equally."""
-    random = Random(seed)
-    order: list[Side] = []
-    while len(order) < count:
-        order += ["A", "B", "B", "A"] if random.random() < 0.5 else ["B", "A", "A", "B"]
-    return order[:count]
 
 
 def changed_sides(test: AbTest) -> str:

@@ -16,7 +16,6 @@ from swarmtui.analysis.compare.verdicts import ALPHA
 from swarmtui.analysis.levels.stats import standard_deviation
 from swarmtui.experiments.grid import (
     StartT,
-    configuration_key,
     first_restart,
     has_one_server,
     launch_command,
@@ -26,14 +25,14 @@ from swarmtui.experiments.grid import (
 )
 from swarmtui.experiments.store import without_secrets
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.tuning import POWER, Flags, Objective, Start, TuneFile, Value
+from swarmtui.model.tuning import POWER, Flags, Objective, Start, TuneFile, Value, configuration_key
 from swarmtui.text import count_noun
 
 MIN_STARTS = 3
 _PORT = 8000
 _AVERAGED = (
     "out_tps", "per_stream_tps", "ttft_s", "j_per_token", "prefill_j_per_token", "decode_j_per_token", "mean_w",
-    "start_s",
+    "start_s", "agents",
 )  # fmt: skip
 
 
@@ -80,6 +79,7 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     `chance` is how far, as a share, each would be from the best in 5 % of all tunes of equal configurations.
     `command` starts a server with the first configuration, without secrets. `power` is what each power limit does,
     and `power_sentence` says which is worth it. `one_server`: all were measured in one start, in several passes.
+    With `auto`, flags are what differs from the command of the user.
     """
 
     objective: Objective
@@ -93,6 +93,7 @@ class TuneSummary(Stored, frozen=True, kw_only=True):
     power: tuple[PowerEffect, ...] = ()
     power_sentence: str = ""
     one_server: bool = False
+    auto: bool = False
 
     @property
     def ranked(self) -> bool:
@@ -116,11 +117,12 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
         chance=tuple(chance),
         front_ttft=tuple(pareto(found, "ttft_s")),
         front_energy=tuple(pareto(found, "j_per_token")),
-        effects=tuple(effects(known, tune.objective)),
+        effects=() if tune.auto else tuple(effects(known, tune.objective)),
         command=_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
         power=power,
         power_sentence=_power_sentence(power),
         one_server=has_one_server(tune),
+        auto=tune.auto is not None,
     )
 
 
@@ -164,6 +166,7 @@ def _result(starts: Sequence[Start], first: int, objective: Objective) -> Config
     if last.state == "broken" or not used:
         return ConfigurationResult(**(asdict(last) | {"starts": len(done)}))
     averages: dict[str, Any] = {name: _mean([getattr(start, name) for start in used]) for name in _AVERAGED}
+    averages["agents"] = None if averages["agents"] is None else round(averages["agents"])
     values = [value for start in used if (value := getattr(start, objective))]
     return ConfigurationResult(
         flags=last.flags,

@@ -12,12 +12,15 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from swarmtui.engines.base import Engine
+from swarmtui.engines.knobs import CommandFlags, split_assignments, write_knobs
+from swarmtui.engines.registry import GENERIC, engine_from_command, engine_named
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
 from swarmtui.model.load import LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import Flags, Objective, Start, Tune, TuneFile, Value, is_env_variable
+from swarmtui.model.tuning import AutoSearch, Flags, Objective, Start, Tune, TuneFile, Value, configuration_key
 
 StartT = TypeVar("StartT", bound=Start)
 
@@ -62,11 +65,6 @@ def has_one_server(tune: TuneFile) -> bool:
     return bool(tune.knob) and len(tune.configurations) + len(_combinations(tune.grid)) * bool(tune.grid) <= 1
 
 
-def configuration_key(flags: Flags) -> str:
-    """A key that does not depend on the order of the flags."""
-    return msgspec.json.encode(flags, order="sorted").decode()
-
-
 def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "command") -> LaunchCommand:
     """Return how to start a server with these flags; errors about its command name `key`."""
     flags = server_flags(tune, flags)
@@ -74,18 +72,17 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
     def fill(text: str, port: int | str = port) -> str:
         return filled(text, flags | {"port": port})
 
-    arguments = [fill(argument) for argument in _split(tune.command, key)]
-    env = {name: fill(value) for name, value in tune.env.items()}
-    for name, value in flags.items():
-        if f"{{{name}}}" in tune.command:
-            continue
-        if is_env_variable(name):
-            if value is not False:
-                env[name] = "1" if value is True else str(value)
-        elif value is True:
-            arguments.append(name)
-        elif value is not False:
-            arguments += [name, str(value)]
+    words = split_command(tune.command, key)
+    appended = {name: value for name, value in flags.items() if f"{{{name}}}" not in tune.command}
+    if tune.auto is not None:
+        command = write_knobs(words, appended, tune_engine(tune).knobs)
+    else:
+        # As appended, so that a flag which the command has as well counts twice, for programs that collect values.
+        own = split_assignments(words)
+        added = write_knobs((), appended, ())
+        command = CommandFlags((*own.words, *added.words), own.env | added.env)
+    arguments = [fill(argument) for argument in command.words]
+    env = {name: fill(value) for name, value in (tune.env | command.env).items()}
     check_url(fill(tune.url, 1))
     url, ready = fill(tune.url), fill(tune.ready)
     base, mark, query = url.partition("?")
@@ -97,7 +94,7 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
         pass_env=tune.pass_env,
         directory=tune.directory,
         ready_within_s=parse_seconds(tune.ready_within, "ready_within"),
-        stop=tuple(fill(argument) for argument in _split(tune.stop, "stop")),
+        stop=tuple(fill(argument) for argument in split_command(tune.stop, "stop")),
         stop_within_s=parse_seconds(tune.stop_within, "stop_within"),
     )
 
@@ -109,18 +106,47 @@ def filled(text: str, values: Flags) -> str:
     return text
 
 
+def tune_engine(tune: TuneFile) -> Engine:
+    """Return the engine of the command: the one that is named, else by its program or any other word of it."""
+    if tune.auto is not None and tune.auto.engine:
+        return engine_named(tune.auto.engine)
+    words = split_assignments(split_command(tune.command, "command")).words
+    found = engine_from_command(words)
+    if found is None or not found.knobs:
+        # A container or a script: `docker run … vllm/vllm-openai`.
+        engines = (engine_from_command((word,)) for word in words)
+        found = next((engine for engine in engines if engine is not None and engine.knobs), found)
+    return found or GENERIC
+
+
 def tune_digest(tune: TuneFile) -> str:
-    """A digest of everything but the flags: flags can be added to a tune without repeating what is finished."""
+    """A digest of everything but the flags: flags can be added to a tune without repeating what is finished.
+
+    The objective of an automatic tune decides what is measured; its budget and knobs do not.
+    """
+    auto = tune.auto and AutoSearch(slo=tune.auto.slo)
+    objective = tune.objective if auto else "out_tps"
     knobs = tuple(msgspec.structs.replace(knob, values=(), watts=()) for knob in tune.knob)
     rest = msgspec.to_builtins(
         msgspec.structs.replace(
-            tune, grid={}, configurations=(), knob=knobs, name="", seed=0, objective="out_tps", finalists=2, restarts=0
+            tune,
+            grid={},
+            configurations=(),
+            knob=knobs,
+            name="",
+            seed=0,
+            objective=objective,
+            finalists=2,
+            restarts=0,
+            auto=auto,
         ),
         str_keys=True,
     )
     del rest["pass_env"]  # the names of keys do not change what is measured
     if not knobs:
         del rest["knob"]
+    if auto is None:
+        del rest["auto"]
     return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
 
 
@@ -128,8 +154,10 @@ def tune_rounds(tune: TuneFile) -> tuple[TuneRound, ...]:
     """First choose the finalists, by one start of each configuration or by successive halving; then restart them.
 
     No choice is needed if all are finalists, as they are with one server. The last round of a halving has all the
-    requests.
+    requests. An automatic tune has one round that chooses, and one of all starts that are ranked.
     """
+    if tune.auto is not None:
+        return TuneRound(number=0, configurations=1), TuneRound(number=1, configurations=tune.finalists, restart=1)
     count = len(all_configurations(tune))
     restarts = tune.restarts if count > 1 else 0
     finalists = count if has_one_server(tune) else tune.finalists
@@ -176,7 +204,9 @@ def scale_load(load: Load, share: float) -> Load:
 
 
 def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]:
-    """The results of configurations that the file contains, in its order."""
+    """The results of configurations that the file contains, in its order; all of an automatic tune, as they were."""
+    if tune.auto is not None:
+        return list(starts)
     position = {configuration_key(flags): number for number, flags in enumerate(all_configurations(tune))}
     known = [start for start in starts if configuration_key(start.flags) in position]
     return sorted(known, key=lambda start: (start.round, position[configuration_key(start.flags)]))
@@ -243,9 +273,20 @@ def configuration_statuses(tune: Tune) -> list[ConfigurationStatus]:
     active = tune.status if not tune.status.ended and tune.status.flags is not None else None
     number = active.round if active else max((start.round for start in tune.starts), default=0)
     results = {configuration_key(start.flags): start for start in latest(tune.starts)}
-    in_round = {configuration_key(flags) for flags in configurations_in_round(tune.definition, tune.starts, number)}
+    in_round = (
+        set()
+        if tune.definition.auto
+        else {configuration_key(flags) for flags in configurations_in_round(tune.definition, tune.starts, number)}
+    )
     statuses = []
-    for flags in all_configurations(tune.definition):
+    listed = (
+        [start.flags for start in latest(tune.starts)]
+        if tune.definition.auto
+        else list(all_configurations(tune.definition))
+    )
+    if tune.definition.auto and active and active.flags is not None and active.flags not in listed:
+        listed.append(active.flags)
+    for flags in listed:
         key = configuration_key(flags)
         row = results.get(key)
         status = ConfigurationStatus(
@@ -273,13 +314,13 @@ def rank(rows: Sequence[StartT], objective: Objective) -> list[StartT]:
 
     def sort_key(row: Start) -> tuple[bool, int, bool, float]:
         value: float | None = getattr(row, objective)
-        sign = -1.0 if objective == "out_tps" else 1.0
+        sign = -1.0 if objective in ("out_tps", "agents") else 1.0
         return row.state != "done", -row.round, value is None, sign * (value or 0.0)
 
     return sorted(rows, key=sort_key)
 
 
-def _split(text: str, key: str) -> list[str]:
+def split_command(text: str, key: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:

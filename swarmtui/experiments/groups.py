@@ -9,12 +9,14 @@ from typing import Literal, NamedTuple
 from swarmtui.analysis.compare.differences import describe_flag_changes, varying_flags
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import ab_result, changed_sides
+from swarmtui.experiments.auto_plan import configuration_text
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import rate, signed_percent
 from swarmtui.sessions.index import SessionRow
+from swarmtui.text import count_noun
 
 
 class SessionGroup(Stored, frozen=True, kw_only=True):
@@ -147,4 +149,6 @@ def tune_result(tune: Tune) -> str:
     if best is None:
         return ""
     so_far = "" if summary.ranked else "so far "
+    if tune.definition.objective == "agents" and best.agents is not None:
+        return f"{so_far}{count_noun(best.agents, 'agent', 'agents')} with {configuration_text(best.flags)}"
     return f"{so_far}{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"

@@ -86,6 +86,7 @@ class Runner(Generic[Definition]):
 
     kind: Kind
     _running: RunningServer | None = None
+    _halted = False
 
     def __init__(
         self,
@@ -113,6 +114,19 @@ class Runner(Generic[Definition]):
         """Call `add` with a result, and report it."""
         raise NotImplementedError
 
+    def retry_failed(self) -> None:
+        """Drop the results of failed configurations, so that they are measured again."""
+        kept = tuple(start for start in self.experiment.starts if start.state == "done")
+        self.experiment = msgspec.structs.replace(self.experiment, starts=kept)
+
+    def halt(self) -> None:
+        """End after the current start, as if a stop had been requested; what is left can be continued."""
+        self._halted = True
+
+    def headline_level(self, summary: Summary) -> Level | None:
+        """Return the level whose figures are those of a start: the highest."""
+        return max(summary.levels, key=lambda level: level.c, default=None)
+
     def run(self, stop: StopControl) -> None:
         """Measure until nothing is left, or until a stop is requested; what that interrupts is not stored."""
         ended: Literal["done", "stopped", "failed"] = "failed"
@@ -123,10 +137,11 @@ class Runner(Generic[Definition]):
                     self.report(f"stopped a run that an interrupted {self.kind} had left running")
                 while not stop.requested and (trial := self.next_trial()) is not None:
                     self.report(trial.title)
+                    begun = time.monotonic()
                     start, summary = self._measure(trial, stop)
                     if not stop.requested:
-                        self.finished(start, summary)
-                ended = "stopped" if stop.requested else "failed" if self.experiment.problem else "done"
+                        self.finished(msgspec.structs.replace(start, took_s=time.monotonic() - begun), summary)
+                ended = "stopped" if stop.requested or self._halted else "failed" if self.experiment.problem else "done"
             finally:
                 self.stop_server()
                 self._show(flags=None, ended=ended)
@@ -202,7 +217,8 @@ class Runner(Generic[Definition]):
         try:
             summary, problem = measure(trial.request)
             start_s = running.start_s if running else None
-            start = _result(trial.start, summary, problem, start_s, self._log_tail())
+            level = self.headline_level(summary) if summary else None
+            start = _result(trial.start, summary, level, problem, start_s, self._log_tail())
             if trial.prefill is not None and start.state == "done" and not stop.requested:
                 start = add_prefill(start, summary, measure(trial.prefill)[0])
         finally:
@@ -247,10 +263,15 @@ def _failed(start: Start, reason: str, log: tuple[str, ...], session: str = "") 
     return msgspec.structs.replace(start, state="broken", reason=reason, log=log, session=session)
 
 
-def _result(start: Start, summary: Summary | None, problem: str, start_s: float | None, log: tuple[str, ...]) -> Start:
-    """Return the figures of the highest level."""
+def _result(
+    start: Start,
+    summary: Summary | None,
+    level: Level | None,
+    problem: str,
+    start_s: float | None,
+    log: tuple[str, ...],
+) -> Start:
     session = summary.session.id if summary else ""
-    level = max(summary.levels, key=lambda level: level.c, default=None) if summary else None
     if problem or level is None or level.headline_tps is None:
         return _failed(start, problem or "nothing was measured", log, session)
     energy = level.energy

@@ -33,6 +33,7 @@ from swarmtui.model.tuning import (
     LoggedChange,
     Tune,
     TuneFile,
+    TuneSteering,
     is_command,
 )
 
@@ -87,7 +88,7 @@ def exclusive_lock(directory: Path, kind: Kind) -> Iterator[None]:
 
 def read_experiment(directory: Path, kind: Kind) -> Experiment[Any] | None:
     """Return the experiment, which is interrupted if its process has died; None if it has not been started."""
-    found = _read(directory / f"{kind}.json", _TYPES[kind])
+    found = read_document(directory / f"{kind}.json", _TYPES[kind])
     if found is not None and not found.status.ended and not is_running(found.status):
         status = msgspec.structs.replace(found.status, ended="interrupted")
         return msgspec.structs.replace(found, status=status)
@@ -104,7 +105,15 @@ def read_tune(directory: Path) -> Tune | None:
 
 def write_experiment(directory: Path, kind: Kind, experiment: Experiment[Any]) -> None:
     stored = msgspec.structs.replace(experiment, definition=without_secrets(experiment.definition))
-    _write(directory / f"{kind}.json", stored)
+    write_document(directory / f"{kind}.json", stored)
+
+
+def read_steering(directory: Path) -> TuneSteering:
+    return read_document(directory / "steering.json", TuneSteering) or TuneSteering()
+
+
+def write_steering(directory: Path, steering: TuneSteering) -> None:
+    write_document(directory / "steering.json", steering)
 
 
 def without_secrets(definition: Definition) -> Definition:
@@ -143,7 +152,7 @@ def request_stop(status: ExperimentStatus) -> None:
 
 
 def read_log(root: Path) -> tuple[LoggedChange, ...]:
-    found = _read(root / _FOLDER / "log.json", ChangeLog)
+    found = read_document(root / _FOLDER / "log.json", ChangeLog)
     return found.changes if found else ()
 
 
@@ -164,7 +173,7 @@ def add_change(root: Path, change: LoggedChange) -> LoggedChange:
     number = max((known.number for known in changes), default=0) + 1
     created = change.created or datetime.now(UTC).isoformat(timespec="seconds")
     numbered = msgspec.structs.replace(change, number=number, created=created)
-    _write(root / _FOLDER / "log.json", ChangeLog(changes=(*changes, numbered)))
+    write_document(root / _FOLDER / "log.json", ChangeLog(changes=(*changes, numbered)))
     return numbered
 
 
@@ -177,11 +186,11 @@ def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | Non
         found, kept=found.kept if kept is None else kept, note=found.note if note is None else note
     )
     rows = tuple(marked if change.number == number else change for change in changes)
-    _write(root / _FOLDER / "log.json", ChangeLog(changes=rows))
+    write_document(root / _FOLDER / "log.json", ChangeLog(changes=rows))
     return marked
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
+def read_document(path: Path, kind: type[T]) -> T | None:
     """Return the struct that a file holds; None if there is no file."""
     try:
         data = read_file(path, MAX_DATA)
@@ -193,7 +202,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
     return parse_json(data, kind, str(path))
 
 
-def _write(path: Path, value: msgspec.Struct) -> None:
+def write_document(path: Path, value: msgspec.Struct) -> None:
     try:
         make_private_directory(path.parent)
         write_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")

@@ -18,9 +18,9 @@ import msgspec
 from swarmtui.analysis.compare.differences import option_name
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.session_client import StopControl
+from swarmtui.experiments.auto import AutoRunner
 from swarmtui.experiments.grid import (
     TuneRound,
-    configuration_key,
     configurations_in_round,
     has_one_server,
     launch_command,
@@ -38,7 +38,7 @@ from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.load import Closed
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
-from swarmtui.model.tuning import POWER, Flags, Start, TuneFile, format_flags
+from swarmtui.model.tuning import POWER, Flags, Start, TuneFile, configuration_key, format_flags
 from swarmtui.numbers import significant
 from swarmtui.processes.spawn import module_command
 from swarmtui.text import echo
@@ -53,11 +53,6 @@ class TuneRunner(Runner[TuneFile]):
     """Run one tune; the endpoint, label and server flags of `request` are replaced for each configuration."""
 
     kind = "tune"
-
-    def retry_failed(self) -> None:
-        """Drop the results of failed configurations, so that they are measured again."""
-        kept = tuple(start for start in self.experiment.starts if start.state == "done")
-        self.experiment = msgspec.structs.replace(self.experiment, starts=kept)
 
     def remaining(self) -> int:
         """Return how many configurations of the current round are still to be measured."""
@@ -201,7 +196,8 @@ def main() -> int:
         echo(text, err=True)
 
     try:
-        runner = TuneRunner(job.tune, job.request, Path(job.directory), report)
+        kind = TuneRunner if job.tune.auto is None else AutoRunner
+        runner = kind(job.tune, job.request, Path(job.directory), report)
         if job.retry_failed:
             runner.retry_failed()
         stop = StopControl()

@@ -6,16 +6,19 @@ import re
 from math import prod
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta
 
-from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored
+from swarmtui.model.base import SCHEMA_VERSION, BadInput, InputStruct, Stored, Versioned
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, ApiChoice
 from swarmtui.model.parsing import parse_seconds, parse_toml
 from swarmtui.model.plan import DEFAULT_WORKLOAD, AgentHeader
 
 Value = str | int | float | bool
 Flags = dict[str, Value]
-Objective = Literal["out_tps", "ttft_s", "j_per_token"]
+Objective = Literal["out_tps", "ttft_s", "j_per_token", "agents"]
+# Of an automatic tune: one start with few requests, starts that rank the best, and those of the A/B test at the end.
+TuneStep = Literal["screen", "restart", "confirm"]
 Side = Literal["A", "B"]
 AbFigure = Literal["out_tps", "per_stream_tps", "ttft_s"]
 Definition = TypeVar("Definition", "AbTest", "TuneFile")
@@ -96,6 +99,34 @@ class LiveKnob(InputStruct, frozen=True, kw_only=True):
         return None
 
 
+class TuneRecipe(InputStruct, frozen=True, kw_only=True):
+    """Flags that were found for an engine, a family of models and a GPU; a user keeps it, or is sent it.
+
+    `values` are those worth trying, instead of the catalogue's.
+    """
+
+    engine: str
+    model: str = ""
+    gpu: str = ""
+    note: str = ""
+    flags: Flags
+    values: dict[str, Annotated[tuple[Value, ...], Meta(min_length=1)]] = {}
+
+
+class AutoSearch(InputStruct, frozen=True, kw_only=True):
+    """Search for the flags instead of trying all: within `budget`, from the command as it is.
+
+    `engine` is that of the command, if its program does not tell; `allow_quality`: also try what may change answers.
+    The flags of a `recipe` are tried first.
+    """
+
+    budget: str = "45m"
+    slo: str = ""
+    allow_quality: bool = False
+    engine: str = ""
+    recipe: TuneRecipe | None = None
+
+
 class TuneFile(InputStruct, frozen=True, kw_only=True):
     """The file that `swarmtui tune` reads.
 
@@ -105,6 +136,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     The best `finalists` are restarted `restarts` times each, and ranked by these starts. Each `knob` is changed while a
     server runs: all its values are measured in one start. Without other flags, that is the only one: `restarts` is then
     how often each value is measured.
+    With `auto`, flags replace those of the command, and `grid` has the values to choose from, instead of the catalogue.
     """
 
     command: Annotated[str, Meta(min_length=1)]
@@ -127,6 +159,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     restarts: Annotated[int, Meta(ge=0)] = 3
     objective: Objective = "out_tps"
     seed: int = 0
+    auto: AutoSearch | None = None
 
 
 class AbTest(Stored, frozen=True, kw_only=True):
@@ -186,11 +219,15 @@ class Start(Stored, frozen=True, kw_only=True):
     lines of the server's output. `simulated`: power and memory are simulated. `doubts` are why it is uncertain.
     `prefill_j_per_token` is the energy per prompt token, measured with answers of one token; `decode_j_per_token` is
     what is left of `j_per_token` without that of the prompts. `levels` has the figures of every level.
+    An automatic tune has `step`, and the capacity, `agents`, with its range; `flags` are then what differs from the
+    command. `took_s` is the time from the start of the server to its end. `canaries` are those that passed, and all;
+    `degenerate` is the share of answers that are empty or repeat one token. `limit_tps` is what the hardware allows.
     """
 
     flags: Flags = {}
     side: Side | None = None
     round: int = 0
+    step: TuneStep | None = None
     state: Literal["done", "broken"] = "done"
     reason: str = ""
     log: tuple[str, ...] = ()
@@ -211,6 +248,13 @@ class Start(Stored, frozen=True, kw_only=True):
     simulated: bool = False
     cache: CacheUse | None = None
     doubts: tuple[str, ...] = ()
+    agents: int | None = None
+    agents_low: int | None = None
+    agents_high: int | None = None
+    degenerate: float | None = None
+    canaries: tuple[int, int] | None = None
+    took_s: float | None = None
+    limit_tps: float | None = None
 
 
 class ExperimentStatus(Stored, frozen=True, kw_only=True):
@@ -218,6 +262,7 @@ class ExperimentStatus(Stored, frozen=True, kw_only=True):
 
     `pid` and `born`, its start time, show whether the process is still running. Without `flags` no configuration is
     being measured. `session` is the run of the current configuration. `ended` is empty until the experiment has ended.
+    Of an automatic tune: `why` the current start was chosen, the tok/s that the hardware allows, and the budget.
     """
 
     pid: int
@@ -229,6 +274,9 @@ class ExperimentStatus(Stored, frozen=True, kw_only=True):
     phase: Literal["starting", "warming up", "running", "stopping"] = "starting"
     session: str = ""
     log: str = ""
+    why: str = ""
+    limit_tps: float | None = None
+    budget_s: float | None = None
     ended: Literal["", "done", "stopped", "failed", "interrupted"] = ""
 
 
@@ -246,6 +294,20 @@ class Experiment(Stored, Generic[Definition], frozen=True, kw_only=True):
 
 
 Tune = Experiment[TuneFile]
+
+
+class TuneSteering(Versioned, frozen=True, kw_only=True):
+    """What the user decides while an automatic tune runs; it is read before each start.
+
+    `pins` are values that stay, `vetoes` flags that are not tried (those of a whole configuration together), `added`
+    configurations to try, `stop_after` the number of starts after which it stops. `budget_s` replaces the budget.
+    """
+
+    pins: Flags = {}
+    vetoes: tuple[Flags, ...] = ()
+    added: tuple[Flags, ...] = ()
+    stop_after: int | None = None
+    budget_s: float | None = None
 
 
 class LoggedChange(Stored, frozen=True, kw_only=True):
@@ -286,7 +348,7 @@ def is_command(target: str) -> bool:
 
 def parse_tune(text: str, source: str) -> TuneFile:
     tune = parse_toml(text, TuneFile, source)
-    if not tune.grid and not tune.configurations and not tune.knob:
+    if not tune.grid and not tune.configurations and not tune.knob and tune.auto is None:
         raise BadInput("give a [grid] of flags, [[configurations]] or a [[knob]]", source=source, key="grid")
     if "{port}" in tune.url and "{port}" not in tune.command:
         raise BadInput("give the server's address, or use {port} in the command", source=source, key="url")
@@ -312,6 +374,18 @@ def _check_knobs(tune: TuneFile, source: str) -> None:
             raise BadInput(f"{knob.key} is named twice", source=source, key=where)
         names.append(knob.key)
         parse_seconds(knob.within, f"{where}.within")
+
+
+def parse_recipe(text: str, source: str) -> TuneRecipe:
+    recipe = parse_toml(text, TuneRecipe, source)
+    if not recipe.flags:
+        raise BadInput("give the flags of the recipe", source=source, key="flags")
+    return recipe
+
+
+def configuration_key(flags: Flags) -> str:
+    """A key that does not depend on the order of the flags."""
+    return msgspec.json.encode(flags, order="sorted").decode()
 
 
 def format_flags(flags: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from swarmtui.report.svg import (
     escape,
     style_sheet,
 )
-from swarmtui.report.table import Cell, Code, Column, Table
+from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table
 
 _CLASSES: dict[Code | None, str] = {
     "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "unknown", "not applicable": "unknown",
@@ -41,6 +41,7 @@ tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-al
 .n{text-align:right}td.n{white-space:nowrap}
 td.ok{color:var(--good);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
 td.unknown{color:var(--dim);white-space:nowrap}
+pre{white-space:pre-wrap;padding:.5rem .8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card)}
 td.bar{font-family:monospace;white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:1rem;grid-auto-rows:1fr}
@@ -84,12 +85,31 @@ def render_html(sessions: Sequence[SessionData]) -> bytes:
         *map(_table, report.tables),
         _notes(report),
     )
+    return _page(report.title, parts)
+
+
+def render_blocks(title: str, blocks: Sequence[Block]) -> bytes:
+    """Render tables and sentences as a page; the first sentence is its headline."""
+    head, rest = (blocks[0], blocks[1:]) if blocks and isinstance(blocks[0], Sentence) else (None, blocks)
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="answer">{escape(head.text)}</p>' if head else ""]
+    for block in rest:
+        if isinstance(block, Table):
+            parts.append(_table(block))
+        elif isinstance(block, Sentence):
+            text = escape(block.text)
+            parts.append(f"<pre>{text}</pre>" if block.code == "command" else f"<p>{text}</p>")
+        else:
+            parts.append(_facts(block.rows))
+    return _page(title, parts)
+
+
+def _page(title: str, parts: Sequence[str]) -> bytes:
     body = "\n".join(part for part in parts if part)
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<link rel="icon" href="data:,">'
-        f"<title>{escape(report.title)}</title>\n<style>\n{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
     return page.encode()
 

@@ -20,7 +20,9 @@ from swarmtui.report.comparison import SIGNS, verdict_cell
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.text import count_noun, escape
 
-_OBJECTIVES: dict[Objective, str] = {"out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token"}
+OBJECTIVES: dict[Objective, str] = {
+    "out_tps": "output tok/s", "ttft_s": "TTFT", "j_per_token": "J/token", "agents": "agents",
+}  # fmt: skip
 # What the standing of a configuration means beside the best one.
 _STANDINGS: dict[Standing, Code] = {"behind": "slower", "tied": "unsure"}
 _GPU = ("j_token", "j_prefill", "j_decode", "gpu_w", "gpu_gib")
@@ -28,7 +30,9 @@ _CONFIGURATION = (
     keyed("state", "state", right=False),
     keyed("rank", "rank", right=False),
     keyed("flags", "configuration", right=False, least=30),
+    keyed("agents", "agents"),
     keyed("tps", "tok/s"),
+    keyed("limit", "limit"),
     keyed("c", "C"),
     keyed("starts", "starts"),
     keyed("change", "vs first"),
@@ -43,15 +47,16 @@ _CONFIGURATION = (
     keyed("problem", "problem", right=False, least=10),
 )
 _DROP = (
-    "start", "errors", "gpu_gib", "gpu_w", "j_prefill", "j_decode", "j_token", "ttft", "change", "c", "starts",
+    "start", "errors", "gpu_gib", "gpu_w", "j_prefill", "j_decode", "j_token", "ttft", "change", "limit", "c", "starts",
     "problem",
 )  # fmt: skip
 
 
 def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
     """Tabulate configurations: values by column id; what a row does not have is blank."""
-    # Only a sweep of power limits tells them apart.
-    parts = [part for part in ("j_prefill", "j_decode") if not any(row.get(part) for row in rows)]
+    # Only a sweep of power limits tells the energy of prompts apart, and only an automatic tune has the others.
+    seldom = ("j_prefill", "j_decode", "agents", "limit")
+    parts = [part for part in seldom if not any(row.get(part) for row in rows)]
     return tabulate("", rows, _CONFIGURATION, drop=_DROP).without((*leave_out, *parts)).without_missing()
 
 
@@ -59,6 +64,8 @@ def result_figures(row: Start) -> dict[str, Value]:
     """Return the figures of a finished configuration by column id."""
     return {
         "tps": Cell("failed", "failed") if row.state == "broken" else row.out_tps,
+        "agents": agents_text(row),
+        "limit": row.limit_tps,
         "c": row.c,
         "ttft": row.ttft_s,
         "j_token": row.j_per_token,
@@ -69,6 +76,20 @@ def result_figures(row: Start) -> dict[str, Value]:
         "start": row.start_s,
         "errors": row.errors,
     }
+
+
+def _configuration(row: Start, found: TuneSummary) -> str:
+    return "the command" if found.auto and not row.flags else format_flags(row.flags)
+
+
+def agents_text(row: Start) -> str | None:
+    """`12 (11–13)`"""
+    if row.agents is None:
+        return None
+    if row.agents_low is None:
+        return str(row.agents)
+    high = f"–{row.agents_high}" if row.agents_high is not None else " or more"
+    return f"{row.agents} ({row.agents_low}{high})"
 
 
 def leaderboard(found: TuneSummary) -> Table:
@@ -87,7 +108,7 @@ def leaderboard(found: TuneSummary) -> Table:
             result_figures(row)
             | {
                 "rank": Cell(MARKS["best"], "best") if best else str(rank),
-                "flags": Cell(format_flags(row.flags), "best" if best else None),
+                "flags": Cell(_configuration(row, found), "best" if best else None),
                 "starts": row.starts,
                 "change": Cell(" ".join(filter(None, words)), code) if any(words) else None,
             }
@@ -131,7 +152,7 @@ def tune_findings(found: TuneSummary) -> list[Block]:
     columns: list[Column[Effect]] = [
         Column("flag", "flag", lambda effect: effect.flag, right=False, least=10),
         Column("value", "value", lambda effect: f"{effect.base} → {effect.value}", right=False, least=10),
-        Column("before", f"{_OBJECTIVES[found.objective]} before", lambda effect: effect.before, short="before"),
+        Column("before", f"{OBJECTIVES[found.objective]} before", lambda effect: effect.before, short="before"),
         Column("after", "after", lambda effect: effect.after),
         Column("change", "change", lambda effect: effect.change, signed_percent),
         Column(
@@ -140,7 +161,7 @@ def tune_findings(found: TuneSummary) -> list[Block]:
         ),
         Column("pairs", "pairs", lambda effect: effect.pairs),
     ]  # fmt: skip
-    note = f"before, after: {_OBJECTIVES[found.objective]}, all else equal"
+    note = f"before, after: {OBJECTIVES[found.objective]}, all else equal"
     return blocks + ([tabulate("Effect of each flag", known, columns, note, ("pairs", "range"))] if known else [])
 
 

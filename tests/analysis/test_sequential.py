@@ -12,10 +12,10 @@ from swarmtui.analysis.compare.sequential import (
     alpha_at,
     detectable_at,
     evaluate,
+    interleaved_sides,
     runs_needed,
 )
 from swarmtui.analysis.compare.verdicts import ALPHA
-from swarmtui.experiments.ab import interleaved_sides
 
 
 def simulate_test(

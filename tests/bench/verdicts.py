@@ -18,10 +18,9 @@ from random import Random
 from swarmtui.analysis.compare.correlation import assumed_correlation, positions, variance_factor
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.compare.probe_history import ProbeResult, probe_history
-from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.compare.sessions import Pair, compare_pair
 from swarmtui.analysis.compare.verdicts import compare_replicates, decide
-from swarmtui.experiments.ab import interleaved_sides
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from swarmtui.experiments.ab import ab_launch
 from swarmtui.experiments.grid import (
     all_configurations,
-    configuration_key,
     configurations_in_round,
     first_restart,
     launch_command,
@@ -22,7 +21,17 @@ from swarmtui.experiments.grid import (
 )
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Barrier, Closed, Open, Sessions
-from swarmtui.model.tuning import AbTest, Flags, Halving, Objective, Start, TuneFile, format_flags, parse_tune
+from swarmtui.model.tuning import (
+    AbTest,
+    Flags,
+    Halving,
+    Objective,
+    Start,
+    TuneFile,
+    configuration_key,
+    format_flags,
+    parse_tune,
+)
 
 
 def tune(text: str) -> TuneFile:

@@ -9,7 +9,6 @@ import pytest
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.grid import (
     all_configurations,
-    configuration_key,
     has_one_server,
     launch_command,
     pending_configurations,
@@ -21,7 +20,7 @@ from swarmtui.experiments.grid import (
 from swarmtui.experiments.runner import add_prefill
 from swarmtui.experiments.store import without_secrets
 from swarmtui.model.base import BadInput
-from swarmtui.model.tuning import Flags, LiveKnob, Start, TuneFile, format_flags, parse_tune
+from swarmtui.model.tuning import Flags, LiveKnob, Start, TuneFile, configuration_key, format_flags, parse_tune
 from swarmtui.report.tuning import commands_text
 from tests.experiments.tune_builders import done
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.experiments.store import read_tune, tune_directory
+from swarmtui.experiments.store import read_steering, read_tune, tune_directory
 from swarmtui.experiments.tune import TuneJob, start_tune_process
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.tuning import Tune, TuneFile
+from swarmtui.model.tuning import AutoSearch, ExperimentStatus, Tune, TuneFile
 from swarmtui.report.table import Cell
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
@@ -105,6 +105,68 @@ def test_current_configuration_shows_live_figures() -> None:
     now = msgspec.structs.replace(now, ended="interrupted")
     killed = tune_view(Tune(definition=SLOTS, status=now), None, 1_100.0, False)
     assert killed.header.notice.startswith("the same command resumes it")
+
+
+AUTO = TuneFile(
+    command="llama-server -np 2 --port {port}", name="auto", objective="agents", auto=AutoSearch(budget="20m")
+)  # fmt: skip
+AUTO_ROWS = [
+    done({}, 100.0, step="screen", agents=4, agents_low=4, agents_high=5, took_s=60.0, limit_tps=400.0),
+    done({"--parallel": 4}, 180.0, step="screen", agents=8, agents_low=7, agents_high=9, took_s=60.0, limit_tps=700.0),
+    failed({"--parallel": 8}, "exited with code 1", "CUDA out of memory"),
+]
+
+
+def auto_status(**fields: object) -> ExperimentStatus:
+    why = "slots: --parallel 4 → 16"
+    return tune_status(flags={"--parallel": 16}, why=why, limit_tps=900.0, budget_s=1200.0, **fields)
+
+
+def test_automatic_tune_shows_the_limit_beside_the_measurement_and_why_a_start_was_chosen() -> None:
+    view = tune_view(Tune(definition=AUTO, starts=tuple(AUTO_ROWS), status=auto_status()), None, 1_102.0, False)
+    table = view.configurations.table
+    shown = [{c.id: cell.text for c, cell in zip(table.columns, row, strict=True)} for row in table.rows]
+    assert [row["flags"].rstrip(" ◆") for row in shown] == [
+        "the command",
+        "--parallel 4",
+        "--parallel 8",
+        "--parallel 16",
+    ]
+    assert [row["agents"] for row in shown[:2]] == ["4 (4–5)", "8 (7–9)"]
+    assert [row["limit"] for row in shown[:2]] == ["400.0", "700.0"]
+    assert view.header.notice.startswith("slots: --parallel 4 → 16, limit 900 tok/s: the server is starting")
+    assert view.header.progress == "3 starts, 2.0 of 20 min, 1 failed"
+
+
+async def test_keys_steer_an_automatic_tune(tmp_path: Path, until: Until) -> None:
+    directory = write_tune_directory(tmp_path / "sessions" / ".tuning" / "auto", AUTO, AUTO_ROWS, auto_status())
+    app = SwarmApp(tune=directory)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(lambda: "CUDA" in screen_text(app) or "--parallel 16" in screen_text(app))
+        await pilot.press("j", "p")
+        await until(lambda: read_steering(directory).pins == {"--parallel": 4})
+        await pilot.press("j", "v")
+        await until(lambda: read_steering(directory).vetoes == ({"--parallel": 8},))
+        await pilot.press("a", *"-np 6", "enter")
+        await until(lambda: read_steering(directory).added == ({"--parallel": 6},))
+        await pilot.press("s", "plus")
+        await until(lambda: read_steering(directory).budget_s == 2100.0)
+        assert read_steering(directory).stop_after == 4
+        await pilot.press("g", "p", "s")
+        await until(lambda: read_steering(directory).stop_after is None)
+        assert read_steering(directory).pins == {}
+        await pilot.press("d")
+
+
+async def test_steering_keys_of_a_grid_say_that_they_do_nothing(tmp_path: Path, until: Until) -> None:
+    directory = write_tune_directory(tmp_path / ".tuning" / "slots", SLOTS, ROWS, tune_status(ended="stopped"))
+    app = SwarmApp(tune=directory)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(lambda: "✖ failed" in screen_text(app))
+        await pilot.press("p")
+        await until(lambda: "only for an automatic tune" in screen_text(app))
+        await pilot.press("q")
+    assert not (directory / "steering.json").exists()
 
 
 async def test_configurations_can_be_watched_and_the_tune_continues_after_detach(tmp_path: Path, until: Until) -> None:

@@ -11,6 +11,7 @@ disturbs both sides alike: correlation makes false claims rarer, and is not corr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Literal
 
 from swarmtui.analysis.compare.verdicts import (
@@ -23,6 +24,7 @@ from swarmtui.analysis.compare.verdicts import (
     compare_replicates,
     detectable_change,
 )
+from swarmtui.model.tuning import Side
 from swarmtui.numbers import short_percent
 
 CHECKPOINTS = (4, 6, 8, 12, 16, 24, 32, 48)
@@ -97,6 +99,15 @@ def evaluate(
         word=word, done=done, n=n, n_a=n, n_b=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval,
         p=estimate.p, spread=spread, needed=needed, detail=detail, sentence=f"{word}: {detail}",
     )  # fmt: skip
+
+
+def interleaved_sides(count: int, seed: int) -> list[Side]:
+    """ABBA or BAAB, drawn for each block of four, so that a linear drift affects both sides equally."""
+    random = Random(seed)
+    order: list[Side] = []
+    while len(order) < count:
+        order += ["A", "B", "B", "A"] if random.random() < 0.5 else ["B", "A", "A", "B"]
+    return order[:count]
 
 
 def _detail(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
+from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.client.session_client import attach
-from swarmtui.experiments.grid import configuration_key
-from swarmtui.experiments.store import read_tune, request_stop
+from swarmtui.experiments.auto_plan import parse_configuration, read_outcome, tune_budget
+from swarmtui.experiments.store import read_steering, read_tune, request_stop, write_steering
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
-from swarmtui.model.tuning import Start, Tune
+from swarmtui.model.tuning import Flags, Start, Tune, configuration_key, format_flags
 from swarmtui.processes.exits import redact_given
 from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager, PanelScreen
 from swarmtui.tui.frame_source import LiveSource
+from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.live.header import HeaderPanel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
@@ -35,6 +39,8 @@ _TWO_ROWS = 34
 _NO_FINDINGS = "a Pareto front needs two finished configurations"
 _FRAMES_HZ = 2.0
 _LOG_BYTES = 64 << 10
+# What one key press adds to the budget.
+_MORE_S = 900.0
 
 
 class TuneScreen(PanelScreen):
@@ -47,6 +53,7 @@ class TuneScreen(PanelScreen):
         super().__init__()
         self._directory = directory
         self._tune: Tune | None = None
+        self._outcome: TuneOutcome | None = None
         self._problem = ""
         self._live: LiveSource | None = None
         self._session = ""
@@ -60,6 +67,7 @@ class TuneScreen(PanelScreen):
                 "leaderboard", key=2, with_cursor=False, empty="no finished configuration yet", id="leaderboard"
             )
             yield Page("Pareto fronts and flags", key=3, id="pareto")
+        yield InputLine()
         yield KeyFooter()
 
     @property
@@ -77,6 +85,8 @@ class TuneScreen(PanelScreen):
         while True:
             try:
                 self._tune = await asyncio.to_thread(read_tune, self._directory)
+                if self._tune is not None and self._tune.definition.auto is not None:
+                    self._outcome = await asyncio.to_thread(read_outcome, self._directory)
                 self._problem = ""
             except BadInput as problem:
                 self._problem = sanitize(str(problem))
@@ -121,7 +131,7 @@ class TuneScreen(PanelScreen):
         if self._tune is None:
             return None
         frame = self._live.live.frame if self._live else None
-        return tune_view(self._tune, frame, time.time(), self._best_first)
+        return tune_view(self._tune, frame, time.time(), self._best_first, self._outcome)
 
     def on_resize(self) -> None:
         super().on_resize()
@@ -153,6 +163,67 @@ class TuneScreen(PanelScreen):
             return
         self.app.copy_to_clipboard(view.command)
         self.app.toast(f"copied, if this terminal allows it: {view.command}")
+
+    # an automatic tune is steered by a file that its process reads before each start
+
+    def _steer(self, said: str, **changes: object) -> None:
+        tune = self._tune
+        if tune is None or tune.definition.auto is None:
+            self.app.toast("only for an automatic tune")
+            return
+        try:
+            steering = msgspec.structs.replace(read_steering(self._directory), **changes)
+            write_steering(self._directory, steering)
+        except BadInput as problem:
+            self.app.toast(str(problem))
+        else:
+            self.app.toast(said)
+
+    def _selected_flags(self) -> Flags:
+        key = self._current_list().selected
+        return msgspec.json.decode(key, type=Flags) if key else {}
+
+    def action_pin(self) -> None:
+        """Keep the flags of the selected configuration; those of the command remove all pins."""
+        flags = self._selected_flags()
+        said = f"pinned: {format_flags(flags)}" if flags else "nothing is pinned any more"
+        self._steer(f"{said}; it applies from the next start on", pins=flags)
+
+    def action_veto(self) -> None:
+        flags = self._selected_flags()
+        if not flags:
+            self.app.toast("the command itself cannot be vetoed")
+            return
+        vetoes = read_steering(self._directory).vetoes
+        kept = tuple(veto for veto in vetoes if veto != flags)
+        said = f"vetoed: {format_flags(flags)}" if len(kept) == len(vetoes) else f"allowed again: {format_flags(flags)}"
+        self._steer(said, vetoes=(*kept, flags) if len(kept) == len(vetoes) else kept)
+
+    def action_add_configuration(self) -> None:
+        tune = self._tune
+        if tune is None or tune.definition.auto is None:
+            self.app.toast("only for an automatic tune")
+            return
+        read = partial(parse_configuration, tune.definition)
+        self.query_one(InputLine).ask("try next", "", read, partial(self._add, read))
+
+    def _add(self, read: Callable[[str], Flags], text: str | None) -> None:
+        if text is not None:
+            flags, added = read(text), read_steering(self._directory).added
+            self._steer(f"{format_flags(flags)} is started next", added=(*added, flags))
+
+    def action_stop_after(self) -> None:
+        tune = self._tune
+        if tune is not None and read_steering(self._directory).stop_after is not None:
+            self._steer("the tune continues", stop_after=None)
+        elif tune is not None:
+            self._steer("the tune stops after this start; the same command resumes it", stop_after=len(tune.starts) + 1)
+
+    def action_more_time(self) -> None:
+        tune = self._tune
+        if tune is not None and tune.definition.auto is not None:
+            budget_s = tune_budget(tune.definition, read_steering(self._directory)) + _MORE_S
+            self._steer(f"the budget is {budget_s / 60:g} min", budget_s=budget_s)
 
     def action_back(self) -> None:
         if self.restore_panels():

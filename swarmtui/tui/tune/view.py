@@ -6,26 +6,25 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.machine.energy import used_gpus
+from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.experiments.effects import TuneSummary, summarise_tune
-from swarmtui.experiments.grid import (
-    ConfigurationStatus,
-    configuration_key,
-    configuration_statuses,
-    latest,
-    round_title,
-)
+from swarmtui.experiments.grid import ConfigurationStatus, configuration_statuses, latest, round_title
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.tuning import Start, Tune, format_flags
+from swarmtui.model.tuning import Start, Tune, configuration_key, format_flags
 from swarmtui.numbers import clock, rate
 from swarmtui.report.table import Block, Cell, Code, Fields, Sentence, Table
+from swarmtui.report.tune_outcome import outcome_blocks
 from swarmtui.report.tuning import configuration_table, leaderboard, result_figures, tune_findings
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.live.header import HeaderView, StatusStyle, phase
 
 _SIGNS = {
     "waiting": "·", "starting": "◌", "warming up": "◐", "running": "▶", "stopping": "◑", "done": "●", "broken": "✖",
 }  # fmt: skip
 _CODES: dict[str, Code] = {"waiting": "detail", "done": "ok", "broken": "failed"}
+
+
+_STEERING = "p pin · v veto · a add · s stop after this · + more time"
 
 
 class ConfigurationsView(NamedTuple):
@@ -44,8 +43,13 @@ class TuneView(NamedTuple):
     command: str = ""
 
 
-def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> TuneView:
-    """`frame` is the newest of the current configuration's run; `now` is the wall clock."""
+def tune_view(
+    tune: Tune, frame: Frame | None, now: float, best_first: bool, outcome: TuneOutcome | None = None
+) -> TuneView:
+    """`frame` is the newest of the current configuration's run; `now` is the wall clock.
+
+    `outcome` is what an automatic tune has found so far.
+    """
     statuses = configuration_statuses(tune)
     summary = summarise_tune(tune.definition, tune.starts)
     ranks = {configuration_key(row.flags): rank for rank, row in enumerate(summary.leaderboard)}
@@ -65,18 +69,19 @@ def tune_view(tune: Tune, frame: Frame | None, now: float, best_first: bool) -> 
         leaderboard=ConfigurationsView(
             leaderboard(summary), tuple(configuration_key(row.flags) for row in summary.leaderboard)
         ),
-        findings=tuple(tune_findings(summary)),
+        findings=tuple(outcome_blocks(outcome) if outcome else tune_findings(summary)),
         note=" · ".join(
             part
             for part in (
-                "in order of the leaderboard" if best_first else "file order",
+                _STEERING if tune.definition.auto else "",
+                "in order of the leaderboard" if best_first else "" if tune.definition.auto else "file order",
                 f"{'▸ best ' if summary.ranked else ''}◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
                 "W, GiB: sums over GPUs" if any(row.mean_w is not None for row in tune.starts) else "",
             )
             if part
         ),
-        command=summary.command,
+        command=outcome.command if outcome else summary.command,
     )
 
 
@@ -102,16 +107,32 @@ def _header(
     title = round_title(definition, newest)
     round_text = f"{title}, " if title and in_round else ""
     notice, style = _notice(tune, summary, frame, now)
+    progress, share = (
+        f"{round_text}{done} of {len(in_round)} configurations",
+        done / len(in_round) if in_round else None,
+    )
+    if definition.auto is not None:
+        progress, share = _spent(tune)
     return HeaderView(
         title=(sanitize(f"tune {definition.name} · {definition.command}"),),
         phase=status.ended or "tuning",
-        progress=f"{round_text}{done} of {len(in_round)} configurations" + (f", {failed} failed" if failed else ""),
-        share=done / len(in_round) if in_round else None,
+        progress=progress + (f", {failed} failed" if failed else ""),
+        share=share,
         clock=(f"{clock(now - status.begun)} elapsed",) if not status.ended else (),
         quality=(),
         quality_style="",
         notice=notice,
         notice_style=style,
+    )
+
+
+def _spent(tune: Tune) -> tuple[str, float | None]:
+    """`7 starts, 3.2 of 45 min`"""
+    spent, budget = sum(start.took_s or 0.0 for start in tune.starts), tune.status.budget_s
+    of = f" of {budget / 60:g}" if budget else ""
+    return (
+        f"{count_noun(len(tune.starts), 'start', 'starts')}, {spent / 60:.1f}{of} min",
+        spent / budget if budget else None,
     )
 
 
@@ -121,7 +142,8 @@ def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -
         if status.flags is None:
             return "choosing the next configuration", ""
         since = clock(max(0.0, now - status.since))
-        flags = sanitize(format_flags(status.flags))
+        limit = f", limit {rate(status.limit_tps)} tok/s" if status.limit_tps else ""
+        flags = sanitize(f"{status.why}{limit}" if status.why else format_flags(status.flags))
         if status.phase == "starting":
             return f"{flags}: the server is starting, {since}; enter opens its log", ""
         if status.phase == "stopping":
@@ -133,6 +155,8 @@ def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -
     leader = f"{word}: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}; " if best else ""
     # The line above says how it ended.
     ended = status.ended
+    if ended == "done" and tune.definition.auto is not None:
+        return f"{leader}the search is over; its result is below", "good"
     if ended == "done":
         return f"{leader}all configurations are done", "good"
     if ended == "stopped":
@@ -152,7 +176,10 @@ def _configuration(status: ConfigurationStatus, summary: TuneSummary, frame: Fra
         "state": Cell(
             f"{_SIGNS[status.state]} {'failed' if failed else status.state}", _CODES.get(status.state, "active")
         ),
-        "flags": Cell(format_flags(status.flags) + _marks(status, summary), None if row else "detail"),
+        "flags": Cell(
+            (format_flags(status.flags) if status.flags else "the command") + _marks(status, summary),
+            None if row else "detail",
+        ),
         "problem": Cell(row.reason, "failed") if failed and row else "",
     }
 

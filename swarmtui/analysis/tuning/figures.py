@@ -1,0 +1,56 @@
+"""The figures of starts that a tuner compares, and the line of a log that says why one failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import exp, fsum, inf, log
+
+from swarmtui.model.tuning import Objective, Start
+
+# A capacity of no agent has no logarithm.
+_NO_AGENT = 0.5
+
+_OUT_OF_MEMORY = re.compile(r"out of memory|OOM|failed to allocate|cannot allocate|bad_alloc|insufficient memory", re.I)
+UNKNOWN_FLAG = re.compile(
+    r"unrecogni[sz]ed arguments?|unknown (argument|option|flag)|no such option|invalid argument", re.I
+)
+_ERROR_LINE = re.compile(r"error|exception|fail|cannot|unable|abort|invalid|unknown|unrecogni[sz]ed", re.I)
+
+
+def objective_value(start: Start, objective: Objective) -> float | None:
+    """Return what a start measured; null if it failed or has no such figure."""
+    if start.state != "done":
+        return None
+    if objective == "agents":
+        return None if start.agents is None else max(float(start.agents), _NO_AGENT)
+    value: float | None = getattr(start, objective)
+    return value or None
+
+
+def higher_is_better(objective: Objective) -> bool:
+    return objective in ("out_tps", "agents")
+
+
+def score(starts: Sequence[Start], objective: Objective) -> float:
+    """Return the mean of the logs, higher is better; minus infinity if any of them failed or measured nothing."""
+    values = [objective_value(start, objective) for start in starts]
+    known = [log(value) for value in values if value is not None]
+    if not values or len(known) < len(values):
+        return -inf
+    return (1.0 if higher_is_better(objective) else -1.0) * fsum(known) / len(known)
+
+
+def error_line(start: Start) -> str:
+    """Return the line of the log that says why a start failed: the last that names an error, else the reason."""
+    for pattern in (_OUT_OF_MEMORY, UNKNOWN_FLAG, _ERROR_LINE):
+        named = [line for line in start.log if pattern.search(line)]
+        if named:
+            return named[-1].strip()
+    return start.reason or (start.log[-1].strip() if start.log else "failed")
+
+
+def mean_value(starts: Sequence[Start], objective: Objective) -> float | None:
+    """Return the geometric mean of what starts measured; null without any."""
+    known = [value for start in starts if (value := objective_value(start, objective)) is not None]
+    return exp(fsum(map(log, known)) / len(known)) if known else None

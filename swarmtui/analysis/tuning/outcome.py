@@ -1,0 +1,375 @@
+"""What a tune found: the changes that help, with the verdict of the A/B test; what did not matter, and what is open.
+
+A knob "did not matter" only with the range of its effect: the spread between starts of the same configuration, over all
+that were started more than once, says how large a gain one start would have missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import expm1, fsum, inf, isfinite, log, sqrt
+from statistics import median
+from typing import Literal
+
+from swarmtui.analysis.compare.distributions import t_quantile
+from swarmtui.analysis.compare.sequential import Decision
+from swarmtui.analysis.tuning.figures import error_line, higher_is_better, mean_value, objective_value, score
+from swarmtui.analysis.tuning.planner import TuneProgress
+from swarmtui.analysis.tuning.space import SearchSpace
+from swarmtui.engines.knobs import Knob
+from swarmtui.model.base import Stored, Versioned
+from swarmtui.model.tuning import Flags, Objective, Start, Value, configuration_key
+from swarmtui.numbers import significant
+from swarmtui.text import count_noun
+
+OutcomeCode = Literal[
+    "running", "confirmed", "same", "slower", "not_sure", "not_tested", "no_gain", "no_baseline", "unreliable"
+]
+
+_CONFIDENCE = 0.95
+_UNITS: dict[Objective, str] = {
+    "out_tps": "tok/s",
+    "ttft_s": "s to the first token",
+    "j_per_token": "J/token",
+    "agents": "agents",
+}
+
+
+class KnobChange(Stored, frozen=True, kw_only=True):
+    """One flag of the best configuration; `before` is null if the server chose by itself."""
+
+    knob: str
+    before: Value | None
+    after: Value
+
+    def __str__(self) -> str:
+        shown = "" if self.before is None else f"{_shown(self.before)} → "
+        return f"{self.knob} {shown}{_shown(self.after)}"
+
+
+class KnobEffect(Stored, frozen=True, kw_only=True):
+    """A value of a knob that was tried, beside `base`, all else equal; `gain` is that of the objective, as a share.
+
+    `low` and `high` are its 95 % interval by the spread between starts; null if no configuration was started twice.
+    """
+
+    knob: str
+    base: Value | None
+    value: Value
+    gain: float
+    low: float | None
+    high: float | None
+    starts: int
+
+
+class NotTried(Stored, frozen=True, kw_only=True):
+    """A knob, or a configuration, that was never started, and why."""
+
+    what: str
+    code: str
+    reason: str
+
+
+class FailedStart(Stored, frozen=True, kw_only=True):
+    """A configuration that failed, with the line of its log that says why."""
+
+    flags: Flags
+    reason: str
+    line: str
+    log: tuple[str, ...] = ()
+
+
+class FrontPoint(Stored, frozen=True, kw_only=True):
+    """A configuration that no other exceeds in the objective at the same or a lower energy."""
+
+    flags: Flags
+    value: float
+    j_per_token: float
+
+
+class RecipeFlag(Stored, frozen=True, kw_only=True):
+    """A flag of a recipe beside that of the command; null if the server chooses by itself."""
+
+    knob: str
+    yours: Value | None
+    recipe: Value
+
+
+class TuneOutcome(Versioned, frozen=True, kw_only=True):
+    """The result of an automatic tune. `before` and `after` are the figures of both sides of the A/B test.
+
+    Without one they are those of the starts that rank, or of the screening. `low` and `high` are the range of `after`
+    over its starts. `session` is the last session of the best configuration, a baseline for later runs.
+    `front` is that of the objective and J/token. `recipe_gain` is what the flags of the recipe gained in its screening.
+    """
+
+    code: OutcomeCode
+    sentence: str
+    objective: Objective
+    flags: Flags = {}
+    changes: tuple[KnobChange, ...] = ()
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    decision: Decision | None = None
+    command: str = ""
+    given: str = ""
+    session: str = ""
+    effects: tuple[KnobEffect, ...] = ()
+    not_tried: tuple[NotTried, ...] = ()
+    failed: tuple[FailedStart, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
+    recipe: tuple[RecipeFlag, ...] = ()
+    recipe_gain: float | None = None
+    starts: int = 0
+    configurations: int = 0
+    size: int = 0
+    spent_s: float = 0.0
+    budget_s: float = 0.0
+
+
+def tune_outcome(
+    space: SearchSpace,
+    progress: TuneProgress,
+    starts: Sequence[Start],
+    objective: Objective,
+    *,
+    budget_s: float,
+    command: str,
+    given: str,
+    recipe: Flags | None = None,
+) -> TuneOutcome:
+    """Summarise a tune; `command` starts its best configuration, `given` is that of the user."""
+    suggested = space.pinned(space.normalised(recipe or {}))
+    flags = progress.winner if progress.winner is not None else progress.leader or {}
+    changes = tuple(
+        KnobChange(knob=name, before=space.baseline.get(name), after=value) for name, value in flags.items()
+    )
+    before, after = _sides(starts, flags, objective)
+    values = [value for start in after if (value := objective_value(start, objective)) is not None]
+    shown = (median(values) if objective == "agents" else mean_value(after, objective)) if values else None
+    known = [value for start in before if (value := objective_value(start, objective)) is not None]
+    first = (median(known) if objective == "agents" else mean_value(before, objective)) if known else None
+    code = _code(progress, flags)
+    sessions = [start.session for start in after if start.session]
+    return TuneOutcome(
+        code=code,
+        sentence=_sentence(code, changes, first, shown, values, progress, starts, objective),
+        objective=objective,
+        flags=flags,
+        changes=changes,
+        before=first,
+        after=shown,
+        low=min(values, default=None),
+        high=max(values, default=None),
+        decision=progress.decision,
+        command=command,
+        given=given,
+        session=sessions[-1] if sessions else "",
+        effects=tuple(_effects(space, progress, starts, objective)),
+        not_tried=tuple(_not_tried(space, progress, starts)),
+        failed=tuple(
+            FailedStart(flags=start.flags, reason=start.reason, line=error_line(start), log=start.log)
+            for start in starts
+            if start.state == "broken"
+        ),
+        front=tuple(_front(starts, objective)),
+        recipe=tuple(
+            RecipeFlag(knob=name, yours=space.baseline.get(name), recipe=value)
+            for name, value in (recipe or {}).items()
+        ),
+        recipe_gain=_gain(starts, suggested, objective) if suggested else None,
+        starts=len(starts),
+        configurations=len({configuration_key(start.flags) for start in starts}),
+        size=space.size,
+        spent_s=progress.spent_s,
+        budget_s=budget_s,
+    )
+
+
+def _code(progress: TuneProgress, flags: Flags) -> OutcomeCode:
+    if progress.ask is not None:
+        return "running"
+    if progress.ended in ("no_baseline", "unreliable"):
+        return "no_baseline" if progress.ended == "no_baseline" else "unreliable"
+    if not flags:
+        return "no_gain"
+    if progress.decision is None:
+        return "not_tested"
+    words: dict[str | None, OutcomeCode] = {"faster": "confirmed", "same": "same", "slower": "slower"}
+    return words.get(progress.decision.word, "not_sure")
+
+
+def _sides(starts: Sequence[Start], flags: Flags, objective: Objective) -> tuple[list[Start], list[Start]]:
+    """Return the starts of the command and of the best configuration: of the A/B test, else what is there of both."""
+    confirm = [start for start in starts if start.step == "confirm" and start.state == "done"]
+    after = [start for start in confirm if start.side == "B" and start.flags == flags]
+    before = [start for start in confirm if start.side == "A"]
+    if after and before:
+        return before, after
+    done = [start for start in starts if start.state == "done"]
+    mine = [start for start in done if start.flags == flags]
+    ranked = [start for start in mine if start.step == "restart"]
+    return [start for start in done if not start.flags], ranked or mine
+
+
+def _sentence(
+    code: OutcomeCode,
+    changes: Sequence[KnobChange],
+    before: float | None,
+    after: float | None,
+    values: Sequence[float],
+    progress: TuneProgress,
+    starts: Sequence[Start],
+    objective: Objective,
+) -> str:
+    what, unit = ", ".join(map(str, changes)), _UNITS[objective]
+    spread = f" ({_figure(min(values))}–{_figure(max(values))})" if values and min(values) < max(values) else ""
+    figures = f"{_figure(before)} → {_figure(after)} {unit}{spread}"
+    sides = f"{progress.decision.n} v {progress.decision.n} starts" if progress.decision else ""
+    first = starts[0] if starts else None
+    if code == "no_baseline" and first is not None and first.state == "done":
+        return f"nothing to optimise: {unit} could not be measured"
+    match code:
+        case "running":
+            return (
+                f"{what}: {figures} so far, not confirmed" if changes else "nothing is better than the command so far"
+            )
+        case "confirmed":
+            return f"{what}: {figures}, confirmed by ab ({sides})"
+        case "same":
+            return f"{what}: {figures}: the same as the command, by ab ({sides}); keep the command"
+        case "slower":
+            return f"{what} looked better, but is not, by ab ({sides}): {figures}; keep the command"
+        case "not_sure":
+            return f"{what}: {figures}, not sure yet after {sides} of ab"
+        case "not_tested":
+            return f"{what}: {figures}, not confirmed: the budget ended before the A/B test"
+        case "no_gain":
+            return f"the command is best: {_figure(before)} {unit}, and no change that was tried gains 2 %"
+        case "unreliable":
+            return f"{what}: {figures}, but starts failed again and again during the A/B test; keep the command"
+        case "no_baseline":
+            return f"the command itself failed: {error_line(first) if first else 'it was not started'}"
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}" if value == int(value) and value < 1000 else significant(value, 4)
+
+
+def _shown(value: Value) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _effects(
+    space: SearchSpace, progress: TuneProgress, starts: Sequence[Start], objective: Objective
+) -> Iterable[KnobEffect]:
+    """Return the effect of each value that was tried in the screening, the largest gain of a knob first."""
+    screened: dict[str, list[Start]] = {}
+    later: dict[str, list[Start]] = {}
+    for start in starts:
+        if objective_value(start, objective) is not None:
+            group = screened if start.step == "screen" else later
+            group.setdefault(configuration_key(start.flags), []).append(start)
+    spread, df = _spread((*screened.values(), *later.values()), objective)
+    found: dict[tuple[str, str], KnobEffect] = {}
+    for tried in progress.tried:
+        before, after = (screened.get(configuration_key(flags), []) for flags in (tried.before, tried.after))
+        base, value = (space.value(flags, tried.knob) for flags in (tried.before, tried.after))
+        if not before or not after or value is None or value == space.baseline.get(tried.knob):
+            continue
+        gain = score(after, objective) - score(before, objective)
+        error = spread * sqrt(1 / len(before) + 1 / len(after)) if df else None
+        wide = None if error is None else error * t_quantile((1 + _CONFIDENCE) / 2, df)
+        found[tried.knob, str(value)] = KnobEffect(
+            knob=tried.knob, base=base, value=value, gain=expm1(gain),
+            low=None if wide is None else expm1(gain - wide), high=None if wide is None else expm1(gain + wide),
+            starts=len(before) + len(after),
+        )  # fmt: skip
+    return sorted(found.values(), key=lambda effect: (effect.knob, -effect.gain))
+
+
+def _gain(starts: Sequence[Start], flags: Flags, objective: Objective) -> float | None:
+    """Return the gain of a configuration in the screening; null if it was not measured."""
+    before, after = (
+        [start for start in starts if start.step == "screen" and start.flags == each] for each in ({}, flags)
+    )
+    gain = score(after, objective) - score(before, objective) if before and after else inf
+    return expm1(gain) if isfinite(gain) else None
+
+
+def _front(starts: Sequence[Start], objective: Objective) -> Iterable[FrontPoint]:
+    """Return the front of the objective and J/token, the best of the objective first."""
+    if objective == "j_per_token":
+        return
+    groups: dict[str, list[Start]] = {}
+    for start in starts:
+        if objective_value(start, objective) is not None and start.j_per_token:
+            groups.setdefault(configuration_key(start.flags), []).append(start)
+    lowest = inf
+    for group in sorted(groups.values(), key=lambda group: -score(group, objective)):
+        value, energy = mean_value(group, objective), mean_value(group, "j_per_token")
+        if value is not None and energy is not None and energy < lowest:
+            lowest = energy
+            yield FrontPoint(flags=group[0].flags, value=value, j_per_token=energy)
+
+
+def _spread(groups: Iterable[Sequence[Start]], objective: Objective) -> tuple[float, int]:
+    """Return the standard deviation of logs between starts of a configuration, and its degrees of freedom."""
+    squares, df = 0.0, 0
+    for group in groups:
+        logs = [log(value) for start in group if (value := objective_value(start, objective)) is not None]
+        if len(logs) > 1:
+            mean = fsum(logs) / len(logs)
+            squares += fsum((each - mean) ** 2 for each in logs)
+            df += len(logs) - 1
+    return (sqrt(squares / df) if df else 0.0), df
+
+
+def _not_tried(space: SearchSpace, progress: TuneProgress, starts: Sequence[Start]) -> Iterable[NotTried]:
+    for left in space.left_out:
+        yield NotTried(what=left.knob, code=left.code, reason=left.reason)
+    refused: dict[tuple[str, str, str], list[Value]] = {}
+    used = {(name, value) for start in starts if start.state == "done" for name, value in start.flags.items()}
+    for skipped in progress.skipped:
+        key = (skipped.knob, skipped.refusal.code, skipped.refusal.reason)
+        if (skipped.knob, skipped.value) not in used and skipped.value not in refused.setdefault(key, []):
+            refused[key].append(skipped.value)
+    for (knob_name, code, reason), values in refused.items():
+        if values:
+            yield NotTried(what=f"{knob_name} {', '.join(map(_shown, values))}", code=code, reason=reason)
+    started = {name for start in starts for name in start.flags} | {knob for knob, _, _ in refused}
+    for knob in space.knobs:
+        if knob.name in space.pins:
+            yield NotTried(what=knob.name, code="pinned", reason=f"pinned to {space.pins[knob.name]}")
+        elif knob.name not in started and progress.ask is None:
+            yield NotTried(what=knob.name, code="budget", reason="the budget ended before its turn")
+        elif values := _open_values(space, knob, starts, progress):
+            text = ", ".join(_shown(value) for value in values)
+            yield NotTried(
+                what=f"{knob.name} {text}", code="direction", reason="values nearer to the best did not gain"
+            )
+
+
+def _open_values(space: SearchSpace, knob: Knob, starts: Sequence[Start], progress: TuneProgress) -> list[Value]:
+    """Return the values of an ordered knob that no start had, without those that were ruled out."""
+    used = {space.value(start.flags, knob.name) for start in starts}
+    used |= {skipped.value for skipped in progress.skipped if skipped.knob == knob.name}
+    return [value for value in space.ladder(knob) if value not in used] if knob.ordered else []
+
+
+def starts_sentence(outcome: TuneOutcome) -> str:
+    """`17 starts of 9 configurations, of 168 possible, in 12.3 of 45 min`"""
+    return (
+        f"{count_noun(outcome.starts, 'start', 'starts')} of "
+        f"{count_noun(outcome.configurations, 'configuration', 'configurations')}, of {outcome.size:,} possible, "
+        f"in {outcome.spent_s / 60:.1f} of {outcome.budget_s / 60:g} min"
+    )
+
+
+def is_gain(outcome: TuneOutcome) -> bool:
+    """Whether the best configuration is better than the command as measured."""
+    if outcome.before is None or outcome.after is None:
+        return False
+    return (outcome.after > outcome.before) == higher_is_better(outcome.objective)

@@ -1,0 +1,461 @@
+"""Plan a tune: from the starts so far to the next one, or to its end. No I/O, no clock.
+
+The search is written as one generator that asks for the starts that it needs. Those that are in the history are
+answered from there, so that it stops at the first that is not: a tune continues after a kill without repeating any, and
+what the user pins, vetoes or adds takes effect with the next start.
+
+1. The command as it is. 2. Stage by stage, one knob at a time from the best so far, with few requests: ordered knobs
+are climbed in the direction that helps, all values of others are tried; a small gain counts only if a second start
+agrees. Knobs are tried again while a whole pass still gains. 3. The best few are restarted with all requests, and
+ranked by that. 4. The first of them and the command alternate, as in `ab`, whose verdict is the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from math import fsum, inf, log
+from random import Random
+from typing import Literal, NamedTuple
+
+from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
+from swarmtui.analysis.compare.verdicts import EQUIVALENT
+from swarmtui.analysis.tuning.figures import UNKNOWN_FLAG, error_line, higher_is_better, objective_value, score
+from swarmtui.analysis.tuning.space import Crash, Refusal, SearchSpace
+from swarmtui.engines.knobs import STAGES, Knob
+from swarmtui.model.tuning import Flags, Objective, Side, Start, TuneStep, Value, configuration_key, format_flags
+
+# A gain below the first is none; one below the second has to be seen in two starts.
+_GAIN, _CLEAR_GAIN = 0.02, 0.15
+# Capacities are whole numbers, and those of two starts easily one or two apart.
+_CLEAR_MORE_AGENTS = 0.5
+# A value that lost so much is not tried again from another leader.
+_CLEAR_LOSS = 0.1
+# An effect that is noticed at all.
+_NOTICED = 0.04
+# The screening has at least so many starts, and more if all starts are no more than this part of a full grid.
+_LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
+# The finalists are at most this far behind the best of the screening.
+_FINALIST_WITHIN = 0.15
+# This share of the budget is kept for the starts that rank and confirm, at most.
+_RESERVED = 0.6
+_MAX_PASSES = 3
+_MAX_BROKEN_BASELINES = 3
+
+WhyCode = Literal["baseline", "added", "knob", "again", "restart", "confirm"]
+
+
+class SearchRules(NamedTuple):
+    """What the search optimises and how much it may take: `budget_s` of the time of starts, `share` of the requests
+    that a start has while configurations are screened, and how many are restarted, how often."""
+
+    objective: Objective
+    budget_s: float
+    share: float = 0.5
+    finalists: int = 3
+    restarts: int = 2
+    max_runs: int = 16
+    seed: int = 0
+
+
+class Ask(NamedTuple):
+    """The next start: its configuration and step, what it is for, and the tok/s that the hardware allows."""
+
+    flags: Flags
+    step: TuneStep
+    code: WhyCode
+    why: str
+    side: Side | None = None
+    ceiling: float | None = None
+
+
+class Skipped(NamedTuple):
+    """A configuration that was ruled out without a start: that with this value of a knob."""
+
+    knob: str
+    value: Value
+    flags: Flags
+    refusal: Refusal
+
+
+class Tried(NamedTuple):
+    """The configurations of one knob that were compared: all else equal, with the values of the knob."""
+
+    knob: str
+    before: Flags
+    after: Flags
+
+
+class TuneProgress(NamedTuple):
+    """What the search knows. `ask` is null at its end. `leader` is the best so far, null while nothing works.
+
+    `ended`: why the search is over; `budget` if its time was. `decision` is the verdict of the A/B test.
+    """
+
+    ask: Ask | None
+    leader: Flags | None
+    winner: Flags | None
+    decision: Decision | None
+    crashes: tuple[Crash, ...]
+    skipped: tuple[Skipped, ...]
+    tried: tuple[Tried, ...]
+    finalists: tuple[Flags, ...]
+    ended: Literal["", "done", "budget", "no_baseline", "unreliable"]
+    spent_s: float
+
+
+def plan_tune(
+    space: SearchSpace, rules: SearchRules, starts: Sequence[Start], added: Sequence[Flags] = ()
+) -> TuneProgress:
+    """Return the next start, or the end, and what is known by then."""
+    search = _Search(space, rules, starts, added)
+    ask = search.advance()
+    return TuneProgress(
+        ask=ask, leader=search.leader, winner=search.winner, decision=search.decision, crashes=tuple(search.crashes),
+        skipped=tuple(search.skipped.values()), tried=tuple(search.tried), finalists=tuple(search.finalists),
+        ended="" if ask else search.ended, spent_s=search.spent_s,
+    )  # fmt: skip
+
+
+Asking = Generator[Ask, Start, None]
+
+
+class _Search:
+    """One pass over the history; `advance` returns the first start that is not in it."""
+
+    def __init__(self, space: SearchSpace, rules: SearchRules, starts: Sequence[Start], added: Sequence[Flags]) -> None:
+        self._space, self._rules = space, rules
+        self._added = [space.pinned(space.normalised(flags)) for flags in added]
+        self._known: dict[tuple[TuneStep, str], list[Start]] = {}
+        for start in starts:
+            if start.step in ("screen", "restart"):
+                self._known.setdefault((start.step, configuration_key(start.flags)), []).append(start)
+        self._starts = list(starts)
+        self._used: dict[tuple[TuneStep, str], int] = {}
+        self._screened: dict[str, tuple[Flags, list[Start]]] = {}
+        self._passes, self._floor = 0, Flags()
+        self._gains: dict[tuple[str, str], float] = {}
+        self.spent_s = fsum(start.took_s or 0.0 for start in starts)
+        self.leader: Flags | None = None
+        self.winner: Flags | None = None
+        self.decision: Decision | None = None
+        self.crashes: list[Crash] = []
+        self.skipped: dict[str, Skipped] = {}
+        self.tried: list[Tried] = []
+        self.finalists: list[Flags] = []
+        self.ended: Literal["done", "budget", "no_baseline", "unreliable"] = "done"
+
+    def advance(self) -> Ask | None:
+        asking = self._search()
+        try:
+            ask = next(asking)
+            while (found := self._answer(ask)) is not None:
+                ask = asking.send(found)
+        except StopIteration:
+            return None
+        return ask._replace(ceiling=self._space.ceiling(ask.flags))
+
+    def _answer(self, ask: Ask) -> Start | None:
+        """Return the start that was asked for, if it is in the history: each start answers once."""
+        if ask.step == "confirm":
+            return None  # its starts are evaluated together
+        key = (ask.step, configuration_key(ask.flags))
+        number = self._used.get(key, 0)
+        known = self._known.get(key, [])
+        if number == len(known):
+            return None
+        self._used[key] = number + 1
+        return known[number]
+
+    # the search
+
+    def _search(self) -> Asking:
+        base = yield from self._screen({}, "baseline", "the command as it is")
+        if score(base, self._rules.objective) == -inf:
+            self.ended = "no_baseline"
+            return
+        self.leader = self._floor = {}
+        if pinned := self._space.pinned({}):
+            yield from self._consider(pinned, "added", f"pinned: {format_flags(pinned)}")
+            if self._score(pinned) > -inf:
+                self.leader = self._floor = pinned
+        for flags in self._added:
+            if self._space.refuse(flags, self.crashes) is None:
+                yield from self._consider(flags, "added", "added by you")
+        yield from self._stages()
+        yield from self._restart()
+        yield from self._confirm()
+
+    def _screen(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, list[Start]]:
+        """Start a configuration unless it was already; return its starts of the screening."""
+        key = configuration_key(flags)
+        if key not in self._screened:
+            start = yield Ask(flags, "screen", code, why)
+            self._screened[key] = (flags, [start])
+        return self._screened[key][1]
+
+    def _score(self, flags: Flags) -> float:
+        found = self._screened.get(configuration_key(flags))
+        return score(found[1], self._rules.objective) if found else -inf
+
+    def _consider(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, bool]:
+        """Start a configuration, and make it the leader if it gains; return whether it did.
+
+        A small gain may be luck, of this start or of the leader's: another start of each decides.
+        """
+        leader = self.leader or {}
+        starts = yield from self._screen(flags, code, why)
+        gain = score(starts, self._rules.objective) - self._score(leader)
+        clear = _CLEAR_MORE_AGENTS if self._rules.objective == "agents" else _CLEAR_GAIN
+        if log(1 + _GAIN) < gain < log(1 + clear) and len(starts) < 2 and self._has_time(flags):
+            for each in (flags, leader):
+                again = self._screened[configuration_key(each)][1]
+                if len(again) < 2:
+                    again.append((yield Ask(each, "screen", "again", "a small gain: is it more than chance?")))
+            gain = score(starts, self._rules.objective) - self._score(leader)
+        if gain > log(1 + _GAIN):
+            self.leader = flags
+            return True
+        return False
+
+    def _stages(self) -> Asking:
+        for number in range(_MAX_PASSES):
+            before, self._passes = self.leader, number
+            for stage in STAGES:
+                for knob in self._by_promise([knob for knob in self._space.knobs if knob.stage == stage]):
+                    if knob.name not in self._space.pins:
+                        yield from self._knob(knob)
+            if not number:
+                yield from self._check_baseline()
+            if self.leader == before or len(self._space.knobs) < 2:
+                break
+        yield from self._neighbours()
+
+    def _check_baseline(self) -> Asking:
+        """Start the command once more: it tells how much starts differ, and whether the first one was lucky or not."""
+        base = self._screened[configuration_key({})][1]
+        if len(base) < 2 and self._has_time({}):
+            base.append((yield Ask({}, "screen", "again", "the command again: how much do two starts differ?")))
+        gains = sorted(self._screened.values(), key=lambda each: -score(each[1], self._rules.objective))
+        if self._score(self.leader or {}) <= self._score(self._floor) + log(1 + _GAIN):
+            self.leader = self._floor
+            if gains[0][0] and self._space.refuse(gains[0][0], self.crashes) is None:
+                yield from self._consider(gains[0][0], "again", "a small gain: is it more than chance?")
+
+    def _by_promise(self, knobs: list[Knob]) -> list[Knob]:
+        """Order the knobs of a stage: those first that move what binds the command as it is."""
+        binds = {level.binds for level in self._space.limits.levels} if self._space.limits else set()
+        return sorted(knobs, key=lambda knob: not binds & set(knob.moves) - {"not_known"})
+
+    def _knob(self, knob: Knob) -> Asking:
+        ladder, leader = self._space.ladder(knob), self.leader or {}
+        current = self._space.value(leader, knob.name)
+        if not knob.ordered:
+            for value in ladder:
+                if value != current:
+                    yield from self._try(knob, value)
+            return
+        if current is None:  # the server chooses by itself: begin in the middle
+            current = ladder[len(ladder) // 2]
+            yield from self._try(knob, current)
+        for direction in (1, -1):
+            if (yield from self._climb(knob, ladder, ladder.index(current), direction)):
+                return
+
+    def _climb(
+        self, knob: Knob, ladder: Sequence[Value], at: int, direction: Literal[1, -1]
+    ) -> Generator[Ask, Start, bool]:
+        """Go up or down in steps of two while that gains, then look at the values beside; return whether it did.
+
+        One step often changes too little to be seen. What does nothing after two steps is left; what loses, or does
+        not start, may gain after one.
+        """
+        step, moved = 2, False
+        while 0 <= at + direction < len(ladder):
+            there = min(max(at + direction * step, 0), len(ladder) - 1)
+            if (yield from self._try(knob, ladder[there])):
+                at, moved = there, True
+                continue
+            known = self._gains.get((knob.name, str(ladder[there])))
+            if step == 1 or abs(there - at) == 1 or not (moved or known is None or known < -_NOTICED):
+                break
+            step = 1
+        if moved and step == 2:
+            yield from self._try(knob, ladder[at - direction])
+        return moved
+
+    def _neighbours(self) -> Asking:
+        """With the time that is left, try every other value of one knob from the leader, and again after a gain."""
+        gained = True
+        while gained:
+            gained = False
+            for knob in self._space.knobs:
+                for value in self._space.ladder(knob) if knob.name not in self._space.pins else ():
+                    screens = sum(len(starts) for _, starts in self._screened.values())
+                    if value != self._space.value(self.leader or {}, knob.name) and screens < self._most_screens():
+                        gained = (yield from self._try(knob, value)) or gained
+
+    def _most_screens(self) -> float:
+        """Return how many starts the screening may have: with those that follow, a small part of a grid."""
+        return max(_LEAST_SCREENS, _PART_OF_GRID * self._space.size - self._later_starts())
+
+    def _later_starts(self) -> int:
+        return self._rules.finalists * self._rules.restarts + 2 * CHECKPOINTS[0]
+
+    def _try(self, knob: Knob, value: Value) -> Generator[Ask, Start, bool]:
+        """Change one knob of the leader; return whether that gains. What is ruled out is not started."""
+        leader, space = self.leader or {}, self._space
+        flags = space.changed(leader, knob.name, value)
+        refusal = space.refuse(flags, self.crashes, self._needed_tps())
+        key = configuration_key(flags)
+        if refusal is not None and key not in self._screened:
+            self.skipped.setdefault(key, Skipped(knob.name, value, flags, refusal))
+            return False
+        if key not in self._screened and not self._has_time(flags):
+            self.ended = "budget"
+            return False
+        before, known_gain = space.value(leader, knob.name), self._gains.get((knob.name, str(value)), 0.0)
+        if self._passes and known_gain < log(1 - _CLEAR_LOSS):
+            return False
+        shown = "" if before is None else f"{before} → "
+        gained = yield from self._consider(flags, "knob", f"{knob.stage}: {knob.name} {shown}{value}")
+        starts = self._screened[key][1]
+        if all(start.state == "broken" for start in starts):
+            self._add_crash(starts[-1], knob, before, value, leader)
+        else:
+            self.tried.append(Tried(knob.name, leader, flags))
+            self._gains[knob.name, str(value)] = score(starts, self._rules.objective) - self._score(leader)
+        return gained
+
+    def _add_crash(self, start: Start, knob: Knob, before: Value | None, value: Value, leader: Flags) -> None:
+        line = error_line(start)
+        unknown = bool(UNKNOWN_FLAG.search(line)) and any(name in line for name in knob.names)
+        crash = Crash(
+            flags=start.flags, knob=knob.name, before=before, value=value, line=line,
+            unknown_flag=unknown and knob.name not in leader,
+        )  # fmt: skip
+        if crash not in self.crashes:
+            self.crashes.append(crash)
+
+    def _needed_tps(self) -> float | None:
+        """Return the tok/s that a configuration must be able to exceed to be better than the leader."""
+        best = self._screened[configuration_key(self.leader or {})][1][0]
+        if self._rules.objective == "out_tps":
+            return best.out_tps
+        if self._rules.objective == "agents" and self._space.stream_tps and best.agents:
+            return best.agents * self._space.stream_tps
+        return None
+
+    # time
+
+    def _seconds(self, step: TuneStep) -> float:
+        """Return how long a start takes: the mean of those of its step, else scaled from the others."""
+        done = [start for start in self._starts if start.took_s is not None and start.state == "done"]
+        same = [start.took_s or 0.0 for start in done if (start.step == "screen") == (step == "screen")]
+        if same:
+            return fsum(same) / len(same)
+        factor = self._rules.share if step == "screen" else 1.0 / self._rules.share
+        starting = [min(start.start_s or 0.0, start.took_s or 0.0) for start in done]
+        loads = [(start.took_s or 0.0) - lead for start, lead in zip(done, starting, strict=True)]
+        return (fsum(starting) + factor * fsum(loads)) / len(done) if done else 0.0
+
+    def _has_time(self, flags: Flags) -> bool:
+        """Whether there is time for another start of the screening, and then for those that rank and confirm.
+
+        What was started had the time: the search takes the same way again, however much was spent since. It does not
+        go back once the A/B test has begun, also not with a larger budget.
+        """
+        rules = self._rules
+        key: tuple[TuneStep, str] = ("screen", configuration_key(flags))
+        if self._used.get(key, 0) < len(self._known.get(key, [])):
+            return True
+        if self._starts and self._starts[-1].step == "confirm":
+            return False
+        later = self._later_starts() * self._seconds("restart")
+        return self.spent_s + self._seconds("screen") + min(later, _RESERVED * rules.budget_s) <= rules.budget_s
+
+    # the end
+
+    def _candidates(self) -> list[Flags]:
+        """The best of the screening, without the command itself and those of which a start failed."""
+        broken = {configuration_key(start.flags) for start in self._starts if start.state == "broken" and start.flags}
+        scored = [(self._score(flags), flags) for flags, _ in self._screened.values()]
+        usable = [
+            (value, flags)
+            for value, flags in scored
+            if flags and value > -inf and configuration_key(flags) not in broken
+            and self._space.refuse(flags, self.crashes) is None
+        ]  # fmt: skip
+        usable.sort(key=lambda each: (-each[0], len(each[1])))
+        if not usable:
+            return []
+        leader = [flags for _, flags in usable if flags == self.leader]
+        best = usable[0][0]
+        # What is behind the command as it is need not be ranked.
+        near = [flags for value, flags in usable if value > max(best - _FINALIST_WITHIN, self._score({}))]
+        return [*leader, *(flags for flags in near if flags not in leader)]
+
+    def _restart(self) -> Asking:
+        rules = self._rules
+        if not self.leader:
+            return  # nothing gains
+        self.finalists = self._candidates()[: rules.finalists]
+        if len(self.finalists) < 2:
+            return
+        confirm_s = 2 * CHECKPOINTS[0] * self._seconds("restart")
+        for number in range(rules.restarts):
+            order = list(self.finalists)
+            Random(f"{rules.seed}/{number}").shuffle(order)
+            for flags in order:
+                done = self._known.get(("restart", configuration_key(flags)), [])
+                needed = self._seconds("restart") + confirm_s
+                if len(done) <= number and self.spent_s + needed > rules.budget_s:
+                    self.ended = "budget"
+                    return
+                title = f"restart {number + 1} of {rules.restarts}, to rank the best {len(self.finalists)}"
+                yield Ask(flags, "restart", "restart", title)
+
+    def _ranked(self) -> list[Flags]:
+        """The finalists by their restarts; those with as many as any other come first."""
+        most = min((len(self._restarts(flags)) for flags in self.finalists), default=0)
+        if not most:
+            return [flags for flags in self._candidates() if flags in self.finalists]
+        usable = [flags for flags in self._candidates() if flags in self.finalists]
+        return sorted(usable, key=lambda flags: -score(self._restarts(flags), self._rules.objective))
+
+    def _restarts(self, flags: Flags) -> list[Start]:
+        return self._known.get(("restart", configuration_key(flags)), [])
+
+    def _confirm(self) -> Asking:
+        ranked = self._ranked() if self.leader else []
+        self.winner = ranked[0] if ranked else None
+        if self.winner is None:
+            return
+        rules, mine = self._rules, self._confirming()
+        sides = {side: [s for s in mine if s.side == side and s.state == "done"] for side in ("A", "B")}
+        n = min(len(side) for side in sides.values())
+        if checkpoint := max((point for point in CHECKPOINTS if point <= n), default=0):
+            a, b = ([objective_value(s, rules.objective) or 1.0 for s in sides[side][:checkpoint]] for side in "AB")
+            better: Literal["higher", "lower"] = "higher" if higher_is_better(rules.objective) else "lower"
+            self.decision = evaluate(a, b, detect=EQUIVALENT, max_runs=rules.max_runs, better=better)
+            if self.decision.done and len(sides["A"]) == len(sides["B"]) == checkpoint:
+                self.ended = "done"
+                return
+        done = len(sides["A"]) + len(sides["B"])
+        following = next((point for point in CHECKPOINTS if 2 * point > done), CHECKPOINTS[-1])
+        if sum(start.state == "broken" for start in mine) >= _MAX_BROKEN_BASELINES:
+            self.ended = "unreliable"
+        elif self.spent_s + (2 * following - done) * self._seconds("confirm") > rules.budget_s:
+            self.ended = "budget"
+        else:
+            side = interleaved_sides(done + 1, rules.seed)[done]
+            title = f"A/B test, start {done + 1}: {'the command' if side == 'A' else format_flags(self.winner)}"
+            yield Ask({} if side == "A" else self.winner, "confirm", "confirm", title, side)
+
+    def _confirming(self) -> list[Start]:
+        """The starts of the A/B test with this winner: those at the end of the history."""
+        found: list[Start] = []
+        for start in reversed(self._starts):
+            if start.step != "confirm" or (start.side == "B" and start.flags != self.winner):
+                break
+            found.insert(0, start)
+        return found

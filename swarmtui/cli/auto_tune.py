@@ -1,0 +1,239 @@
+"""`tune --auto`: build the tune from the options, run or show it, and print and save what it found."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from swarmtui.cli.app import is_terminal
+from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, reporter, run_request, show_tune
+from swarmtui.cli.options import print_result
+from swarmtui.experiments.grid import launch_command, tune_engine
+from swarmtui.model.base import BadInput
+from swarmtui.model.parsing import parse_seconds
+from swarmtui.model.tuning import AutoSearch, TuneFile, TunePlan, TuneRecipe, Value, parse_recipe
+from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
+from swarmtui.text import echo, escape
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.tuning.outcome import TuneOutcome
+    from swarmtui.model.run_request import RunRequest
+    from swarmtui.model.tuning import Tune
+
+_LEVELS = (1, 4, 16)
+# The A/B test restarts the best of the finalists at least four times more.
+_RESTARTS = 2
+_CANARIES = "5%"
+# A search for the capacity has this share of the budget, in seconds within these.
+_PART, _LEAST_S, _MOST_S = 1 / 45, 12.0, 60.0
+
+
+def auto_tune_file(options: dict[str, Any]) -> TuneFile:
+    """Build the definition of an automatic tune from the command line."""
+    command = options["command"]
+    if command is None:
+        raise BadInput("give FILE, or --auto COMMAND to find the flags of a server", key="FILE")
+    url = options["url"] or "http://127.0.0.1:{port}"
+    if "{port}" in url and "{port}" not in command:
+        raise BadInput("put {port} into the command, or give the address of the server with --url", key="--auto")
+    budget = options["budget"] or "45m"
+    parse_seconds(budget, "--budget")
+    plan = TunePlan(
+        workload=options["workload"] or TunePlan().workload,
+        levels=_parse_levels(options["levels"]),
+        requests=options["requests"],
+        max_tokens=options["max_tokens"],
+    )
+    recipe = _read_recipe(options["recipe"])
+    tune = TuneFile(
+        command=command,
+        name="auto",
+        url=url,
+        ready_within=options["ready_within"] or TuneFile(command="x").ready_within,
+        plan=plan,
+        grid=dict(map(_parse_knob, options["knobs"])) or (recipe.values if recipe else {}),
+        restarts=_RESTARTS,
+        objective=OBJECTIVES[options["objective"] or "agents"],  # type: ignore[arg-type]
+        auto=AutoSearch(
+            budget=budget, slo=options["slo"] or "", allow_quality=options["allow_quality"],
+            engine=_engine_name(options["engine"]), recipe=recipe,
+        ),
+    )  # fmt: skip
+    if recipe is not None and tune_engine(tune).name.lower() != recipe.engine.lower():
+        raise BadInput(f"is for {recipe.engine}, the command for {tune_engine(tune).name}", key="--recipe")
+    return tune
+
+
+def _read_recipe(path: str | None) -> TuneRecipe | None:
+    from swarmtui.prompts.library import read_text
+
+    return None if path is None else parse_recipe(read_text(Path(path)), path)
+
+
+def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) -> None:
+    """Write the flags that were found as a recipe."""
+    import tomli_w
+
+    from swarmtui.sessions.store import read_summary
+
+    if not outcome.flags:
+        raise BadInput("no flags were found that a recipe could hold", key="--save-recipe")
+    summary = read_summary(root, outcome.session) if outcome.session else None
+    recipe = {
+        "engine": tune_engine(tune).name,
+        "model": summary.session.endpoints[0].model if summary else "",
+        "gpu": ", ".join(sorted(set(summary.gpus))) if summary else "",
+        "note": outcome.sentence,
+        "flags": outcome.flags,
+    }
+    path.write_text(tomli_w.dumps(recipe))
+
+
+def _parse_levels(text: str | None) -> tuple[int, ...]:
+    from swarmtui.client.plan_builder import parse_levels
+
+    return _LEVELS if text is None else parse_levels(text)
+
+
+def _parse_knob(text: str) -> tuple[str, tuple[Value, ...]]:
+    from swarmtui.engines.knobs import parse_value
+
+    name, equals, values = text.partition("=")
+    if not equals or not re.fullmatch(r"--?[A-Za-z][\w-]*|[A-Z][A-Z0-9_]*", name) or not values:
+        raise BadInput(f"{text!r} is not a flag with values, such as --max-num-seqs=8,16,32", key="--knob")
+    return name, tuple(map(parse_value, values.split(",")))
+
+
+def _engine_name(text: str | None) -> str:
+    from swarmtui.engines.registry import ENGINES
+
+    if text is None:
+        return ""
+    names = {engine.name.lower(): engine.name for engine in ENGINES if engine.knobs}
+    if text.lower() not in names:
+        raise BadInput(f"no knobs are known for {text!r}; known: {', '.join(names.values())}", key="--engine")
+    return names[text.lower()]
+
+
+def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
+    """Return the request of a start with all its requests: a search for the capacity, or a sweep."""
+    assert tune.auto is not None
+    plan, objective = tune.plan, tune.objective
+    options: dict[str, Any] = msgspec.structs.asdict(plan) | {"session_dir": session_dir, "seed": tune.seed}
+    options |= {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
+    options |= {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else (), "slo": tune.auto.slo}
+    options |= {"canaries": _CANARIES} if tune.auto.allow_quality else {}
+    levels: str | None = ",".join(map(str, plan.levels))
+    if objective == "agents":
+        seconds = min(max(_PART * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
+        options |= {"plan": "quick", "budget": f"{seconds:.0f}s", "requests": None, "duration": None, "runs": None}
+        levels = None
+    request: RunRequest = run_request(options, levels=levels)
+    return request
+
+
+def run_auto(
+    tune: TuneFile,
+    options: dict[str, Any],
+    *,
+    yes: bool,
+    show: bool,
+    retry: bool,
+    text: bool,
+    as_json: bool,
+    events: str | None,
+    quiet: bool,
+) -> int:
+    """Run an automatic tune, or show the one that runs; return the exit code."""
+    from swarmtui.cli.events import open_events
+    from swarmtui.cli.progress import open_progress
+    from swarmtui.client.session_client import StopControl
+    from swarmtui.experiments.auto import AutoRunner
+    from swarmtui.experiments.auto_plan import find_space
+    from swarmtui.experiments.effects import summarise_tune
+    from swarmtui.experiments.store import read_experiment, tune_directory
+    from swarmtui.experiments.tune import TuneJob, start_tune_process
+    from swarmtui.model.client_protocol import Ended
+    from swarmtui.report.tune_outcome import outcome_blocks
+
+    writer = open_events(as_json=as_json) if events else None
+    request = auto_request(tune, options["session_dir"])
+    root = Path(request.session_root)
+    directory = tune_directory(root, tune)
+    found = read_experiment(directory, "tune")
+    running = found is not None and not found.status.ended
+    on_screen = is_terminal() and not (text or as_json or events or quiet)
+    stopped = False
+    if not show and on_screen and running:
+        stopped = show_tune(directory)
+    elif not show:
+        progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
+        runner = AutoRunner(tune, request, directory, reporter(quiet), progress, observe)
+        if retry:
+            runner.retry_failed()
+        confirm_commands(auto_commands_text(tune, find_space(runner.experiment, root)), yes)
+        if on_screen:
+            job = TuneJob(tune=tune, request=request, directory=str(directory), retry_failed=retry)
+            start_tune_process(job)
+            stopped = show_tune(directory)
+        else:
+            stop = StopControl()
+            with stop.on_signals():
+                runner.run(stop)
+            stopped = runner.experiment.status.ended == "stopped"
+    stored = read_experiment(directory, "tune")
+    if stored is None:
+        raise BadInput("this tune has not been started", key="--show")
+    # The command as it was typed: what is stored has no secrets, and cannot be started.
+    outcome = save_outcome(msgspec.structs.replace(stored, definition=tune), directory, root, options["html"])
+    print_result(outcome, outcome_blocks(outcome), as_json=as_json, err=writer is not None)
+    if options["save_recipe"] is not None:
+        save_recipe(Path(options["save_recipe"]), tune, outcome, root)
+    if not as_json:
+        echo(f"saved: {directory / 'result.html'}", err=True)
+    message = "stopped; run the same command again to continue" if stopped else ""
+    if stopped:
+        echo(f"swarmtui: {message}", err=True)
+    code = STOPPED if stopped else UNUSABLE if outcome.code == "no_baseline" else DONE
+    if writer is not None:
+        ended = Ended("stopped" if stopped else "done", message or outcome.sentence, str(directory))
+        writer.end_tune(summarise_tune(tune, stored.starts), ended, code)
+    return code
+
+
+def save_outcome(tune: Tune, directory: Path, root: Path, html: str | None = None) -> TuneOutcome:
+    """Write the result of a tune beside it, as JSON and as a page, and to the tuning log."""
+    from swarmtui.experiments.auto_plan import find_outcome, log_outcome, write_outcome
+    from swarmtui.files import write_file
+    from swarmtui.report.html import render_blocks
+    from swarmtui.report.tune_outcome import outcome_blocks
+
+    outcome = find_outcome(tune, directory, root)
+    page = render_blocks(f"swarmtui tune · {outcome.given}", outcome_blocks(outcome))
+    write_outcome(directory, outcome)
+    write_file(directory / "result.html", page)
+    if html is not None:
+        Path(html).write_bytes(page)
+    log_outcome(root, tune, outcome)
+    return outcome
+
+
+def auto_commands_text(tune: TuneFile, space: Any) -> str:
+    """List the command, and every flag with the values that it may get, for the user to confirm."""
+    shown = escape(str(launch_command(tune, {}, "PORT")), keep="")
+    lines = [f"command (PORT: a free port):\n  {shown}"]
+    lines += [f"flags of {tune_engine(tune).name} that it is started with instead, and their values:"]
+    for knob in space.knobs:
+        values = ", ".join(
+            str(value).lower() if isinstance(value, bool) else str(value) for value in space.ladder(knob)
+        )
+        lines.append(f"  {escape(knob.name, keep='')}: {escape(values, keep='')}")
+    if not space.knobs:
+        raise BadInput("no flags are known for this command; name its --engine, or flags with --knob", key="--auto")
+    assert tune.auto is not None
+    lines.append(f"{space.size:,} configurations, of which a few are started, within {tune.auto.budget}")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""What the commands that start servers share: the request of a run, the confirmation of commands, the tune screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from swarmtui.cli.app import is_terminal
+from swarmtui.cli.options import config_defaults
+from swarmtui.cli.run import run
+from swarmtui.cli.run_options import build_run_request
+from swarmtui.processes.exits import DONE, STOPPED
+from swarmtui.text import echo, sanitize
+
+# What `tune --auto` optimises, by the names of figures.
+OBJECTIVES = {"agents": "agents", "tok_s": "out_tps", "j_per_token": "j_per_token", "ttft": "ttft_s"}
+
+
+def show_tune(directory: Path) -> bool:
+    """Show the tune in the app until it ends or the user closes it; return whether it ended unfinished."""
+    from swarmtui.experiments.store import read_experiment
+    from swarmtui.tui.launch import open_tune
+
+    if open_tune(directory).detached:
+        echo("the tune continues in the background; run the same command to show it again", err=True)
+        sys.exit(DONE)
+    found = read_experiment(directory, "tune")
+    if found is not None and found.status.ended == "failed":
+        echo(f"swarmtui: the tune failed; log: {directory / 'tune.log'}", err=True)
+    return found is None or found.status.ended != "done"
+
+
+def run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, levels: str | None) -> Any:
+    """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
+    defaults = {} if endpoints is None else config_defaults("ab")
+    params = (
+        run.make_context("run", [], default_map=defaults).params | options | {"levels": levels, "on_restart": "stop"}
+    )
+    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
+
+
+def confirm_commands(text: str, yes: bool) -> None:
+    """Show the commands before any of them is run, and ask for confirmation; if it was given, without secrets."""
+    from swarmtui.engines.command_line import redact_flags
+    from swarmtui.model.base import BadInput
+
+    if yes:
+        lines = [(line[: len(line) - len(line.lstrip())], line.lstrip()) for line in text.splitlines()]
+        echo("\n".join(f"{indent}{redact_flags(line)}" for indent, line in lines), err=True)
+        return
+    echo(text, err=True)
+    if not is_terminal():
+        raise BadInput("add --yes to run these commands: there is no terminal to ask for confirmation")
+    if not click.confirm("Run them?", default=False, err=True):
+        sys.exit(STOPPED)
+
+
+def reporter(quiet: bool) -> Callable[[str], None]:
+    return lambda text: None if quiet else echo(sanitize(text), err=True)

@@ -1,0 +1,106 @@
+"""Build the page at the end of an automatic tune: what to change, how sure that is, what did not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.analysis.tuning.outcome import (
+    FailedStart,
+    KnobEffect,
+    NotTried,
+    RecipeFlag,
+    TuneOutcome,
+    starts_sentence,
+)
+from swarmtui.model.tuning import Flags, Objective, format_flags
+from swarmtui.numbers import signed_percent, significant
+from swarmtui.report.table import Block, Column, Sentence, Table, tabulate
+from swarmtui.report.tuning import OBJECTIVES
+
+_BETTER: dict[Objective, str] = {
+    "agents": "more agents", "out_tps": "more tok/s", "ttft_s": "a shorter TTFT", "j_per_token": "fewer J/token",
+}  # fmt: skip
+
+
+def outcome_blocks(found: TuneOutcome) -> list[Block]:
+    blocks: list[Block] = [Sentence(found.sentence, "lead")]
+    if found.decision is not None:
+        blocks.append(Sentence(f"ab, B compared with the command: {found.decision.sentence}"))
+    recommended = found.code in ("confirmed", "not_sure", "not_tested", "running") and found.flags
+    if recommended and found.command:
+        blocks += [Sentence("start it:"), Sentence(found.command, "command")]
+    if found.session and recommended:
+        again = f"swarmtui run --baseline {found.session} --endpoint URL"
+        blocks += [Sentence("compare later runs with it:"), Sentence(again, "command")]
+    changed = {change.knob for change in found.changes}
+    mattered = [effect for effect in found.effects if effect.knob in changed]
+    others = [effect for effect in found.effects if effect.knob not in changed]
+    blocks += [effect_table("What was changed", mattered, found.objective)] if mattered else []
+    blocks += [effect_table("What did not help", others, found.objective)] if others else []
+    blocks += _recipe_blocks(found)
+    if len(found.front) > 1:
+        points = (
+            f"{_flags(of.flags)} ({significant(of.value)}, {significant(of.j_per_token, 3)} J)" for of in found.front
+        )
+        blocks.append(Sentence(f"Pareto front of {OBJECTIVES[found.objective]} and J/token: {'; '.join(points)}"))
+    blocks += [failed_table(found.failed)] if found.failed else []
+    blocks += [not_tried_table(found.not_tried)] if found.not_tried else []
+    blocks.append(Sentence(starts_sentence(found), "detail"))
+    return blocks
+
+
+def _recipe_blocks(found: TuneOutcome) -> list[Block]:
+    if not found.recipe:
+        return []
+    columns: list[Column[RecipeFlag]] = [
+        Column("flag", "flag", lambda of: of.knob, right=False, least=12),
+        Column("yours", "yours", lambda of: "not set" if of.yours is None else str(of.yours), right=False),
+        Column("recipe", "recipe", lambda of: str(of.recipe), right=False),
+        Column("same", "", lambda of: "same" if of.yours == of.recipe else "", right=False),
+    ]
+    gain = found.recipe_gain
+    note = "" if gain is None else f"the recipe as a whole: {signed_percent(gain)} in one start each, not confirmed"
+    return [tabulate("Your flags against the recipe", found.recipe, columns, note)]
+
+
+def _flags(flags: Flags) -> str:
+    return format_flags(flags) if flags else "the command"
+
+
+def effect_table(title: str, effects: Sequence[KnobEffect], objective: Objective) -> Table:
+    columns: list[Column[KnobEffect]] = [
+        Column("knob", "flag", lambda of: of.knob, right=False, least=10),
+        Column("value", "value", _values, right=False, least=8),
+        Column("gain", "gain", lambda of: of.gain, signed_percent),
+        Column("range", "95 % range", _range),
+        Column("starts", "starts", lambda of: of.starts),
+    ]  # fmt: skip
+    note = f"gain: {_BETTER[objective]}, all else equal; a gain above the range is ruled out"
+    return tabulate(title, effects, columns, note, ("starts", "range"))
+
+
+def _values(effect: KnobEffect) -> str:
+    return f"{effect.value}" if effect.base is None else f"{effect.base} → {effect.value}"
+
+
+def _range(effect: KnobEffect) -> str | None:
+    if effect.low is None or effect.high is None:
+        return None
+    return f"{signed_percent(effect.low)} … {signed_percent(effect.high)}"
+
+
+def failed_table(failed: Sequence[FailedStart]) -> Table:
+    columns: list[Column[FailedStart]] = [
+        Column("flags", "configuration", lambda of: _flags(of.flags), right=False, least=20),
+        Column("reason", "failed", lambda of: of.reason, right=False, least=12),
+        Column("line", "log", lambda of: of.line if of.line != of.reason else "", right=False, least=12),
+    ]
+    return tabulate("What failed", failed, columns)
+
+
+def not_tried_table(rows: Sequence[NotTried]) -> Table:
+    columns: list[Column[NotTried]] = [
+        Column("what", "flag", lambda of: of.what, right=False, least=16),
+        Column("reason", "why", lambda of: of.reason, right=False, least=20),
+    ]
+    return tabulate("What was never tried", rows, columns)

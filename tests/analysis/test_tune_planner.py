@@ -1,0 +1,255 @@
+"""The planner of automatic tunes: it finds a known optimum, repeats no start, and takes crashes as constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmtui.analysis.tuning.figures import error_line
+from swarmtui.analysis.tuning.outcome import TuneOutcome, tune_outcome
+from swarmtui.analysis.tuning.planner import SearchRules, TuneProgress, plan_tune
+from swarmtui.analysis.tuning.space import Crash, Machine, SearchSpace, make_space
+from swarmtui.engines.base import Engine
+from swarmtui.engines.knobs import Conflict, Knob
+from swarmtui.engines.registry import engine_named
+from swarmtui.model.speed_of_light import AttentionLayers, GpuFigures, ModelShape, SpeedOfLight
+from swarmtui.model.tuning import Flags, Start, configuration_key
+
+RULES = SearchRules(objective="out_tps", budget_s=3600.0)
+SLOTS = Knob(name="--slots", stage="slots", values=(1, 2, 4, 8, 16), default=2, moves=("slots",), takes_memory=True)
+BATCH = Knob(name="--batch", stage="slots", values=(64, 128, 256), default=128, moves=("prefill",), takes_memory=True)
+MODE = Knob(name="--mode", stage="cache", values=("a", "b", "c"), default="a", moves=("bandwidth",))
+
+
+def space_of(*knobs: Knob, command: str = "server") -> SearchSpace:
+    engine = Engine()
+    engine.name, engine.knobs = "test", knobs
+    return make_space(engine, command.split(), machine=Machine(gpus=2, cores=8))
+
+
+def start(flags: Flags, tps: float | None, **fields: object) -> Start:
+    """A start, which failed without tok/s."""
+    failed = {"state": "broken", "reason": "exited with code 1", "log": ("CUDA out of memory",)} if tps is None else {}
+    return Start(flags=flags, out_tps=tps, **{"start_s": 2.0, "took_s": 12.0, **failed, **fields})  # type: ignore[arg-type]
+
+
+def run(
+    space: SearchSpace, value: Callable[[Flags], float | None], rules: SearchRules = RULES, **fields: object
+) -> tuple[list[Start], TuneProgress]:
+    """Start what the planner asks for until it is done."""
+    starts: list[Start] = []
+    while (progress := plan_tune(space, rules, starts)).ask is not None:
+        ask = progress.ask
+        starts.append(start(ask.flags, value(ask.flags), step=ask.step, side=ask.side, **fields))
+        assert len(starts) < 200
+    return starts, progress
+
+
+def peaked(flags: Flags) -> float:
+    """Best with 8 slots and mode b, which needs 8 slots."""
+    slots = int(flags.get("--slots", 2))
+    best = {1: 50.0, 2: 100.0, 4: 160.0, 8: 200.0, 16: 150.0}[slots]
+    return best * (1.2 if flags.get("--mode") == "b" else 1.0)
+
+
+def test_finds_the_best_configuration_and_the_claim_is_that_of_the_ab_test() -> None:
+    starts, progress = run(space_of(SLOTS, BATCH, MODE), peaked)
+    assert progress.winner == {"--slots": 8, "--mode": "b"}
+    assert progress.decision is not None and progress.decision.word == "faster" and progress.ended == "done"
+    confirm = [start.side or "" for start in starts if start.step == "confirm"]
+    assert sorted(confirm) == ["A"] * 4 + ["B"] * 4
+    assert len(starts) < 30
+
+
+def test_first_start_is_the_command_as_it_is() -> None:
+    ask = plan_tune(space_of(SLOTS), RULES, ()).ask
+    assert ask is not None and (ask.flags, ask.step, ask.code) == ({}, "screen", "baseline")
+
+
+def test_knobs_without_effect_end_without_a_change() -> None:
+    starts, progress = run(space_of(SLOTS, BATCH, MODE), lambda flags: 100.0)
+    assert progress.winner is None and progress.decision is None
+    assert all(start.step == "screen" for start in starts)
+
+
+def test_command_that_fails_ends_the_search() -> None:
+    starts, progress = run(space_of(SLOTS), lambda flags: None)
+    assert (len(starts), progress.ended) == (1, "no_baseline")
+
+
+def test_crash_removes_all_values_beyond_it_and_keeps_its_log_line() -> None:
+    starts, progress = run(space_of(SLOTS), lambda flags: None if int(flags.get("--slots", 2)) >= 4 else 100.0)
+    assert [start.flags for start in starts if start.state == "broken"] == [{"--slots": 8}, {"--slots": 4}]
+    assert {(crash.knob, crash.line) for crash in progress.crashes} == {("--slots", "CUDA out of memory")}
+    space = space_of(SLOTS, BATCH)
+    refused = space.refuse({"--slots": 16, "--batch": 256}, progress.crashes)
+    assert refused is not None and refused.code == "crashed" and "CUDA out of memory" in refused.reason
+    assert space.refuse({"--slots": 1}, progress.crashes) is None
+    # Less memory for another knob may leave enough.
+    assert space.refuse({"--slots": 4, "--batch": 64}, progress.crashes) is None
+
+
+def test_flag_that_the_server_does_not_know_is_tried_once() -> None:
+    log = ("usage: server", "error: unrecognized arguments: --mode b")
+    space = space_of(MODE)
+    starts: list[Start] = []
+    while (ask := plan_tune(space, RULES, starts).ask) is not None:
+        broken = {"state": "broken", "reason": "exited with code 2", "log": log} if ask.flags else {}
+        starts.append(start(ask.flags, 100.0, step=ask.step, **broken))
+    assert [start.flags for start in starts if start.flags] == [{"--mode": "b"}]
+
+
+def test_small_gain_needs_a_second_start_of_both() -> None:
+    values = iter((100.0, 104.0, 99.0, 100.0))
+    space, starts = space_of(msgspec.structs.replace(MODE, values=("a", "b"))), list[Start]()
+    while (progress := plan_tune(space, RULES, starts)).ask is not None and len(starts) < 4:
+        starts.append(start(progress.ask.flags, next(values), step="screen"))
+    assert [start.flags for start in starts] == [{}, {"--mode": "b"}, {"--mode": "b"}, {}]
+    assert progress.leader == {}
+
+
+def test_interrupted_search_continues_where_it_was() -> None:
+    """Any prefix of the history leads to the same next start: nothing is repeated."""
+    space = space_of(SLOTS, BATCH, MODE)
+    starts, _ = run(space, peaked)
+    for count, following in enumerate(starts):
+        ask = plan_tune(space, RULES, starts[:count]).ask
+        assert ask is not None and (ask.flags, ask.step, ask.side) == (following.flags, following.step, following.side)
+
+
+def test_budget_bounds_the_time_and_leaves_room_for_the_ab_test() -> None:
+    rules = RULES._replace(budget_s=300.0)
+    starts, progress = run(space_of(SLOTS, BATCH, MODE), peaked, rules)
+    assert sum(start.took_s or 0.0 for start in starts) <= 300.0
+    assert progress.decision is not None
+
+
+def test_budget_that_is_too_short_gives_no_claim() -> None:
+    starts, progress = run(space_of(SLOTS), peaked, RULES._replace(budget_s=60.0))
+    assert progress.decision is None and progress.ended == "budget"
+    assert sum(start.took_s or 0.0 for start in starts) <= 60.0
+
+
+def test_pins_vetoes_and_added_configurations_are_obeyed() -> None:
+    space = space_of(SLOTS, BATCH, MODE)
+    pinned = msgspec.structs.replace(space, pins={"--slots": 4}, vetoes=({"--mode": "b"},))
+    starts, progress = run(pinned, peaked)
+    assert all(start.flags.get("--slots") == 4 for start in starts if start.flags)
+    assert not any(start.flags.get("--mode") == "b" for start in starts)
+    assert progress.winner == {"--slots": 4}
+    asked = plan_tune(space, RULES, [start({}, 100.0, step="screen")], [{"--batch": 64, "--mode": "c"}]).ask
+    assert asked is not None and (asked.flags, asked.code) == ({"--batch": 64, "--mode": "c"}, "added")
+
+
+def test_configuration_that_crashes_in_the_ab_test_gives_way_to_the_next() -> None:
+    space, starts = space_of(SLOTS), list[Start]()
+    while (progress := plan_tune(space, RULES, starts)).ask is not None:
+        ask = progress.ask
+        fails = ask.step == "confirm" and ask.flags == {"--slots": 8}
+        starts.append(start(ask.flags, None if fails else peaked(ask.flags), step=ask.step, side=ask.side))
+        assert len(starts) < 100
+    assert progress.winner is not None and progress.winner != {"--slots": 8}
+
+
+def test_excluded_and_bounded_values_are_never_started() -> None:
+    small = Knob(
+        name="--ubatch", stage="slots", values=(64, 128, 512), default=64, moves=("prefill",), at_most=("--batch",)
+    )
+    mode = msgspec.structs.replace(MODE, excludes=(Conflict(values=("b",), other="--batch", other_values=(128,)),))
+    starts, progress = run(space_of(BATCH, small, mode), lambda flags: 100.0)
+    assert not any(start.flags.get("--ubatch") == 512 or start.flags.get("--mode") == "b" for start in starts)
+    assert {skipped.refusal.code for skipped in progress.skipped} == {"bound", "excluded"}
+
+
+# prediction
+
+MODEL = ModelShape(
+    architecture="llama", source="gguf", dense_bytes=16e9, dense_parameters=8e9, layers=32, heads=32, kv_heads=8,
+    attention=(AttentionLayers(layers=32, elements=2048, flops=16384),),
+)  # fmt: skip
+GPU = GpuFigures(name="GPU", bandwidth=900e9, memory=24e9)
+
+
+def test_limits_prune_what_cannot_fit_or_cannot_be_better() -> None:
+    engine = engine_named("llama.cpp")
+    words = ["llama-server", "-m", "M", "-np", "4", "-c", "16384"]
+    space = make_space(engine, words, machine=Machine(gpus=1, cores=8), grid={"--parallel": (1, 4, 32)})
+    space = msgspec.structs.replace(space, limits=SpeedOfLight(model=MODEL, gpu=GPU))
+    low, high = space.ceiling({"--parallel": 1}), space.ceiling({})
+    assert low is not None and high is not None and low < 60 < high
+    refused = space.refuse({"--parallel": 1}, best=100.0)
+    assert refused is not None and refused.code == "below_best"
+    refused = space.refuse({"--parallel": 32})  # with eight times the context
+    assert refused is not None and refused.code == "no_memory" and "cannot fit" in refused.reason
+    assert space.refuse({"--parallel": 32, "--ctx-size": 16384}) is None
+
+
+def test_tensor_and_data_parallelism_share_the_gpus() -> None:
+    space = make_space(engine_named("vLLM"), ["vllm", "serve", "M"], machine=Machine(gpus=2, cores=8))
+    assert space.refuse({"--tensor-parallel-size": 2}) is None
+    refused = space.refuse({"--tensor-parallel-size": 2, "--data-parallel-size": 2})
+    assert refused is not None and refused.code == "bound"
+
+
+def test_quality_and_missing_hardware_are_left_out_with_a_reason() -> None:
+    machine = Machine(gpus=0, cores=2)
+    space = make_space(engine_named("llama.cpp"), ["llama-server"], machine=machine)
+    codes = {left.knob: left.code for left in space.left_out}
+    assert (
+        codes["--cache-type-k"] == "quality" and codes["--n-cpu-moe"] == "machine" and codes["--draft-max"] == "needs"
+    )
+    threads = next(knob for knob in space.knobs if knob.name == "--threads")
+    assert threads.values == (1, 2)
+    allowed = make_space(engine_named("llama.cpp"), ["llama-server", "-md", "d"], machine=machine, allow_quality=True)
+    assert {"--cache-type-k", "--draft-max"} <= {knob.name for knob in allowed.knobs}
+
+
+# outcome
+
+
+def outcome_of(value: Callable[[Flags], float | None]) -> TuneOutcome:
+    space = msgspec.structs.replace(space_of(SLOTS, BATCH, MODE), vetoes=({"--mode": "c"},))
+    starts, progress = run(space, value, session="s")
+    return tune_outcome(space, progress, starts, "out_tps", budget_s=3600.0, command="c", given="g")
+
+
+def test_outcome_says_what_to_change_what_did_not_matter_and_what_was_not_tried() -> None:
+    found = outcome_of(peaked)
+    assert found.code == "confirmed" and found.sentence.startswith("--slots 2 → 8, --mode a → b: 100.0 → 240.0 tok/s")
+    assert "confirmed by ab (4 v 4 starts)" in found.sentence
+    assert {effect.knob for effect in found.effects} == {"--slots", "--batch", "--mode"}
+    assert [(row.what, row.code) for row in found.not_tried] == [("--mode c", "vetoed")]
+
+
+def test_outcome_of_a_command_that_fails_has_the_line_of_its_log() -> None:
+    assert outcome_of(lambda flags: None).sentence == "the command itself failed: CUDA out of memory"
+
+
+def test_error_line_prefers_memory_then_flags_then_any_error() -> None:
+    lines = ("Error: x", "torch.OutOfMemoryError: CUDA out of memory", "shutting down")
+    assert error_line(start({}, None, log=lines)) == lines[1]
+    assert error_line(start({}, None, log=("Error: x", "bye"))) == "Error: x"
+    assert error_line(start({}, None, log=("bye",))) == "exited with code 1"
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_every_search_ends_and_asks_for_no_refused_configuration(data: st.DataObject) -> None:
+    knobs = data.draw(st.lists(st.sampled_from((SLOTS, BATCH, MODE)), min_size=1, unique_by=lambda knob: knob.name))
+    space = space_of(*knobs)
+    values: dict[str, float | None] = {}
+
+    def value(flags: Flags) -> float | None:
+        key = configuration_key(flags)
+        if key not in values:
+            values[key] = data.draw(st.none() | st.floats(50.0, 200.0)) if flags else 100.0
+        return values[key]
+
+    starts, progress = run(space, value)
+    assert all(space.refuse(start.flags) is None for start in starts)
+    crashed = {configuration_key(start.flags) for start in starts if start.state == "broken"}
+    assert progress.winner is None or configuration_key(progress.winner) not in crashed
+    assert all(isinstance(crash, Crash) and crash.line for crash in progress.crashes)

@@ -1,0 +1,248 @@
+"""Search for flags on simulated servers whose best configuration is known, in virtual time.
+
+python -m tests.bench.tuner [--seeds N] [--budget MINUTES] [--noise CV] [--rugged]
+
+Half of the landscapes have knobs without any effect: what is claimed there is false. The others have four to six
+knobs: ordered ones with a best value or an end to their rise, switches, pairs that help or hinder each other (by up to
+12 %, steadily; with `rugged` each pair of values by up to 15 %, at random), and values that crash. A start differs from
+the next by `noise`, and a measurement with half of the requests by as much again. Each search has the same budget: it
+gives its configuration, or keeps the command.
+
+tuner        the planner of `swarmtui tune --auto`: its claim is that of the A/B test
+random + ab  random configurations instead of the stages, then the same restarts and A/B test
+random       random configurations, the best start is claimed if it is 2 % above the command, as other tools do
+grid         each configuration once, whatever the time, the best start claimed likewise
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from itertools import islice, product
+from random import Random
+from statistics import fmean, quantiles
+from typing import NamedTuple
+
+from swarmtui.analysis.tuning.planner import SearchRules, plan_tune
+from swarmtui.analysis.tuning.space import Machine, SearchSpace, make_space
+from swarmtui.engines.base import Engine
+from swarmtui.engines.knobs import Knob
+from swarmtui.model.tuning import Flags, Start, Value, configuration_key
+
+START_S, MEASURE_S, SHARE = 6.0, 24.0, 0.5
+BASE = 100.0
+
+
+class Landscape(NamedTuple):
+    """The true tok/s of each configuration; 0 crashes."""
+
+    engine: Engine
+    space: SearchSpace
+    truth: dict[str, float]
+    noise: float
+
+    def value(self, flags: Flags) -> float:
+        return self.truth[configuration_key(flags)]
+
+    @property
+    def best(self) -> float:
+        return max(self.truth.values())
+
+
+def make_landscape(seed: int, noise: float, *, flat: bool, rugged: bool = False) -> Landscape:
+    rng = Random(seed)
+    knobs = [
+        Knob(name="--slots", stage="slots", values=(1, 2, 4, 8, 16, 32), default=4, moves=("slots",),
+             takes_memory=True),
+        Knob(name="--batch", stage="slots", values=(256, 512, 1024, 2048), default=1024, moves=("prefill",),
+             takes_memory=True),
+        Knob(name="--threads", stage="parallelism", values=(1, 2, 4, 8), default=2, moves=("compute",)),
+        Knob(name="--attention", stage="cache", values=("a", "b", "c"), default="a", moves=("bandwidth",)),
+        Knob(name="--cache", stage="cache", values=(True, False), default=True, moves=("prefill",)),
+        Knob(name="--draft", stage="speculation", values=(0, 2, 4, 8), default=0, moves=("bandwidth",)),
+    ]  # fmt: skip
+    kept = sorted(rng.sample(range(len(knobs)), rng.randint(4, len(knobs))))
+    engine = Engine()
+    engine.name, engine.knobs = "bench", tuple(knobs[at] for at in kept)
+    space = make_space(engine, ("server",), machine=Machine(gpus=1, cores=8))
+    effects = {knob.name: _effect(rng, space.ladder(knob)) for knob in space.knobs}
+    pair = rng.sample([knob.name for knob in space.knobs], 2)
+    together = _together(rng, *(tuple(effects[name]) for name in pair), rugged=rugged)
+    crash = rng.choice([knob for knob in space.knobs if knob.ordered])
+    crashing = {space.ladder(crash)[-1]} if rng.random() < 0.7 else set[Value]()
+    truth = {}
+    for values in product(*(space.ladder(knob) for knob in space.knobs)):
+        chosen = dict(zip(effects, values, strict=True))
+        flags = {name: value for name, value in chosen.items() if value != space.baseline[name]}
+        logs = sum(effects[name][value] for name, value in chosen.items())
+        logs += together[chosen[pair[0]], chosen[pair[1]]]
+        crashes = chosen[crash.name] in crashing and crash.name in flags
+        truth[configuration_key(flags)] = 0.0 if crashes else BASE if flat else BASE * math.exp(logs)
+    return Landscape(engine, space, truth, noise)
+
+
+def _together(
+    rng: Random, a: tuple[Value, ...], b: tuple[Value, ...], *, rugged: bool
+) -> dict[tuple[Value, Value], float]:
+    """What two knobs do together: more of one makes more of the other better, or worse; any value if `rugged`."""
+    slope = rng.uniform(-0.5, 0.5)
+    return {
+        (x, y): rng.uniform(-0.15, 0.15)
+        if rugged
+        else slope * (at / (len(a) - 1) - 0.5) * (beside / (len(b) - 1) - 0.5) + rng.uniform(-0.01, 0.01)
+        for at, x in enumerate(a)
+        for beside, y in enumerate(b)
+    }
+
+
+def _effect(rng: Random, ladder: tuple[Value, ...]) -> dict[Value, float]:
+    """A peak or a rise that ends, for numbers; anything for others; a third of the knobs does nothing."""
+    size = 0.0 if rng.random() < 1 / 3 else rng.uniform(0.05, 0.6)
+    last, peak = len(ladder) - 1, rng.randrange(len(ladder))
+    if not isinstance(ladder[0], int) or isinstance(ladder[0], bool):
+        return {value: size * rng.uniform(-0.5, 0.5) for value in ladder}
+    if rng.random() < 0.5:
+        return {value: -size * (abs(at - peak) / last) for at, value in enumerate(ladder)}
+    return {value: size * min(at, peak) / last for at, value in enumerate(ladder)}
+
+
+class Server:
+    """Starts configurations and measures them."""
+
+    def __init__(self, landscape: Landscape, seed: int) -> None:
+        self._landscape, self._rng = landscape, Random(seed)
+        self.starts: list[Start] = []
+
+    @property
+    def seconds(self) -> float:
+        return sum(start.took_s or 0.0 for start in self.starts)
+
+    def start(self, flags: Flags, step: str, side: str | None = None) -> Start:
+        true = self._landscape.value(flags)
+        full = step != "screen"
+        if not true:
+            found = Start(
+                flags=flags, step=step, side=side, state="broken", reason="exited with code 1",  # type: ignore[arg-type]
+                log=("CUDA out of memory",), took_s=START_S,
+            )  # fmt: skip
+        else:
+            noise = self._landscape.noise
+            spread = math.hypot(noise, 0.0 if full else noise)
+            found = Start(
+                flags=flags, step=step, side=side, out_tps=true * math.exp(self._rng.gauss(0.0, spread)),  # type: ignore[arg-type]
+                start_s=START_S, took_s=START_S + MEASURE_S * (1.0 if full else SHARE),
+            )  # fmt: skip
+        self.starts.append(found)
+        return found
+
+
+class Found(NamedTuple):
+    flags: Flags
+    claimed: bool
+    starts: int
+    seconds: float
+
+
+Searcher = Callable[[Landscape, SearchRules, int], Found]
+
+
+def tuner(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
+    server = Server(landscape, seed)
+    while (progress := plan_tune(landscape.space, rules, server.starts)).ask is not None:
+        server.start(progress.ask.flags, progress.ask.step, progress.ask.side)
+    claimed = progress.decision is not None and progress.decision.word == "faster"
+    return Found(progress.winner or {} if claimed else {}, claimed, len(server.starts), server.seconds)
+
+
+def random_and_ab(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
+    """Let the planner rank and confirm what was drawn: its space has no knobs of its own."""
+    server, order = Server(landscape, seed), _random_order(landscape, seed)
+    reserved = (rules.finalists * rules.restarts + 8) * (START_S + MEASURE_S)
+    screens = int((rules.budget_s - reserved) / (START_S + SHARE * MEASURE_S)) - 1
+    added = list(islice(order, screens))
+    space = landscape.space
+    bare = SearchSpace(engine=space.engine, words=space.words, knobs=(), baseline=space.baseline)
+    while (progress := plan_tune(bare, rules, server.starts, added)).ask is not None:
+        server.start(progress.ask.flags, progress.ask.step, progress.ask.side)
+    claimed = progress.decision is not None and progress.decision.word == "faster"
+    return Found(progress.winner or {} if claimed else {}, claimed, len(server.starts), server.seconds)
+
+
+def random_search(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
+    return _best_start(landscape, _random_order(landscape, seed), rules.budget_s, seed)
+
+
+def grid(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
+    return _best_start(landscape, _random_order(landscape, seed), math.inf, seed)
+
+
+def _best_start(landscape: Landscape, order: Iterator[Flags], budget_s: float, seed: int) -> Found:
+    server = Server(landscape, seed)
+    base = server.start({}, "restart").out_tps or 0.0
+    while server.seconds + START_S + MEASURE_S <= budget_s and (flags := next(order, None)) is not None:
+        server.start(flags, "restart")
+    best = max(server.starts, key=lambda start: start.out_tps or 0.0)
+    claimed = (best.out_tps or 0.0) > 1.02 * base
+    return Found(best.flags if claimed else {}, claimed, len(server.starts), server.seconds)
+
+
+def _random_order(landscape: Landscape, seed: int) -> Iterator[Flags]:
+    ladders = [(knob.name, landscape.space.ladder(knob)) for knob in landscape.space.knobs]
+    every = [
+        {
+            name: value
+            for (name, _), value in zip(ladders, values, strict=True)
+            if value != landscape.space.baseline[name]
+        }
+        for values in product(*(ladder for _, ladder in ladders))
+    ]
+    Random(f"order {seed}").shuffle(every)
+    return iter([flags for flags in every if flags])
+
+
+SEARCHERS: dict[str, Searcher] = {
+    "tuner": tuner, "random + ab": random_and_ab, "random": random_search, "grid": grid,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=100, help="landscapes of each kind")
+    parser.add_argument("--budget", type=float, default=20.0)
+    parser.add_argument("--noise", type=float, default=0.02)
+    parser.add_argument("--rugged", action="store_true", help="pairs of values that belong together at random")
+    parser.add_argument("--only", default="", choices=["", *SEARCHERS])
+    options = parser.parse_args()
+    rules = SearchRules(objective="out_tps", budget_s=60.0 * options.budget, share=SHARE)
+    print(f"{options.seeds} landscapes of each kind, noise {options.noise:.0%}, budget {options.budget:g} min")
+    print(
+        "| search | regret mean | p90 | within 5 % | gain claimed | starts | share of grid | minutes | false claims |"
+    )
+    print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
+    for name, searcher in SEARCHERS.items():
+        if options.only and name != options.only:
+            continue
+        regrets, starts, shares, minutes, gains = [], [], [], [], 0
+        for seed in range(options.seeds):
+            landscape = make_landscape(seed, options.noise, flat=False, rugged=options.rugged)
+            found = searcher(landscape, rules, seed)
+            regrets.append(1.0 - landscape.value(found.flags) / landscape.best)
+            starts.append(found.starts)
+            shares.append(found.starts / len(landscape.truth))
+            minutes.append(found.seconds / 60.0)
+            gains += found.claimed
+        false = 0
+        for seed in range(1000, 1000 + options.seeds):
+            false += searcher(make_landscape(seed, options.noise, flat=True), rules, seed).claimed
+        p90 = quantiles(regrets, n=10)[-1]
+        within = sum(regret <= 0.05 for regret in regrets) / len(regrets)
+        print(
+            f"| {name} | {fmean(regrets):.1%} | {p90:.1%} | {within:.0%} | {gains} | {fmean(starts):.1f} | "
+            f"{fmean(shares):.0%} | {fmean(minutes):.1f} | {false} of {options.seeds} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
