@@ -170,7 +170,7 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
     metavar="EXPR",
     help="Exit with code 1 if true: 'ttft_p50@4>1s or errors>0'. Figures: see below.",
 )
-@click.option("--fail-unsure", is_flag=True, help="Also exit with code 1 if an interval leaves --fail-if undecided.")
+@click.option("--fail-unsure", is_flag=True, help="Also exit with code 1 where --fail-if is not sure.")
 @click.option(
     "--timeout",
     default="600s",

@@ -62,7 +62,7 @@ CASES = (
     Case("moe", "moe", 64, 1024, "1,8,16,32,64", (128, 256)),
     Case("slots", "dense", 4, 1024, "1,4,8", (128, 256), binds=("slots",)),
     Case("long", "dense", 8, 16384, "8", (14000, 1024), "1C", binds=("bandwidth",)),
-    Case("batch", "dense", 256, 512, "8,256", (64, 256), "2C", binds=("compute",)),
+    Case("batch", "dense", 256, 1024, "8,256", (64, 256), "2C", binds=("compute",)),
     Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead", "server_cpu")),
     Case("gateway", "dense", 8, 1024, "1,4", (128, 128), binds=("client",), delayed=True),
     Case("kv", "hf", 16, 2048, "1,8", (512, 1024), "2C", binds=("kv_capacity",), vllm=True),
