@@ -200,6 +200,7 @@ def run_auto(
         echo(f"swarmtui: {message}", err=True)
     code = STOPPED if stopped else UNUSABLE if outcome.code == "no_baseline" else DONE
     if writer is not None:
+        writer.tuned(outcome)
         ended = Ended("stopped" if stopped else "done", message or outcome.sentence, str(directory))
         writer.end_tune(summarise_tune(tune, stored.starts), ended, code)
     return code

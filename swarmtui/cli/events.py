@@ -16,6 +16,7 @@ from swarmtui.numbers import significant
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
+    from swarmtui.analysis.tuning.outcome import TuneOutcome
     from swarmtui.experiments.effects import TuneSummary
 
 
@@ -62,6 +63,11 @@ class EventWriter:
                 sentence = f"{format_flags(row.flags)}: {words}, {significant(row.out_tps)} tok/s at C={row.c}"
                 self.write(VerdictEvent(about="configuration", word=standing, sentence=sentence, flags=row.flags))
         self.end(ended, exit_code)
+
+    def tuned(self, outcome: TuneOutcome) -> None:
+        """Write the verdict on the flags that an automatic tune found."""
+        word, change = (outcome.decision.word, outcome.decision.change) if outcome.decision else (None, None)
+        self.write(VerdictEvent(about="tune", word=word, sentence=outcome.sentence, change=change, flags=outcome.flags))
 
     def write(self, event: RunEvent) -> None:
         echo(msgspec.json.encode(event).decode())

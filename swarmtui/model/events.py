@@ -58,10 +58,11 @@ class VerdictEvent(Stored, frozen=True, kw_only=True, tag_field="event", tag="ve
 
     slo: kept, missed, unsure, or dip (missed, although a higher level keeps it), for each level as soon as it is known.
     fail_if: kept, missed or unsure. baseline: faster, slower, same, not sure yet; of two searches more agents or fewer
-    agents; refused if the sessions cannot be compared. configuration: the standing of one in a tune.
+    agents; refused if the sessions cannot be compared. configuration: the standing of one in a tune. tune: how the
+    flags that `--auto` found compare with the command as it was given.
     """
 
-    about: Literal["slo", "fail_if", "baseline", "configuration"]
+    about: Literal["slo", "fail_if", "baseline", "configuration", "tune"]
     word: EventWord | None
     sentence: str
     c: int | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.cli.programs import SHORT, SIM, CommandResult, Sandbox, open_sandbox
 from tests.cli.test_tune import tune_command, tune_file
+from tests.cli.test_tune_auto import SLOTS, auto_command, knobs
 from tests.model.test_json_schema import validate
 
 EVENTS = ("--events", "jsonl")
@@ -101,3 +102,13 @@ def test_tune_tells_configurations_and_standings(tmp_path: Path) -> None:
         (verdict,) = [event for event in events if event["event"] == "verdict"]
         assert verdict["word"] == "leads so far" and verdict["flags"]["--slots"] == 4
         assert "▸" in ran.err or "tok/s" in ran.err
+
+
+def test_automatic_tune_tells_its_verdict(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        ran = sandbox.run(*auto_command(sandbox, *knobs(SLOTS), *EVENTS, budget="5s"))
+        assert ran.code == 0, ran
+        events = read_events(ran)
+        (verdict,) = [event for event in events if event.get("about") == "tune"]
+        assert verdict["word"] is None and verdict["sentence"], "there is no time to compare it"
+        assert {"session", "level", "answer", "configuration", "verdict", "end"} == set(kinds(events))
