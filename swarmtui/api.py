@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -218,7 +218,9 @@ def _measure(request: RunRequest, progress: Progress | None) -> Summary:
     if result.session.previous:
         from swarmtui.experiments.baseline import record_baseline_verdict
 
-        record_baseline_verdict(Path(request.session_root), result.session.previous, Path(ended.directory))
+        # A baseline that was removed meanwhile is no reason to lose the result.
+        with suppress(BadInput):
+            record_baseline_verdict(Path(request.session_root), result.session.previous, Path(ended.directory))
     return result
 
 
