@@ -24,7 +24,7 @@ _CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "b
 _SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
 _GAP = "  "
 _BAR = 8
-_MORE_GAP = 4
+_MORE_GAP = 14
 _CUT = "… "
 
 
