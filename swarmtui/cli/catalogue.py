@@ -179,7 +179,7 @@ def doctor(
 @commands.command()
 @click.argument("name", required=False)
 def schema(name: str | None) -> None:
-    """Print the JSON Schema of a document: journal, detail, summary, workload, config or events."""
+    """Print the JSON Schema of a document: journal, detail, summary, workload, config, events or shared."""
     from swarmtui.model.json_schema import DOCUMENTS, json_schema
 
     if name is None:

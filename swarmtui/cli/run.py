@@ -207,8 +207,9 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")
 @click.option(
     "--baseline",
-    metavar="SESSION|last",
-    help="Compare with this session at the end, and log the change; its seed is used again.",
+    metavar="SESSION|last|FILE",
+    help="Compare with this session, or a file that somebody shared, at the end, and log the change; its seed is used "
+    "again.",
 )
 @shared.detect
 @click.option(

@@ -11,7 +11,7 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
-from swarmtui.report import FORMATS, format_of, offered_formats
+from swarmtui.report import FORMATS, format_of
 from swarmtui.text import echo, write_document
 
 if TYPE_CHECKING:
@@ -72,16 +72,18 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     SESSION is an id, the beginning or end of one, `last` for the last one that measured a level, or `last~1` for the
     complete one before it of the same endpoint and kind.
     """
+    from swarmtui.model.session import Summary
     from swarmtui.report.session import session_blocks
     from swarmtui.sessions.documents import summary_json
-    from swarmtui.sessions.store import ensure_summary, load_session
+    from swarmtui.sessions.store import ensure_summary, open_session
 
-    loaded = load_session(session_root(session_dir or context.obj), session)
-    summary = ensure_summary(loaded)
+    found = open_session(session_root(session_dir or context.obj), session)
+    summary = found if isinstance(found, Summary) else ensure_summary(found)
     if as_json:
         echo(summary_json(summary).decode())
         return
-    print_blocks([*session_blocks(summary), *_baseline_blocks(loaded.directory, summary)])
+    compared = [] if isinstance(found, Summary) else _baseline_blocks(found.directory, summary)
+    print_blocks([*session_blocks(summary), *compared])
 
 
 def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
@@ -98,6 +100,22 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     except BadInput:
         return []
     return [Sentence(f"compared with {previous}: {found.what}", "title"), Sentence(found.effect)]
+
+
+@sessions.command("import", short_help="Add sessions that others shared.")
+@click.argument("file", nargs=-1, required=True, type=click.Path(dir_okay=False))
+@shared.session_dir
+@click.pass_context
+def import_files(context: click.Context, file: tuple[str, ...], session_dir: str | None) -> None:
+    """Add shared files (.swarm.json.gz) to the list, where they can be shown, compared and be a baseline.
+
+    \b
+    swarmtui sessions import box.swarm.json.gz
+    """
+    from swarmtui.sessions.shared_file import import_shared
+
+    for path in file:
+        echo(f"imported {import_shared(Path(path), session_root(session_dir or context.obj))}")
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")
@@ -136,9 +154,9 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
     from swarmtui.report.answer import advice_blocks
-    from swarmtui.sessions.store import load_session, summarise
+    from swarmtui.sessions.store import read_session
 
-    summary = summarise(load_session(session_root(session_dir or context.obj), session))
+    summary = read_session(session_root(session_dir or context.obj), session)
     print_result(summary.answer.next if summary.answer else (), advice_blocks(summary), as_json=as_json)
 
 
@@ -171,7 +189,7 @@ def change_log(
 
 @commands.command()
 @click.argument("session", nargs=-1)
-@click.option("--baseline", metavar="SESSION", help="Session to compare the others with.  [default: the first]")
+@click.option("--baseline", metavar="SESSION|FILE", help="Session to compare the others with.  [default: the first]")
 @shared.detect
 @shared.json
 @shared.session_dir
@@ -183,24 +201,29 @@ def compare(
     \b
     swarmtui compare
     swarmtui compare 20261115-014455-3f9a 8c12
+    swarmtui compare box.swarm.json.gz last
 
     Without SESSION it is the last one; a single one is compared with its baseline, else with the one before it of the
-    same model and workload. SESSION is an id, the beginning or end of one, `last`, or `last~1`.
+    same model and workload, and a single shared file with the last one. SESSION is an id, the beginning or end of one,
+    `last`, or `last~1`.
 
     With one session per side, the verdict is about these two sessions. It is based on their runs or, if
     there are earlier sessions of the same configuration, on the spread between those. With A1+A2+… B1+B2+…, at least
     four per side, sessions are compared instead of runs; `swarmtui ab` runs them interleaved. SESSION may also be a
-    result file (.json) of vllm bench serve, GuideLLM or AIPerf.
+    file that somebody shared (.swarm.json.gz), or a result file (.json) of vllm bench serve, GuideLLM or AIPerf.
     """
     from swarmtui.analysis.compare.differences import session_names
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
+    from swarmtui.model.shared import SHARED_SUFFIX
     from swarmtui.report.comparison import comparison_blocks
     from swarmtui.sessions.store import LAST, earlier_sessions, read_summary, with_session_beside
 
     detected, root = parse_share(detect), session_root(session_dir)
     session = session or (LAST,)
     names = (baseline, *session) if baseline and baseline not in session else session
-    if len(names) < 2:
+    if len(names) < 2 and names[0].endswith(SHARED_SUFFIX):
+        names = (*names, LAST)
+    elif len(names) < 2:
         names, baseline = with_session_beside(root, names[0]), None
     summaries = [read_summary(root, name) for name in names]
     index = names.index(baseline) if baseline else 0
@@ -213,7 +236,7 @@ def compare(
 
 @commands.command()
 @click.argument("session", nargs=-1, required=True)
-@click.option("--format", "form", metavar="|".join(offered_formats()), help="[default: the suffix of the output file]")
+@click.option("--format", "form", metavar="|".join(FORMATS), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
 @click.option("--chart", metavar="NAME", help="A single chart as an image: throughput ttft contention pareto gpu …")
 @shared.session_dir
@@ -226,21 +249,17 @@ def export(
     swarmtui export last -o report.html
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
-
-    \b
-    Images as png need two more packages:
-    pip install resvg-py font-source-sans-pro
     """
     from swarmtui.model.base import BadInput
     from swarmtui.report import export as render
-    from swarmtui.sessions.store import load_session
+    from swarmtui.sessions.store import open_session
 
     form = format_of(Path(output or "").suffix.removeprefix(".") if form is None else form)
     if output is None and FORMATS[form].binary:
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")
         output = "-"
-    content = render([load_session(session_root(session_dir), name) for name in session], form, chart)
+    content = render([open_session(session_root(session_dir), name) for name in session], form, chart)
     if output in (None, "-"):
         write_document(sys.stdout, content)
         return

@@ -232,12 +232,16 @@ def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
 def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan: PlanKind) -> Session | None:
     """Find the baseline before anything is measured; its seed makes both sessions send the same requests.
 
-    `last` is the last complete session of the same endpoint and kind.
+    `last` is the last complete session of the same endpoint and kind. A shared file is imported, so that it is found
+    again.
     """
     if baseline is None:
         return None
-    from swarmtui.sessions.store import LAST, last_complete, load_session
+    from swarmtui.sessions.shared_file import import_shared, is_shared_file
+    from swarmtui.sessions.store import LAST, last_complete, load_session, open_session
 
+    if is_shared_file(baseline):
+        baseline = import_shared(Path(baseline), root)
     if baseline == LAST and urls:
         simulator = urls[0].removeprefix(SIMULATOR_PREFIX).partition("?")[0]
         model = next((preset.model for preset in simulator_presets() if preset.name == simulator), "")
@@ -248,7 +252,9 @@ def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan
         if not found:
             raise BadInput("no complete session of this endpoint and kind of plan yet; name one of `swarmtui sessions`")
         baseline = found[0]
-    loaded = load_session(root, baseline)
+    loaded = open_session(root, baseline)
+    if isinstance(loaded, Summary):
+        return loaded.session
     return msgspec.structs.replace(loaded.journal.head.session, id=loaded.directory.name)
 
 
@@ -291,6 +297,8 @@ def _addresses(summary: Summary) -> tuple[str, ...]:
     if session.endpoints[0].embedded:
         return (_simulator(summary),)
     for endpoint in session.endpoints:
+        if not endpoint.url:
+            raise BadInput("it was measured elsewhere: b compares the next runs with it")
         if MASK in endpoint.url:
             raise BadInput("a part of its address is not stored: type it on the setup screen")
         if not is_listening(endpoint.url):

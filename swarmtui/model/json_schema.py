@@ -19,6 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.session import ClientInfo, Level, SessionState, Summary
 from swarmtui.model.session_tags import Series
+from swarmtui.model.shared import SharedFile
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Workload
@@ -30,6 +31,7 @@ DOCUMENTS = {
     "workload": "a workload file, in TOML",
     "config": "config.toml",
     "events": "one line of `--events jsonl`",
+    "shared": "a shared file (.swarm.json.gz), unpacked",
 }
 
 
@@ -99,6 +101,8 @@ def json_schema(name: str) -> dict[str, Any]:
             schema, components = _generate(Config)
         case "events":
             schema, components = _generate(RunEvent)
+        case "shared":
+            schema, components = _generate(SharedFile)
         case _:
             hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
             raise BadInput(f"no schema named {name!r}{hint}")

@@ -32,6 +32,8 @@ _CODES: dict[str, Code] = {
 }  # fmt: skip
 # What is better, worse, as good or not decided, wherever something is compared.
 SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
+# Codes of differences that are named before the answer.
+_UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 # The cells of a bar on each side of zero.
 _BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
@@ -64,8 +66,19 @@ def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, bef
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
     """Compare each session with the first, then list all; `names` are shown beside the ids."""
-    blocks = [block for pair in found.pairs for block in (pair_answer(pair, names), *pair_blocks(pair))]
+    blocks = [block for pair in found.pairs for block in (*_unlike(pair), pair_answer(pair, names), *pair_blocks(pair))]
     return blocks + (leaderboard_blocks(found.leaderboard) if len(found.leaderboard) > 2 else [])
+
+
+def unlike_text(pair: Pair) -> str:
+    """Name what makes two sessions different things to measure; empty if nothing does."""
+    found = [difference for difference in pair.differences if difference.code in _UNLIKE]
+    return f"not alike: {', '.join(map(str, found))}" if found else ""
+
+
+def _unlike(pair: Pair) -> list[Block]:
+    text = unlike_text(pair)
+    return [Sentence(text, "note")] if text else []
 
 
 def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
@@ -170,7 +183,11 @@ def pair_blocks(pair: Pair) -> list[Block]:
 
 def _remarks(pair: Pair) -> list[Block]:
     blocks: list[Block] = [Sentence(f"note: {note}", "note") for note in pair.notes]
-    others = [difference for difference in pair.differences if not _follows(difference, pair.flags)]
+    others = [
+        difference
+        for difference in pair.differences
+        if not _follows(difference, pair.flags) and difference.code not in _UNLIKE
+    ]
     if not pair.flags:  # the answer names what differs about the server and the plan
         others = [difference for difference in others if difference.code in CLIENT_DIFFERENCES]
     also = f"also different: {', '.join(map(str, others))}"
@@ -208,6 +225,9 @@ def comparison_tables(pair: Pair) -> list[Table]:
         unit = row.unit if isinstance(row, MachineRow) else "s"
         return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
 
+    def change(row: ComparisonRow | MachineRow) -> Value:
+        return "" if isinstance(row, MachineRow) and row.change is None else row.change
+
     def interval(row: ComparisonRow | MachineRow) -> Value:
         known = row.interval if isinstance(row, ComparisonRow) else None
         return interval_text(known, " … ") if known else Cell("", "missing")
@@ -222,7 +242,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         Column("figure", "figure", name, right=False, least=20),
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
-        Column("change", "change", lambda row: row.change if isinstance(row, ComparisonRow) else "", signed_percent),
+        Column("change", "change", change, signed_percent),
         Column("interval", "95 % interval", interval),
     ]
     table = tabulate("Side by side", rows, columns, "" if pair.refused else _NOTE, drop=("interval",))

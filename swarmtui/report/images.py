@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from swarmtui.model.base import BadInput
 from swarmtui.report.chart import Chart
@@ -21,21 +22,15 @@ def render_svg(sessions: Sequence[SessionData], chart: str | None) -> bytes:
 
 
 def render_png(sessions: Sequence[SessionData], chart: str | None) -> bytes:
-    """Rasterise the SVG with its own font, since a server may have none; other scripts need a system font."""
-    svg = _sheet(_select(sessions, chart), _headline(sessions))
-    try:
-        import resvg_py
-        from font_source_sans_pro import font_files_ttf as fonts
-    except ImportError:
-        raise BadInput(
-            "needs two packages: pip install resvg-py font-source-sans-pro; svg and html need none", key="--format png"
-        ) from None
-    return resvg_py.svg_to_bytes(
-        svg_string=svg,
-        zoom=_ZOOM,
-        font_files=[fonts["SourceSansPro"], fonts["SourceSansProBold"]],
-        sans_serif_family="Source Sans Pro",
-    )
+    return rasterise(_sheet(_select(sessions, chart), _headline(sessions)), _ZOOM)
+
+
+def rasterise(svg: str, zoom: int) -> bytes:
+    """Return an SVG as PNG, with a font of ours, since a server may have none; other scripts need a system font."""
+    import resvg_py
+
+    fonts = [str(Path(__file__).with_name("fonts") / f"swarm-sans-{weight}.ttf") for weight in ("regular", "bold")]
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=zoom, font_files=fonts, sans_serif_family="Swarm Sans")
 
 
 def _select(sessions: Sequence[SessionData], name: str | None) -> Sequence[Chart]:

@@ -107,6 +107,8 @@ def session_model(row: SessionRow) -> str:
 
 
 def session_state(row: SessionRow) -> str:
+    if row.shared:
+        return "shared"
     return "unreadable" if row.problem is not None or row.state is None else row.state
 
 

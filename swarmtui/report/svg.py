@@ -80,9 +80,10 @@ class _Area(NamedTuple):
     bottom: float
     inset: float = 0.0
     right: float = _RIGHT
+    width: float = WIDTH
 
     def x(self, value: float) -> float:
-        room = WIDTH - _LEFT - self.right - 2 * self.inset
+        room = self.width - _LEFT - self.right - 2 * self.inset
         return _LEFT + self.inset + self.along.share(value) * room
 
     def y(self, value: float) -> float:
@@ -97,19 +98,24 @@ def draw_chart(chart: Chart) -> str:
     return _draw_bars(chart) if chart.kind == "bars" else draw_stacked([chart])[0]
 
 
-def draw_stacked(charts: Sequence[Chart]) -> tuple[str, int]:
-    """Draw charts one above the other over the same x axis; return their elements and their height."""
+def draw_stacked(
+    charts: Sequence[Chart], width: int = WIDTH, upper: int = HEIGHT, lower: int = LOWER
+) -> tuple[str, int]:
+    """Draw charts one above the other over the same x axis; return their elements and their height.
+
+    `upper` is the height of the first one, `lower` that of each other.
+    """
     along = _x_axis(charts)
     parts: list[str] = []
     below = 0.0
     for number, chart in enumerate(charts):
         last = number == len(charts) - 1
-        room = LOWER if number else HEIGHT
+        room = lower if number else upper
         may_log = chart.kind in ("levels", "time") and not chart.linear
-        up = value_axis(chart.ys, 4 if number else 6, may_log=may_log, from_zero=chart.from_zero)
+        up = value_axis(chart.ys, (room + 30) // 50, may_log=may_log, from_zero=chart.from_zero)
         inset, right = (_INSET if chart.kind == "levels" else 0.0), (40.0 if chart.kind == "xy" else _RIGHT)
         end = below + room - (_BOTTOM if last else 16)
-        area = _Area(along, up, below + _TOP, end, inset, right)
+        area = _Area(along, up, below + _TOP, end, inset, right, width)
         parts.append(_axes(chart, area, _x_ticks(charts, area) if last else ()))
         parts.append(_content(chart, area, first=number == 0))
         below += room - (0 if last else _BOTTOM - 30)
@@ -134,7 +140,7 @@ def _x_ticks(charts: Sequence[Chart], area: _Area) -> list[tuple[float, str]]:
 
 
 def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
-    right = WIDTH - _RIGHT
+    right = area.width - _RIGHT
     parts = [
         f'<path d="M{_LEFT} {area.y(tick):.1f}H{right}" class="grid"/>'
         f'<text x="{_LEFT - 7}" y="{area.y(tick) + 4:.1f}" text-anchor="end">{short(tick, 4)}</text>'
@@ -149,7 +155,7 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     turned = f'transform="translate(14 {middle:.1f}) rotate(-90)"'
     parts.append(f'<text {turned} text-anchor="middle" class="{chart.hue}">{escape(unit)}</text>')
     if ticks:
-        at = (_LEFT + WIDTH) / 2
+        at = (_LEFT + area.width) / 2
         parts.append(
             f'<text x="{at}" y="{area.bottom + _BOTTOM - 6:.1f}" text-anchor="middle">{escape(chart.x)}</text>'
         )
@@ -159,7 +165,7 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
 def _content(chart: Chart, area: _Area, *, first: bool) -> str:
     parts = [_time_marks(chart, area)] if chart.marks else []
     if any(series.stroke == "sparse" for series in chart.series):
-        outline = f"M{_LEFT} {area.top}H{WIDTH - _RIGHT}V{area.bottom}H{_LEFT}Z"
+        outline = f"M{_LEFT} {area.top}H{area.width - _RIGHT}V{area.bottom}H{_LEFT}Z"
         parts.append(f'<clipPath id="clip-{chart.name}"><path d="{outline}"/></clipPath>')
     if chart.boundary is not None:
         parts.append(_boundary(chart.boundary, area, named=first))
@@ -248,7 +254,7 @@ def _time_marks(chart: Chart, area: _Area) -> str:
     """Draw the marks of a time axis, with those labels that fit before the next mark."""
     parts = []
     positions = [area.x(at) for at, _ in chart.marks]
-    for (_, name), x, following in zip(chart.marks, positions, (*positions[1:], WIDTH - _RIGHT), strict=True):
+    for (_, name), x, following in zip(chart.marks, positions, (*positions[1:], area.width - _RIGHT), strict=True):
         parts.append(f'<path d="M{x:.1f} {area.top}V{area.bottom}" class="moment"/>')
         if following - x >= 8.0 * len(name) + 4:
             parts.append(f'<text x="{x + 3:.1f}" y="{area.top - 3}">{escape(name)}</text>')

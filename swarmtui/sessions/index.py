@@ -23,6 +23,7 @@ from swarmtui.model.plan import PlanGoal, level_name
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
+from swarmtui.model.shared import SHARED
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
@@ -43,7 +44,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
     in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
-    the number of agents that keep the SLO, `previous` the baseline.
+    the number of agents that keep the SLO, `previous` the baseline. `shared`: it was imported from a shared file, and
+    has no journal.
     """
 
     id: str
@@ -70,6 +72,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     previous: str = ""
     directory: str = ""
     problem: str | None = None
+    shared: bool = False
 
     @property
     def kind(self) -> str:
@@ -82,6 +85,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
     def is_at(self, url: str, model: str, simulated: bool) -> bool:
         """Whether it is of this endpoint; an embedded simulator has a new address each time."""
+        if self.shared:
+            return False
         if self.simulated and simulated:
             return self.model == model
         return _address(self.endpoint.partition(" ")[0]) == _address(url)
@@ -95,11 +100,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 def session_beside(rows: Iterable[SessionRow], chosen: SessionRow) -> str:
     """Return the session to compare one with: its baseline, else the one before it of its model and workload.
 
-    The first one is compared with the next one; empty if there is none, either.
+    The first one is compared with the next one; empty if there is none, either. A shared one is of another host.
     """
     others = [row for row in rows if row.id != chosen.id and row.levels]
     target = (chosen.model, chosen.workload)
-    alike = [row for row in others if (row.model, row.workload) == target]
+    alike = [row for row in others if (row.model, row.workload) == target and not row.shared]
     ids = sorted(row.id for row in ([row for row in alike if row.kind == chosen.kind] or alike))
     if any(row.id == chosen.previous for row in others):
         return chosen.previous
@@ -155,11 +160,16 @@ def list_sessions(root: Path) -> list[SessionRow]:
 
 
 def index_json(summary: Summary, journal_bytes: int) -> bytes:
+    found = _IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=_summary_row(summary))
+    return msgspec.json.encode(found) + b"\n"
+
+
+def _summary_row(summary: Summary) -> SessionRow:
     from swarmtui.analysis.compare.differences import known_flags  # lazily: only writing needs it
 
     found, marks = summary.scaling, summary_marks(summary)
     best = headline_level(summary.levels, found.reported_slots if found else None)
-    row = msgspec.structs.replace(
+    return msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
         levels=tuple(level.offered_load for level in summary.levels),
@@ -173,13 +183,14 @@ def index_json(summary: Summary, journal_bytes: int) -> bytes:
         agents=summary.answer.agents if summary.answer else None,
         requests=sum(level.n for level in summary.levels),
     )
-    return msgspec.json.encode(_IndexFile(schema=_INDEX_VERSION, journal_bytes=journal_bytes, row=row)) + b"\n"
 
 
 def read_row(directory: Path) -> SessionRow:
     try:
         fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
     except FileNotFoundError:
+        if (directory / SHARED).is_file():
+            return _shared_row(directory)
         return _unreadable_row(directory, f"contains no {JOURNAL}")
     except OSError as error:
         return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
@@ -206,6 +217,17 @@ def read_row(directory: Path) -> SessionRow:
     finally:
         os.close(fd)
     return msgspec.structs.replace(row, id=_utf8(directory.name), directory=_utf8(str(directory)))
+
+
+def _shared_row(directory: Path) -> SessionRow:
+    """Return the row of a shared file, which is small: it needs no index."""
+    from swarmtui.sessions.shared_file import read_shared  # lazily: few lists have one
+
+    try:
+        row = _summary_row(read_shared(directory / SHARED))
+    except BadInput as error:
+        return _unreadable_row(directory, f"{SHARED} {error.problem}")
+    return msgspec.structs.replace(row, id=_utf8(directory.name), directory=_utf8(str(directory)), shared=True)
 
 
 def _unreadable_row(directory: Path, problem: str) -> SessionRow:

@@ -35,6 +35,7 @@ from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.findings import Capacity
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Level, Session, SessionState, Summary
+from swarmtui.model.shared import SHARED
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
@@ -57,6 +58,7 @@ from swarmtui.sessions.journal import (
     read_spooled,
     spool_files,
 )
+from swarmtui.sessions.shared_file import is_shared_file, read_shared
 from swarmtui.state.session_state import follow_search
 from swarmtui.text import count_noun
 
@@ -77,7 +79,28 @@ def load_session(root: Path, which: str) -> LoadedSession:
     endpoint and kind.
     """
     directory = root / _resolve(root, which)
+    if is_imported(directory):
+        raise BadInput("was shared: it has figures, but no single requests", key=directory.name)
     return LoadedSession(directory=directory, journal=read_journal(directory))
+
+
+def is_imported(directory: Path) -> bool:
+    """Return whether a session was imported from a shared file."""
+    return (directory / SHARED).is_file() and not (directory / JOURNAL).exists()
+
+
+def open_session(root: Path, which: str) -> LoadedSession | Summary:
+    """Load a saved session; of a shared file, also an imported one, there is only the summary."""
+    if is_shared_file(which):
+        return read_shared(Path(which))
+    directory = root / _resolve(root, which)
+    return read_shared(directory / SHARED) if is_imported(directory) else load_session(root, directory.name)
+
+
+def read_session(root: Path, which: str) -> Summary:
+    """Summarise a saved session or a shared file."""
+    found = open_session(root, which)
+    return summarise(found) if isinstance(found, LoadedSession) else found
 
 
 def with_session_beside(root: Path, which: str) -> tuple[str, str]:
@@ -99,17 +122,15 @@ def _resolve(root: Path, which: str) -> str:
 
 
 def read_summary(root: Path, which: str) -> Summary:
-    """Summarise a session, a result file of another tool (*.json), or several of them pooled as A+B+C."""
+    """Summarise a session, a shared file, a result file of another tool (*.json), or several pooled as A+B+C."""
     names = [which] if Path(which).is_file() else which.split("+")
-    found = [
-        import_result(Path(name)) if name.endswith(".json") else summarise(load_session(root, name)) for name in names
-    ]
+    found = [import_result(Path(name)) if name.endswith(".json") else read_session(root, name) for name in names]
     return found[0] if len(found) == 1 else pool(found)
 
 
 def read_for_comparison(root: Path, session_ids: Sequence[str]) -> tuple[list[Summary], list[Summary]]:
     """Return the sessions to compare, and earlier ones that show the spread between sessions."""
-    summaries = [summarise(load_session(root, session_id)) for session_id in session_ids]
+    summaries = [read_session(root, session_id) for session_id in session_ids]
     return summaries, earlier_sessions(root, [summary.session for summary in summaries])
 
 
@@ -307,7 +328,7 @@ def remove_session(root: Path, which: str) -> Path:
     """Remove a session, unless it is running or the directory is not a session."""
     directory = root / _find_name(root, which)
     try:
-        fd = open_regular(directory / JOURNAL, MAX_JOURNAL)
+        fd = open_regular(directory / (SHARED if is_imported(directory) else JOURNAL), MAX_JOURNAL)
     except FileNotFoundError:
         raise BadInput(f"has no {JOURNAL}: not a session, not removed", source=str(directory)) from None
     except OSError as error:

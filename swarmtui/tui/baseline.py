@@ -44,14 +44,18 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
     from swarmtui.analysis.compare.differences import known_flags, parse_flags, varying_flags
     from swarmtui.sessions.documents import read_saved_summary
     from swarmtui.sessions.index import list_sessions, session_kind
-    from swarmtui.sessions.store import earlier_sessions
+    from swarmtui.sessions.store import earlier_sessions, read_session
 
-    endpoint = session.endpoints[0] if session.endpoints else None
+    # A shared session does not tell its address, and nothing here is known to be of the same server.
+    endpoint = next((one for one in session.endpoints[:1] if one.url), None)
     kind = session_kind(session.series, session.plan.goal)
-    rows = [row for row in list_sessions(root) if row.id < session.id and row.state not in (None, "running")]
+    listed = list_sessions(root)
+    rows = [row for row in listed if row.id < session.id and row.state not in (None, "running") and not row.shared]
     chosen = next(
         (found for row in rows if row.id == session.previous and (found := read_saved_summary(row.directory))), None
     )
+    if any(row.id == session.previous and row.shared and row.problem is None for row in listed):
+        chosen = read_session(root, session.previous)
     baseline = server = chosen
     for row in rows:
         alike = row.is_complete and row.kind == kind and row.workload == session.workload

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from swarmtui.model.base import BadInput
-from swarmtui.report import FORMATS, offered_formats
+from swarmtui.report import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.pick_list import PickList
@@ -53,7 +53,7 @@ class ExportDialog(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         several = len(self._session_ids) > 1
-        forms = [form for form in offered_formats() if FORMATS[form].several or not several]
+        forms = [form for form in FORMATS if FORMATS[form].several or not several]
         title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
         with Vertical(classes="box", id="export-box"):
             yield Static(sanitize(title), markup=False)
@@ -130,9 +130,9 @@ def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) 
     """Write sessions in one format, the oldest first, and return the size of the file."""
     from swarmtui.files import write_file
     from swarmtui.report import export
-    from swarmtui.sessions.store import load_session
+    from swarmtui.sessions.store import open_session
 
-    content = export([load_session(root, session_id) for session_id in sorted(session_ids)], form)
+    content = export([open_session(root, session_id) for session_id in sorted(session_ids)], form)
     try:
         write_file(path, content)
     except OSError as error:

@@ -142,6 +142,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("compare", "c", "c", "compare", "The marked ones, or with the one beside", "Sessions", ("sessions",), True),
     Action("next_baseline", "b", "b", "baseline", "Use the next session as baseline", "Sessions", ("compare",), True),
     Action("next_figure", "v", "v", "curve", "Throughput, TTFT, stream rate, Pareto", "Sessions", ("compare",), True),
+    Action("import", "i", "i", "import", "Add a session that somebody shared", "Sessions", ("sessions",), True),
     Action("delete", "delete,D", "D", "delete", "Delete this session; u restores it", "Sessions", ("sessions",), True),
     Action("undo", "u", "u", "undo", "Restore the session deleted last", "Sessions", ("sessions",), True),
     Action("open", "enter", "enter", "open", "Configurations of this tune", "Tune", ("tunes",), True),

@@ -16,7 +16,7 @@ from swarmtui.analysis.compare.differences import (
 )
 from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import compare, compare_pair, headline_row
+from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.base import BadInput
@@ -24,9 +24,10 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity, Finding
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Spread, Summary
+from swarmtui.model.session import ClientInfo, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, QualityLine, Telemetry, TtftSplit
-from swarmtui.report.comparison import answer_lines
+from swarmtui.report.comparison import answer_lines, comparison_blocks, unlike_text
+from swarmtui.report.table import Facts, Sentence
 from tests.analysis.level_builders import level, summary
 from tests.bench.verdicts import Count
 from tests.bench.verdicts import session as drawn_session
@@ -408,3 +409,49 @@ def test_sessions_after_both_do_not_change_a_verdict() -> None:
     b = summary([level(4, tps=125, runs=AFTER)], "b", plan=plan)
     later = [summary([level(4, tps=tps)], f"c{tps}", plan=plan) for tps in (60, 140, 98)]
     assert compare_pair(a, b, history=later).sentence == compare_pair(a, b).sentence
+
+
+def test_another_box_is_compared_per_gpu_and_per_watt() -> None:
+    """Two GPUs that are twice as fast as one are as fast per GPU; what differs is named before the answer."""
+
+    def box(name: str, tps: float, watts: float, gpus: tuple[str, ...], **fields: Any) -> Summary:
+        energy = Energy(seconds=9.0, mean_w=watts, tokens_per_j=tps / watts, j_per_token=watts / tps)
+        found = summary([level(4, tps=tps, runs=[tps] * 4, energy=energy)], name, **fields)
+        return msgspec.structs.replace(found, gpus=gpus)
+
+    theirs = box(
+        "a", 200.0, 700.0, ("RTX 3090",) * 2, endpoints=(Endpoint(url="", model="m", engine="vLLM"),),
+        client=ClientInfo(version="0.9.0", python="3.11", host="", cores=4),
+    )  # fmt: skip
+    mine = box("b", 100.0, 300.0, ("RTX 4090",), endpoints=(Endpoint(url="http://h:1", model="m", engine="vLLM"),))
+    pair = compare_pair(theirs, mine)
+    rows = {row.figure: (row.before, row.after, row.change) for row in pair.machine}
+    assert rows["output per GPU"] == (100.0, 100.0, 0.0)
+    assert list(rows["output per W"]) == pytest.approx([2 / 7, 1 / 3, 1 / 6])
+    assert unlike_text(pair) == "not alike: client swarmtui 0.9.0 → swarmtui 0.1.0"
+    assert {found.code for found in pair.differences} == {"client_version", "gpus"}, (
+        "an address that is not known is none"
+    )
+    first, second = comparison_blocks(Comparison(sessions=("a", "b"), pairs=(pair,), leaderboard=()), {})[:2]
+    assert isinstance(first, Sentence) and first.text.startswith("not alike") and isinstance(second, Facts)
+    same = compare_pair(mine, msgspec.structs.replace(mine, session=msgspec.structs.replace(mine.session, id="c")))
+    assert not [row for row in same.machine if row.figure.startswith("output per")] and unlike_text(same) == ""
+
+
+def test_ratios_that_a_difference_forbids_are_refused() -> None:
+    real = msgspec.structs.replace(summary([level(4, tps=100, runs=BEFORE)], "a"), gpus=("H200",))
+    simulated = msgspec.structs.replace(summary([level(4, tps=126, runs=AFTER)], "b", simulated=True), gpus=("SIM",))
+    pair = compare_pair(real, simulated)
+    assert [found.code for found in pair.refused] == ["simulated"]
+    assert pair.sentence == "not comparable: one of them was simulated"
+    assert all(row.change is None for row in pair.rows) and all(row.change is None for row in pair.machine)
+    assert "simulated no → yes" in unlike_text(pair)
+
+
+def test_quantisation_is_a_difference() -> None:
+    def served(name: str, flags: dict[str, str]) -> Summary:
+        found = summary([level(4, tps=100)], name)
+        return msgspec.structs.replace(found, servers=(DiscoveredServer(url="", engine="vLLM", flags=flags),))
+
+    pair = compare_pair(served("a", {"quantization": "awq"}), served("b", {"quantization": "fp8"}))
+    assert unlike_text(pair) == "not alike: quantisation awq → fp8"

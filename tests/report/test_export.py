@@ -9,7 +9,6 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from statistics import median
@@ -28,7 +27,7 @@ from swarmtui.model.journal import Entry, Head, RequestEntry, ServerEntry, Telem
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
-from swarmtui.report import FORMATS, export, format_of, offered_formats, session_data
+from swarmtui.report import FORMATS, export, format_of, session_data
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, build_charts
 from swarmtui.report.levels import machine_table
@@ -124,23 +123,6 @@ def test_images_are_reproducible_and_name_the_session(tmp_path: Path, form: Any)
         assert b"qwen3" in image and b"20261115-014455-3f9a" in image, "an image is shared without its session"
         single = export([one], form, "contention")
         assert b"Contention" in single and b"Output throughput" not in single
-
-
-def test_png_without_rasteriser_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(BadInput, match="pip install resvg-py font-source-sans-pro"):
-        export([loaded(tmp_path)], "png")
-    assert export([load_session(tmp_path, "last")], "svg").startswith(b"<?xml")
-
-
-def test_a_format_whose_packages_are_missing_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "png" in offered_formats()
-    known = FORMATS["png"]._replace(needs=("a_package_that_nobody_has",))
-    monkeypatch.setitem(FORMATS, "png", known)
-    assert "png" not in offered_formats() and {"html", "svg"} <= set(offered_formats())
-    with pytest.raises(BadInput) as refused:
-        format_of("nope")
-    assert "png" not in str(refused.value)
 
 
 def test_png_has_text_on_a_machine_without_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

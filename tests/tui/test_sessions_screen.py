@@ -16,10 +16,13 @@ from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.journal import SearchEntry, entry_encoder
 from swarmtui.model.run_request import RunRequest
 from swarmtui.prompts import library
+from swarmtui.sessions.private import without_private
 from swarmtui.sessions.replay import open_replay
+from swarmtui.sessions.shared_file import shared_bytes
 from swarmtui.sessions.store import read_summary, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import KeyFooter
+from swarmtui.tui.baseline import find_baseline
 from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen
@@ -297,3 +300,36 @@ async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: 
         await pilot.press("escape")
         await pilot.click(TableList, offset=(20, 3), times=2)
         await until(lambda: isinstance(app.screen, SavedScreen))
+
+
+async def test_a_shared_file_is_imported_and_becomes_the_baseline(tmp_path: Path, until: Until) -> None:
+    root = saved_sessions(tmp_path)
+    newest = max(path.name for path in root.iterdir())
+    theirs = without_private(read_summary(root, newest), label="their box").summary
+    session = msgspec.structs.replace(theirs.session, id="20261101-000000-aaaa")
+    path = tmp_path / "box.swarm.json.gz"
+    path.write_bytes(shared_bytes(msgspec.structs.replace(theirs, session=session)))
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("i", "x")
+        problem = app.screen.query_one(".input-line--problem", Static)
+        await until(lambda: "ends with .swarm.json.gz" in str(problem.content))
+        app.screen.query_one(Input).value = str(path)
+        await pilot.press("enter")
+        await until(lambda: "their box" in screen_text(app) and "shared" in screen_text(app))
+        await pilot.press("G", "enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "tok/s" in screen_text(app))
+        await pilot.press("R")
+        await until(lambda: "measured elsewhere" in screen_text(app))
+        await pilot.press("b")
+        assert app.baseline == session.id
+        run = msgspec.structs.replace(
+            read_summary(root, newest).session, id="20261231-000000-bbbb", previous=session.id
+        )
+        assert find_baseline(root, run).name == "their box"
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SessionsScreen))
+        await pilot.press("g", "m", "G", "m", "c")
+        await until(lambda: "compared with" in screen_text(app))

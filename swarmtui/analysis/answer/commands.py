@@ -34,7 +34,7 @@ def command_again(summary: Summary) -> str:
     After a quick search more requests decide; after one that was disturbed, the same search may.
     """
     plan = summary.session.plan
-    if not summary.session.endpoints:
+    if not any(endpoint.url for endpoint in summary.session.endpoints):
         return ""
     cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
     if plan.goal in ("capacity", "cliff"):

@@ -19,6 +19,8 @@ from swarmtui.model.tuning import is_env_variable
 _SAME_SOURCE = {"usage_chunks": "usage"}
 # Codes of differences that concern the load generator, not the server under test.
 CLIENT_DIFFERENCES = ("client_version", "client_host")
+# Codes of differences that are not known if one side is empty: a shared session does not tell them.
+_LOCAL = ("endpoint", "client_host", "hosts")
 # Flags that say where a server listens, not how it serves.
 _ADDRESS = ("--host", "--port")
 
@@ -95,7 +97,9 @@ def session_differences(a: Session, b: Session) -> tuple[Difference, ...]:
     found = [
         Difference(code=code, what=what, before=x or None, after=y or None)
         for (code, what), x in before.items()
-        if x != (y := after[code, what]) and not (code == "endpoint" and a.simulated and b.simulated)
+        if x != (y := after[code, what])
+        and not (code == "endpoint" and a.simulated and b.simulated)
+        and not (code in _LOCAL and not (x and y))
     ]
     return (*found, *_mapped(_tags(a), _tags(b), "tag", "tag"))
 
@@ -137,11 +141,21 @@ def _reported(summary: Summary) -> dict[tuple[str, str], str]:
     """Return values by code and name."""
     servers = summary.servers
     return {
+        ("quantisation", "quantisation"): quantisation_of(summary),
         ("server_version", "server version"): _each(server.version for server in servers),
         ("context", "context"): _each(server.context for server in servers),
         ("slots", "total slots"): _each(server.slots for server in servers),
         ("gpus", "GPUs"): count_names(summary.gpus) or _each(len(server.gpus) for server in servers),
     }
+
+
+def quantisation_of(summary: Summary) -> str:
+    """Return the format of the weights, as far as the files of the model or the flags of the server tell it."""
+    shapes = [summary.speed_of_light.model if summary.speed_of_light else None]
+    shapes += [server.shape for server in summary.servers]
+    flags = {name.lstrip("-"): value for name, value in (known_flags(summary) or {}).items()}
+    known = (shape.quantisation for shape in shapes if shape and shape.quantisation)
+    return next(known, flags.get("quantization", "") or flags.get("quantize", ""))
 
 
 def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[Difference, ...]:
@@ -212,6 +226,8 @@ def comparison_refusals(a: Summary, b: Summary) -> Findings:
     rules = {_rules_of_play(session.plan.load) for session in (first, second)}
     if len(rules) > 1:
         refuse("rules_of_play", f"different rules of play: {' and '.join(sorted(rules, key=len, reverse=True))}")
+    if first.simulated != second.simulated:
+        refuse("simulated", "one of them was simulated")
     sources_a, sources_b = _sources(a.levels), _sources(b.levels)
     if sources_a and sources_b and sources_a != sources_b:
         refuse(

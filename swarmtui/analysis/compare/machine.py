@@ -1,21 +1,30 @@
-"""Compare figures of the machine that have no values per run: energy, memory, parts of TTFT, speculative decoding."""
+"""Compare what a machine used and did at a level: energy, memory, parts of TTFT, rates per GPU and per watt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from swarmtui.model.plan import PerLevel
-from swarmtui.model.session import Level, Speculation
+from swarmtui.model.session import Level, Speculation, Summary
 from swarmtui.model.telemetry import Energy, TtftSplit
 
 
 class MachineRow(PerLevel, frozen=True, kw_only=True):
-    """A figure of two levels; without values per run it has no verdict."""
+    """A figure without values per run, and so without a verdict: energy, memory, parts of TTFT.
+
+    `change` is that of rates per GPU and per watt, unless ratios are refused.
+    """
 
     figure: str
     unit: str
     before: float | None
     after: float | None
+    change: float | None = None
+
+
+def machine_rows(a: Summary, b: Summary, before: Level, after: Level, *, refused: bool) -> list[MachineRow]:
+    """Compare one level of two sessions; those per GPU and per watt are first, if the GPUs are not the same."""
+    return [*_hardware_rows(a, b, before, after, refused=refused), *_level_rows(before, after)]
 
 
 _ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
@@ -41,7 +50,29 @@ def _gib(count: int | None) -> float | None:
     return None if count is None else count / (1 << 30)
 
 
-def machine_rows(a: Level, b: Level) -> list[MachineRow]:
+def _hardware_rows(a: Summary, b: Summary, before: Level, after: Level, *, refused: bool) -> list[MachineRow]:
+    """Compare rates per GPU and per watt, if the GPUs are not the same."""
+    if not a.gpus or not b.gpus or sorted(a.gpus) == sorted(b.gpus):
+        return []
+    sides = ((a, before), (b, after))
+    per_gpu = [one.headline_tps / len(summary.gpus) if one.headline_tps else None for summary, one in sides]
+    per_watt = [one.energy.tokens_per_j if one.energy else None for _, one in sides]
+    rows = [
+        MachineRow(
+            c=before.c,
+            rate=before.rate,
+            figure=name,
+            unit="tok/s",
+            before=x,
+            after=y,
+            change=y / x - 1.0 if x and y and not refused else None,
+        )
+        for name, (x, y) in (("output per GPU", per_gpu), ("output per W", per_watt))
+    ]
+    return [row for row in rows if row.before is not None or row.after is not None]
+
+
+def _level_rows(a: Level, b: Level) -> list[MachineRow]:
     rows = [
         MachineRow(
             c=a.c,

@@ -76,8 +76,9 @@ class Pair(Stored, frozen=True, kw_only=True):
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
     two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
-    why there were no more agents. `next` is what to try after the newer session, and `again` the command that measures
-    its server again. `doubts` are those about either measurement. `searched`: one of them chose its levels itself.
+    why there were no more agents. `next` is what to try after the newer session of ours, and `again` the command that
+    measures its server again. `doubts` are those about either measurement. `searched`: one of them chose its levels
+    itself.
     """
 
     a: str
@@ -158,7 +159,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         doubted=bool(doubts),
         searched=searched,
     )
-    newer = max(a, b, key=lambda summary: summary.session.id)
+    # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
+    newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
     headline = _headline(a, b, _for_sentence(before, after, both))
     agents = None if refused else compare_agents(a.answer, b.answer)
     throughput = _sentence(rows, refused, headline)
@@ -170,7 +172,9 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         flags=flag_differences(a, b),
         differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
         rows=rows,
-        machine=tuple(row for key in both for row in machine_rows(before[key], after[key])),
+        machine=tuple(
+            row for key in both for row in machine_rows(a, b, before[key], after[key], refused=bool(refused))
+        ),
         only_a=tuple(level.offered_load for level in only_a),
         only_b=tuple(level.offered_load for level in only_b),
         only_a_names=tuple(level.name for level in only_a),
@@ -186,6 +190,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         searched=searched,
         sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),
     )
+
+
+def _has_address(summary: Summary) -> bool:
+    return any(endpoint.url for endpoint in summary.session.endpoints)
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:

@@ -53,6 +53,6 @@ class ChecklistScreen(Pager):
 
 
 def _summary(root: Path, session_id: str) -> Summary:
-    from swarmtui.sessions.store import load_session, summarise
+    from swarmtui.sessions.store import read_session
 
-    return summarise(load_session(root, session_id))
+    return read_session(root, session_id)

@@ -15,7 +15,7 @@ from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line
 from swarmtui.tui.live.result import ResultRow, large_lines
-from swarmtui.tui.tables import STYLES
+from swarmtui.tui.tables import STYLES, block_lines
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison
@@ -113,12 +113,14 @@ class CompareScreen(PanelScreen):
 
 def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:
     """Draw the answer of each pair: what it changed, large, and the sentences beside it."""
-    from swarmtui.report.comparison import answer_lines, large_change
+    from swarmtui.report.comparison import answer_lines, large_change, unlike_text
 
     lines: list[Line] = []
     for pair in found.pairs:
         if len(found.pairs) > 1:
             lines.append([(f" {names.get(pair.b, pair.b)}", "title")])
+        if unlike := unlike_text(pair):
+            lines += block_lines([Sentence(unlike, "note")], width)
         number, unit, code = large_change(pair)
         # In a narrow terminal, the verdict and what changed are beside the number.
         rows = [

@@ -24,6 +24,7 @@ from swarmtui.experiments.groups import (
 )
 from swarmtui.experiments.store import baseline_effects
 from swarmtui.model.base import BadInput
+from swarmtui.model.shared import SHARED_SUFFIX
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time
 from swarmtui.report.chart import Chart, ChartSeries
@@ -109,6 +110,11 @@ def preview_blocks(entry: Entry, changes: str) -> list[Block]:
         ("files", entry.directory),
     )
     return [*([Sentence(caption, "lead")] if caption else []), Facts(facts)]
+
+
+def check_shared_name(text: str) -> None:
+    if text and not text.endswith(SHARED_SUFFIX):
+        raise BadInput(f"the name of a shared file ends with {SHARED_SUFFIX}")
 
 
 # widgets
@@ -309,6 +315,26 @@ class SessionsScreen(PanelScreen):
         ids = marked or [self._selected_id()]
         if ids[0]:
             self.app.open_screen("export", self._root, ids)
+
+    def action_import(self) -> None:
+        """Ask for a file that somebody shared, and add it to the list: `b` on its result makes it the baseline."""
+
+        def done(text: str | None) -> None:
+            if text:
+                run_in_background(self, partial(self._import, Path(text).expanduser()), group="import")
+
+        self.query_one(InputLine).ask("import a shared file:", "", check_shared_name, done)
+
+    async def _import(self, path: Path) -> None:
+        from swarmtui.sessions.shared_file import import_shared
+
+        try:
+            name = await asyncio.to_thread(import_shared, path, self._root)
+        except BadInput as problem:
+            self.app.toast(str(problem))
+            return
+        self.app.toast(f"{name} is imported; b on its result compares the next runs with it")
+        self._reload()
 
     def action_delete(self) -> None:
         if not (selected := self._selected_id()):

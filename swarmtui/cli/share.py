@@ -1,0 +1,111 @@
+"""The command `share`: a card, a post and one file to send, of a session without anything private."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from swarmtui.cli import options as shared
+from swarmtui.cli.app import session_root
+from swarmtui.cli.options import WholeNumber, commands, print_blocks, to_json
+from swarmtui.text import echo
+
+if TYPE_CHECKING:
+    from swarmtui.report.sharing import SharedSession
+
+# A copy of those in `report.leaderboards`, so that --help does not import it.
+LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
+
+
+@commands.command()
+@click.argument("session", default="last")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="What to write, by the end of the name: .png .svg (card), .md (post), .swarm.json.gz (all figures); "
+    "repeatable.  [default: all four, in the current directory]",
+)
+@click.option("--to", "leaderboard", type=click.Choice(LEADERBOARDS), help="Write a file for this leaderboard instead.")
+@click.option("--level", type=WholeNumber(1), metavar="C", help="With --to: the level to write.")
+@click.option("--label", default="", metavar="TEXT", help="A title to show; that of the session is not shared.")
+@click.option("--model", default="", metavar="NAME", help="Name of the model to show.  [default: that of the server]")
+@shared.json
+@shared.session_dir
+def share(
+    session: str,
+    outputs: tuple[str, ...],
+    leaderboard: str | None,
+    level: int | None,
+    label: str,
+    model: str,
+    as_json: bool,
+    session_dir: str | None,
+) -> None:
+    """Make a card, a post and one file to send of a session, and list what is in them.
+
+    \b
+    swarmtui share
+    swarmtui share last -o card.png -o box.swarm.json.gz --label '2 × 3090, undervolted'
+    swarmtui share box.swarm.json.gz -o card.svg
+
+    They hold figures, hardware, engine, model, flags and workload; no prompts, answers, addresses, names of hosts and
+    users, paths, keys, labels or notes. SESSION is an id, `last`, or a shared file. Others read the file with
+    `swarmtui compare FILE last`, `swarmtui run --baseline FILE` or `swarmtui sessions import FILE`.
+    Nothing is sent anywhere.
+    """
+    from swarmtui.model.base import BadInput
+    from swarmtui.report.sharing import prepare, shared_blocks
+
+    found = prepare(session_root(session_dir), session, label=label, model=model)
+    if leaderboard is None and level is not None:
+        raise BadInput("is for --to", key="--level")
+    remarks: tuple[str, ...] = ()
+    if leaderboard is None:
+        names = _write_all(found, outputs)
+    else:
+        names, remarks = _write_leaderboard(found, leaderboard, level, outputs)
+    if as_json:
+        echo(to_json({"files": names, "contains": dict(found.contains), "left_out": found.left_out, "notes": remarks}))
+        return
+    print_blocks(shared_blocks(found, names, remarks))
+
+
+def _write_all(found: SharedSession, outputs: tuple[str, ...]) -> list[str]:
+    from swarmtui.report.sharing import default_names, render, shared_format
+
+    names = list(outputs) or default_names(found)
+    forms = [shared_format(name) for name in names]
+    attached = next((Path(name).name for name, form in zip(names, forms, strict=True) if form.attached), "")
+    contents = [render(found, form, attached) for form in forms]
+    for name, content in zip(names, contents, strict=True):
+        _write(name, content)
+    return names
+
+
+def _write_leaderboard(
+    found: SharedSession, leaderboard: str, level: int | None, outputs: tuple[str, ...]
+) -> tuple[list[str], tuple[str, ...]]:
+    from swarmtui.model.base import BadInput
+    from swarmtui.report.leaderboards import LEADERBOARDS as known
+
+    if len(outputs) > 1:
+        raise BadInput("one file is written with --to", key="-o")
+    file = known[leaderboard](found.summary, level)
+    name = outputs[0] if outputs else f"{found.summary.session.id}.{leaderboard}.json"
+    _write(name, file.content)
+    return [name], file.remarks
+
+
+def _write(name: str, content: bytes) -> None:
+    from swarmtui.model.base import BadInput
+
+    try:
+        Path(name).write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", source=name) from None

@@ -1,0 +1,215 @@
+"""Draw a session as a card to post: the answer, the curve, why no more, what to try next, and what was measured.
+
+It is legible at half its width: no text is smaller than 20 of its 1200 pixels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from swarmtui.analysis.capacity.marks import summary_marks
+from swarmtui.model.answer import Answer
+from swarmtui.model.base import BadInput
+from swarmtui.model.session import Summary
+from swarmtui.numbers import percent, rate, seconds
+from swarmtui.report.answer import leading_steps, quality_text
+from swarmtui.report.charts import curve_charts
+from swarmtui.report.colours import Hue
+from swarmtui.report.environment import environment
+from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, style_sheet
+from swarmtui.text import count_noun, display_width, truncate
+
+WIDTH, HEIGHT = 1200, 675
+_LEFT, _RIGHT = 48, WIDTH - 48
+_PICTURE_X, _PICTURE_Y, _ZOOM = 470, 72, 1.6
+_PICTURE = (int((_RIGHT - _PICTURE_X) / _ZOOM), 168, 96)
+# The mean width of a character, as a share of the font's size; a little more than that of most texts.
+_CHARACTER = 0.5
+# A number with its unit, or a word.
+_FIGURE = re.compile(r"[\d.,–±]+ (?:s|ms|%|tok/s)(?!\w)\S*|\S+")
+_QUALITY: dict[str, Hue] = {"ok": "good", "note": "queue", "doubtful": "bad"}
+_STYLE = f"""
+svg text{{font-family:'Swarm Sans','Source Sans 3','Source Sans Pro',system-ui,sans-serif}}
+svg .card{{font-size:22px;fill:{DARK_PAGE["fg"]}}}svg .soft{{fill:{DARK_PAGE["dim"]}}}svg .small{{font-size:20px}}
+svg tspan.throughput{{fill:{DARK_PAGE["throughput"]};stroke:none}}
+svg tspan.latency{{fill:{DARK_PAGE["latency"]};stroke:none}}
+svg .strong{{font-weight:bold}}svg .figure{{font-size:132px;font-weight:bold;fill:{DARK_PAGE["throughput"]}}}
+svg .unit{{font-size:40px;font-weight:bold;fill:{DARK_PAGE["throughput"]}}}
+svg .badge{{font-size:24px;font-weight:bold;fill:{DARK_PAGE["bg"]}}}
+"""
+
+
+class Large(NamedTuple):
+    """The answer in large letters, and in a sentence."""
+
+    number: str
+    unit: str
+    sentence: str
+
+
+def card_svg(summary: Summary) -> str:
+    """Return the card as an SVG document."""
+    answer = summary.answer
+    if answer is None or not summary.levels:
+        raise BadInput("nothing was measured, so there is nothing to show", key=summary.session.id)
+    parts = [_head(summary, answer), _answer(summary, answer), _picture(summary), _reasons(answer), _facts(summary)]
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">\n'
+        f"<style>{style_sheet(DARK_PAGE)}{_STYLE}</style>\n"
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{DARK_PAGE["card"]}"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def large_answer(answer: Answer) -> Large:
+    """Return how many agents, or the throughput of the best level where no SLO was judged."""
+    sentence = answer.headline.sentence
+    if answer.agents is not None:
+        open_end = answer.high is None and answer.agents
+        return Large(f"{answer.agents}{'+' if open_end else ''}", "agent" if answer.agents == 1 else "agents", sentence)
+    point = answer.at_capacity
+    if point is None or point.out_tps is None:
+        return Large("", "", sentence)
+    return Large(rate(point.out_tps, point.half_width), "tok/s", sentence)
+
+
+def _head(summary: Summary, answer: Answer) -> str:
+    """Draw the label, the mark of a simulation, and the quality of the measurement."""
+    quality = f"quality {quality_text(answer)}" if answer.quality != "doubtful" else quality_text(answer)
+    room = 560 if summary.session.simulated else 740
+    shown = truncate(quality, int(room / 22 / _CHARACTER))
+    hue = _QUALITY[answer.quality]
+    label = truncate(summary.session.label or "swarmtui", 30)
+    parts = [
+        f'<text x="{_RIGHT}" y="50" text-anchor="end" class="card {hue}">{escape(shown)}</text>',
+        f'<circle cx="{_RIGHT - _width(shown, 22) - 16:.0f}" cy="43" r="8" fill="{DARK_PAGE[hue]}"/>',
+        f'<text x="{_LEFT}" y="50" class="card strong">{escape(label)}</text>',
+    ]
+    if summary.session.simulated:
+        parts.append(
+            f'<rect x="420" y="24" width="150" height="36" rx="6" fill="{DARK_PAGE["latency"]}"/>'
+            '<text x="495" y="50" text-anchor="middle" class="badge">SIMULATED</text>'
+        )
+    return "".join(parts)
+
+
+def _answer(summary: Summary, answer: Answer) -> str:
+    large = large_answer(answer)
+    size = min(132, int(300 / max(1.0, 0.56 * len(large.number)))) if large.number else 0
+    parts = [
+        f'<text x="{_LEFT}" y="190" class="figure" style="font-size:{size}px">{escape(large.number)}'
+        f'<tspan class="unit" dx="14">{escape(large.unit)}</tspan></text>'
+    ]
+    lines = wrap(_without_number(large), 400, 22, 4)
+    parts += [_line(_LEFT, 232 + 28 * at, text) for at, text in enumerate(lines)]
+    y = 232 + 28 * len(lines) + 16
+    for name, figure, more, hue in _figures(summary, answer)[: (460 - y) // 32 + 1]:
+        parts.append(
+            f'<text x="{_LEFT}" y="{y}" class="card"><tspan class="strong {hue}">{escape(figure)}</tspan> '
+            f'{escape(name)} <tspan class="soft">{escape(more)}</tspan></text>'
+        )
+        y += 32
+    return "".join(parts)
+
+
+def _without_number(large: Large) -> str:
+    """Return the sentence without what is written large beside it."""
+    start = f"{large.number.removesuffix('+')} {large.unit} "
+    return large.sentence.removeprefix("at least ").removeprefix(start) if large.number else large.sentence
+
+
+def _figures(summary: Summary, answer: Answer) -> list[tuple[str, str, str, str]]:
+    """Return the figures at the capacity or the best level, then those of one agent: name, figure, more, hue."""
+    rows = []
+    if at := answer.at_capacity:
+        width = f"± {percent(at.half_width, 1)}" if at.half_width else ""
+        where = f"with {count_noun(at.c, 'agent', 'agents')}"
+        if at.out_tps is not None and answer.agents is not None:
+            rows.append((f"tok/s {where}", rate(at.out_tps, at.half_width), width, "throughput"))
+        if at.per_stream_tps is not None:
+            rows.append(("tok/s per agent", rate(at.per_stream_tps, at.half_width), "", "throughput"))
+        first, how = (at.ttft_s, "median") if at.ttft_p90_s is None else (at.ttft_p90_s, "p90")
+        if first is not None:
+            rows.append(("first token", seconds(first, 2), f"({how})", "latency"))
+    one = answer.one_agent
+    if one and one.per_stream_tps is not None and (answer.at_capacity is None or answer.at_capacity.c != 1):
+        limit = summary.speed_of_light.level(1) if summary.speed_of_light else None
+        share = f"({percent(limit.share)} of the limit)" if limit and limit.share is not None else ""
+        rows.append(("tok/s for one agent", rate(one.per_stream_tps, one.half_width), share, "throughput"))
+    return rows
+
+
+def _picture(summary: Summary) -> str:
+    limits = summary.speed_of_light.levels if summary.speed_of_light else ()
+    charts = curve_charts(
+        summary.levels,
+        summary_marks(summary),
+        limit=((level.c, level.expected_tps) for level in limits),
+        slo=summary.answer.slo if summary.answer else "",
+    )
+    drawn = [chart for chart in charts if any(series.points for series in chart.series)]
+    elements, _ = draw_stacked(drawn, *_PICTURE) if drawn else ("", 0)
+    picture = f'<g transform="translate({_PICTURE_X} {_PICTURE_Y}) scale({_ZOOM})">{elements}</g>'
+    if any(series.stroke == "sparse" and series.points for series in charts[0].series):
+        name = "··· limit of the hardware"
+        x = _PICTURE_X + int(64 * _ZOOM)
+        picture += f'<text x="{x}" y="{_PICTURE_Y + 14}" class="card small soft">{name}</text>'
+    return picture
+
+
+def _reasons(answer: Answer) -> str:
+    """Draw why there are no more agents, and what to try next, below the picture."""
+    steps = leading_steps(answer.next)
+    rows = (("Why no more", answer.limit.sentence, 2), ("Try next", steps[0].sentence if steps else "", 1))
+    parts, y = [], 504
+    for name, text, most in rows:
+        if not text:
+            continue
+        parts.append(f'<text x="{_LEFT}" y="{y}" class="card soft">{name}</text>')
+        for line in wrap(text, _RIGHT - _LEFT - 150, 22, most):
+            parts.append(_line(_LEFT + 150, y, line))
+            y += 28
+    return "".join(parts)
+
+
+def _facts(summary: Summary) -> str:
+    """Draw what was measured, on what and with what, at the bottom."""
+    known = environment(summary)
+    lines = (
+        " · ".join(filter(None, (known.hardware, known.engine, known.model))),
+        known.flags or "flags not known",
+        " · ".join(filter(None, (known.workload, known.plan, known.tool, known.date))),
+    )
+    parts = [f'<path d="M{_LEFT} 578H{_RIGHT}" class="grid"/>']
+    most = int((_RIGHT - _LEFT) / 20 / _CHARACTER)
+    for at, text in enumerate(lines):
+        kind = "card small" if at == 0 else "card small soft"
+        parts.append(f'<text x="{_LEFT}" y="{605 + 26 * at}" class="{kind}">{escape(truncate(text, most))}</text>')
+    return "".join(parts)
+
+
+def _width(text: str, size: float) -> float:
+    """Estimate the width of a text; that of narrow letters is less than the mean."""
+    narrow = sum(text.count(letter) for letter in "iljtf.,:;!'|()")
+    return size * (0.49 * (display_width(text) - narrow) + 0.27 * narrow)
+
+
+def _line(x: float, y: float, text: str) -> str:
+    return f'<text x="{x}" y="{y}" class="card">{escape(text)}</text>'
+
+
+def wrap(text: str, width: float, size: float, most: int) -> Sequence[str]:
+    """Break a text into at most so many lines of this width, at blanks; the last one may end with an ellipsis."""
+    columns = int(width / size / _CHARACTER)
+    lines = [""]
+    for word in _FIGURE.findall(text):
+        longer = f"{lines[-1]} {word}".strip()
+        if display_width(longer) <= columns or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    if len(lines) > most:
+        lines[most - 1 :] = [" ".join(lines[most - 1 :])]
+    return [truncate(line, columns) for line in lines if line]

@@ -1,0 +1,138 @@
+"""Make what is shared of a session: a card, a post and one file; and say what is in them and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from swarmtui.model.base import BadInput
+from swarmtui.model.session import Summary
+from swarmtui.model.shared import SHARED_SUFFIX
+from swarmtui.report.environment import environment
+from swarmtui.report.table import Block, Facts, Sentence
+from swarmtui.text import count_noun
+
+_LEFT_OUT = (
+    "prompts and answers, single requests, addresses, names of hosts and users, paths, keys, label, note, tags, events"
+)
+
+
+class SharedSession(NamedTuple):
+    """A session without anything private. `contains` is what is in it, `left_out` what is not."""
+
+    summary: Summary
+    contains: tuple[tuple[str, str], ...]
+    left_out: str
+
+
+class SharedFormat(NamedTuple):
+    """A format by the `suffix` of its files; `attached` is the one that holds all figures."""
+
+    suffix: str
+    render: Callable[[Summary, str], bytes]
+    attached: bool = False
+
+
+def prepare(root: Path, which: str, *, label: str = "", model: str = "") -> SharedSession:
+    """Read a session, or a shared file, and leave out what is private.
+
+    The label of a shared file was typed to be shown; that of a session was not.
+    """
+    from swarmtui.sessions.private import is_cleaned, without_private
+    from swarmtui.sessions.store import read_summary
+
+    read = read_summary(root, which)
+    if not read.levels:
+        raise BadInput("nothing was measured, so there is nothing to share", key=which)
+    found = without_private(read, label=label or (read.session.label if is_cleaned(read) else ""), model=model)
+    flags = f"; flags: {', '.join(found.flags)}" if found.flags else ""
+    return SharedSession(found.summary, _contents(found.summary), _LEFT_OUT + flags)
+
+
+def _contents(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """List all that is in a shared file, by name and text."""
+    session, known = summary.session, environment(summary)
+    runs = sum(level.runs for level in summary.levels)
+    levels = ", ".join(level.name for level in summary.levels)
+    requests = count_noun(sum(level.n for level in summary.levels), "request", "requests")
+    figures = f"{levels}: {count_noun(runs, 'run', 'runs')} of {requests} in all"
+    client = session.client
+    rows = (
+        ("Label", session.label),
+        ("Answer", summary.answer.headline.sentence if summary.answer else ""),
+        ("Figures", figures),
+        ("Quality", f"{len(summary.quality)} lines, {len(summary.checks)} checks" if summary.quality else ""),
+        ("Hardware", known.hardware),
+        ("Engine", known.engine),
+        ("Model", known.model),
+        ("Flags", known.flags or "none"),
+        ("Workload", ", ".join(filter(None, (known.workload, known.plan))) + "; its name and digest, not its prompts"),
+        ("Client", f"{known.tool}, Python {client.python}, {client.cores} cores, Linux {client.kernel}"),
+        ("Session", f"{session.id}, {session.created}" + (", SIMULATED" if session.simulated else "")),
+    )
+    return tuple((name, text) for name, text in rows if text)
+
+
+def shared_format(name: str) -> SharedFormat:
+    """Return the format of a file by the end of its name."""
+    found = next((form for form in FORMATS if name.endswith(form.suffix)), None)
+    if found is None:
+        known = ", ".join(form.suffix for form in FORMATS)
+        raise BadInput(f"its name must end with one of {known}", source=name)
+    return found
+
+
+def default_names(found: SharedSession) -> list[str]:
+    return [f"{found.summary.session.id}{form.suffix}" for form in FORMATS]
+
+
+def render(found: SharedSession, form: SharedFormat, attached: str = "") -> bytes:
+    """Return the content of a file. `attached` is the name of the shared file that is sent with it."""
+    return form.render(found.summary, attached)
+
+
+def _png(summary: Summary, attached: str) -> bytes:
+    from swarmtui.report.card import card_svg
+    from swarmtui.report.images import rasterise
+
+    return rasterise(card_svg(summary), zoom=1)
+
+
+def _svg(summary: Summary, attached: str) -> bytes:
+    from swarmtui.report.card import card_svg
+
+    return card_svg(summary).encode()
+
+
+def _markdown(summary: Summary, attached: str) -> bytes:
+    from swarmtui.report.post import post_markdown
+
+    return post_markdown(summary, attached)
+
+
+def _shared(summary: Summary, attached: str) -> bytes:
+    from swarmtui.sessions.shared_file import shared_bytes
+
+    return shared_bytes(summary)
+
+
+FORMATS = (
+    SharedFormat(".png", _png),
+    SharedFormat(".svg", _svg),
+    SharedFormat(".md", _markdown),
+    SharedFormat(SHARED_SUFFIX, _shared, attached=True),
+)
+
+
+def shared_blocks(found: SharedSession, names: Sequence[str], remarks: Sequence[str] = ()) -> list[Block]:
+    """Say what was written, what is in it, and what is not."""
+    return [
+        Sentence(f"written: {', '.join(names)}", "title"),
+        *(Sentence(remark, "note") for remark in remarks),
+        Sentence(""),
+        Facts(found.contains, answer=True, head="In it:"),
+        Sentence(""),
+        Sentence(f"Not in it: {found.left_out}."),
+        Sentence("--label TEXT and --model NAME are shown as you type them.", "detail"),
+    ]

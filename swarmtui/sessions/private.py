@@ -1,0 +1,254 @@
+"""Remove from a summary what is nobody's business: prompts, addresses, names of hosts and users, paths, keys, notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from swarmtui.analysis.compare.differences import flags_text, known_flags, parse_flags
+from swarmtui.analysis.limits.slo import usable_slo
+from swarmtui.engines.speed_flags import SPEED_FLAGS
+from swarmtui.model.answer import Answer
+from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.hosts import Host
+from swarmtui.model.redaction import MASK, has_key_prefix, is_secret_name
+from swarmtui.model.session import ClientInfo, Event, Level, Session, Summary
+from swarmtui.model.speed_of_light import ModelShape, SpeedOfLight
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.text import sanitize, truncate
+
+_LONGEST_TEXT = 600
+_LONGEST_NAME = 120
+_IMPORTED = "imported"
+
+# Numbers, or a word or several: no path, no address, no sentence.
+_PLAIN_VALUE = re.compile(r"[\w.+-]{1,24}(?:[,:][\w.+-]{1,24}){0,7}|[\d., ]{1,80}|", re.ASCII)
+_PLAIN_NAME = re.compile(r"[\w.+:@-]{1,80}", re.ASCII)
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|shared-[0-9a-f]{8}")
+_ERROR_NAME = re.compile(r"[a-z0-9_ ]{1,40}")
+_KERNEL = re.compile(r"\d+(?:\.\d+){0,2}")
+# The fields with sentences, which may repeat a name; the others are numbers, codes and names that are kept or not.
+_SENTENCES = frozenset(
+    ("sentence", "text", "value", "limit", "reason", "because", "doubts", "detail", "how", "bandwidth_from",
+     "peak_from", "command")
+)  # fmt: skip
+# What is private by its form: URLs, mail addresses, IP addresses and paths.
+_PRIVATE_FORM = re.compile(
+    r"\w+://\S+|\S+@\S+\.\w+|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d+)?|(?<![\w.])(?:~|/[\w.@+-]+)/[\w./@+-]*"
+)
+
+
+class Cleaned(NamedTuple):
+    """A summary without anything private; `flags` are the names of those that were left out."""
+
+    summary: Summary
+    flags: tuple[str, ...] = ()
+
+
+def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cleaned:
+    """Return what may be shared. The label and the model, if given, are shown instead of those of the session."""
+    session, model = summary.session, truncate(sanitize(model), _LONGEST_NAME)
+    flags = [flags for flags in (known_flags(summary), *(server.flags for server in summary.servers)) if flags]
+    left_out = sorted({name for found in flags for name in found if name and not _is_shared(name, found[name])})
+    shared = msgspec.structs.replace(
+        summary,
+        message="",
+        session=_session(session, label, model),
+        levels=tuple(_level(level, session.t0_ns) for level in summary.levels),
+        events=tuple(_imported_note(summary)),
+        capacity=_with_slo(summary.capacity),
+        speed_of_light=_limits(summary.speed_of_light),
+        servers=tuple(_server(server, model) for server in summary.servers),
+        gpus=tuple(_name(name) for name in summary.gpus),
+        tasks=(),
+        answer=_answer(summary.answer),
+    )
+    found = _masked(msgspec.to_builtins(shared), _private_words(summary, label, model))
+    return Cleaned(msgspec.convert(found, Summary), tuple(left_out))
+
+
+def is_cleaned(summary: Summary) -> bool:
+    """Return whether a summary is without anything private: those of sessions name their host and its clock."""
+    return not summary.session.t0_ns and not summary.session.client.host
+
+
+def shared_flags(flags: Mapping[str, str]) -> dict[str, str]:
+    """Return the flags that change how fast a server is, with plain values."""
+    return {name: value for name, value in flags.items() if _is_shared(name, value)}
+
+
+def _is_shared(name: str, value: str) -> bool:
+    known = name.lstrip("-") in SPEED_FLAGS and not is_secret_name(name)
+    return known and bool(_PLAIN_VALUE.fullmatch(value)) and not has_key_prefix(value)
+
+
+def _session(session: Session, label: str, model: str) -> Session:
+    plan, client = session.plan, session.client
+    flags = shared_flags(parse_flags(session.server_flags))
+    kernel = _KERNEL.match(client.kernel)
+    imported = _name(session.tags.get(_IMPORTED, ""))
+    return Session(
+        id=session_id(session.id),
+        created=truncate(sanitize(session.created), 40),
+        t0_ns=0,
+        endpoints=tuple(
+            Endpoint(url="", model=model or model_name(one.model), dialect=one.dialect, engine=_name(one.engine))
+            for one in session.endpoints
+        ),
+        workload=_name(session.workload),
+        workload_digest=_plain_name(session.workload_digest),
+        workload_spec={},
+        plan=msgspec.structs.replace(plan, slo=plan.slo if usable_slo(plan.slo) else ""),
+        client=ClientInfo(
+            version=_name(client.version),
+            python=_plain_name(client.python),
+            host="",
+            cores=client.cores,
+            kernel=kernel.group() if kernel else "",
+        ),
+        hosts=tuple(
+            Host(name=f"host {number}", address="", machine="", cores=host.cores, workers=host.workers)
+            for number, host in enumerate(session.hosts, 1)
+        ),
+        label=truncate(sanitize(label), _LONGEST_NAME),
+        tags={_IMPORTED: imported} if imported else {},
+        server_flags=flags_text(flags),
+        prompt_tokens_by=session.prompt_tokens_by,
+        simulated=session.simulated,
+    )
+
+
+def session_id(text: str) -> str:
+    """Return the id of a session of ours; that of another tool is the name of a file."""
+    return text if _ID.fullmatch(text) else f"shared-{crc32(text.encode(errors='replace')):08x}"
+
+
+def model_name(name: str) -> str:
+    """Return the name of a model without the directory it is in: `org/model` is a name, other slashes are a path."""
+    parts = [part for part in re.split(r"[/\\]", name) if part]
+    is_path = name.startswith(("/", "~", ".")) or "\\" in name or len(parts) > 2 or name.endswith((".gguf", ".bin"))
+    return truncate(sanitize(parts[-1] if is_path and parts else name), _LONGEST_NAME)
+
+
+def _server(server: DiscoveredServer, model: str) -> DiscoveredServer:
+    models = (model,) if model and server.models else tuple(map(model_name, server.models))
+    return DiscoveredServer(
+        url="",
+        engine=_name(server.engine),
+        version=_plain_name(server.version),
+        models=models,
+        context=server.context,
+        slots=server.slots,
+        kv_tokens=server.kv_tokens,
+        block_size=server.block_size,
+        kv_token_bytes=server.kv_token_bytes,
+        shape=_shape(server.shape),
+        flags=None if server.flags is None else shared_flags(server.flags),
+    )
+
+
+def _shape(shape: ModelShape | None) -> ModelShape | None:
+    if shape is None:
+        return None
+    name, bits = _name(shape.architecture), _name(shape.quantisation)
+    return msgspec.structs.replace(shape, path="", architecture=name, quantisation=bits)
+
+
+def _limits(found: SpeedOfLight | None) -> SpeedOfLight | None:
+    return found and msgspec.structs.replace(found, model=_shape(found.model), missing=())
+
+
+def _level(level: Level, t0_ns: int) -> Level:
+    errors: dict[str, int] = {}
+    for name, count in level.error_counts.items():
+        kept = name if _ERROR_NAME.fullmatch(name) else "other"
+        errors[kept] = errors.get(kept, 0) + count
+    silences = tuple(msgspec.structs.replace(one, t_ns=max(0, one.t_ns - t0_ns)) for one in level.silences)
+    return msgspec.structs.replace(level, error_counts=errors, silences=silences)
+
+
+def _answer(answer: Answer | None) -> Answer | None:
+    """Keep the sentences; commands of ours name an address, and the evidence is in the figures."""
+    if answer is None:
+        return None
+    steps = tuple(
+        msgspec.structs.replace(step, command="" if step.command.startswith("swarmtui ") else step.command, evidence="")
+        for step in answer.next
+    )
+    return msgspec.structs.replace(answer, next=steps, slo=answer.slo if usable_slo(answer.slo) else "")
+
+
+def _with_slo(found: Any) -> Any:
+    return None if found is None or not usable_slo(found.slo) else found
+
+
+def _imported_note(summary: Summary) -> Iterator[Event]:
+    """Keep that figures are of another tool, which `compare` says."""
+    if tool := _name(summary.session.tags.get(_IMPORTED, "")):
+        yield Event(t_ns=0, name=_IMPORTED, detail=f"imported from {tool}: wall rates only, no steady rates")
+
+
+def _name(text: str) -> str:
+    return truncate(_PRIVATE_FORM.sub(MASK, sanitize(text)), _LONGEST_NAME)
+
+
+def _plain_name(text: str) -> str:
+    """Return a version, an id or a digest; empty if it is something else."""
+    return text if _PLAIN_NAME.fullmatch(text) else ""
+
+
+def _private_words(summary: Summary, *shown: str) -> re.Pattern[str] | None:
+    """Return a pattern of the names that the session knows, wherever a sentence may repeat them."""
+    words = {word for word in _known_names(summary) if len(word) >= 3 and word not in shown}
+    if not words:
+        return None
+    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)", re.IGNORECASE)
+
+
+def _known_names(summary: Summary) -> Iterator[str]:
+    session = summary.session
+    yield session.client.host
+    for endpoint in session.endpoints:
+        yield from _address_words(endpoint.url)
+        yield from endpoint.header_names
+    for host in session.hosts:
+        yield from (host.name, host.address, host.machine)
+    for server in summary.servers:
+        yield server.user
+        yield from (*_address_words(server.url), *server.gpus)
+        yield from _hidden_values(server.flags or {})
+    yield from _hidden_values(parse_flags(session.server_flags))
+
+
+def _hidden_values(flags: Mapping[str, str]) -> Iterable[str]:
+    values = (value for name, value in flags.items() if not _is_shared(name, value))
+    # Numbers and words of all servers are in the sentences of all sessions.
+    return (value for value in values if not re.fullmatch(r"[\d.]+|true|false|auto|none|on|off", value))
+
+
+def _address_words(url: str) -> tuple[str, ...]:
+    host = re.sub(r"^\w+://|[/?#].*$", "", url)
+    return url, host, re.sub(r":\d+$", "", host)
+
+
+def _masked(value: Any, private: re.Pattern[str] | None, field: str = "") -> Any:
+    """Mask what is private in the sentences of decoded JSON, and keys in all texts; bound the length of all."""
+    match value:
+        case dict():
+            return {truncate(sanitize(key), _LONGEST_NAME): _masked(part, private, key) for key, part in value.items()}
+        case list() | tuple():
+            return [_masked(part, private, field) for part in value]
+        case str() if has_key_prefix(value):
+            return MASK
+        case str():
+            text = sanitize(value)
+            if field in _SENTENCES:
+                text = _PRIVATE_FORM.sub(MASK, text)
+                text = private.sub(MASK, text) if private else text
+            return truncate(text, _LONGEST_TEXT)
+    return value
