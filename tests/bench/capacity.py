@@ -210,8 +210,8 @@ class CountedVisit(Visit):
 
 class Counted(SloTally):
     def __init__(self, good: int, n: int) -> None:
-        self.slo, self.good, self.n = SHARES, good, n
-        self._by_run = {(0, 0): [(good, n)]}
+        super().__init__(SHARES)
+        self.add_counts(0, [(good, n)])
 
 
 def search_shares(shape: str, truth: int, seed: int, differ: float, dip: int = 0) -> tuple[Capacity, float]:
