@@ -24,6 +24,12 @@ def test_cancelled_requests_are_in_no_count_and_failed_ones_in_no_histogram() ->
     assert found.ttft_counts[TTFT_BOUNDS.index(0.3)] == 1
 
 
+def test_a_first_token_at_a_bound_is_in_its_bucket() -> None:
+    totals = TotalCounts()
+    totals.add(record(1, t_sched_ns=None, t_sent_ns=0, t_first_ns=S // 5), scheduled=False)
+    assert totals.view().ttft_counts[TTFT_BOUNDS.index(0.2)] == 1
+
+
 def test_scheduled_requests_count_from_when_they_were_due() -> None:
     totals = TotalCounts()
     totals.add(record(1, t_sched_ns=0, t_sent_ns=2 * S, t_first_ns=3 * S), scheduled=True)
