@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,21 @@ async def test_servers_that_do_not_answer_in_time_get_more_of_it(
     monkeypatch.setattr(
         catalogue, "discover_servers", lambda timeout_s: (found_server(2) if timeout_s > 1 else silent,)
     )
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, 2 slots, tiny" in screen_text(app))
+
+
+async def test_search_that_took_all_its_time_is_made_again(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose process says nothing, and that answers late, would be taken for none."""
+
+    def search(timeout_s: float) -> tuple[DiscoveredServer, ...]:
+        time.sleep(timeout_s if timeout_s <= 1 else 0.0)
+        return (found_server(2),) if timeout_s > 1 else ()
+
+    monkeypatch.setattr(catalogue, "discover_servers", search)
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(120, 40)):
         await until(lambda: "› 127.0.0.1:1  llama.cpp, 2 slots, tiny" in screen_text(app))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -288,10 +289,12 @@ class EndpointPart(VerticalScroll):
         models.set_items([*items, (TYPED, "the name typed below")], wanted)
 
     async def _discover(self) -> None:
-        """Search once, and again with more time if not every server answered: a host under load is slow."""
+        """Search once, and again with more time if not all that listen answered: a host under load is slow."""
         for timeout_s in _DISCOVER_S:
+            started = time.monotonic()
             self._found = await asyncio.to_thread(catalogue.discover_servers, timeout_s)
-            complete = all(server.reachable for server in self._found)
+            late = time.monotonic() - started >= timeout_s
+            complete = not late and all(server.reachable for server in self._found)
             self._searching = not complete and timeout_s != _DISCOVER_S[-1]
             self._list()
             if not self._searching:
