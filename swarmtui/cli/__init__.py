@@ -24,7 +24,7 @@ def main() -> None:
     sys.stdout, sys.stderr = _output(sys.stdout), _output(sys.stderr)
     try:
         completing = "_SWARMTUI_COMPLETE" in os.environ  # by a shell
-        if not completing:
+        if not completing and not {"--version", "--help", "-h"} & {*sys.argv[1:]}:
             _restore_settings()
         if sys.argv[1:] or completing:
             _check_arguments(sys.argv[1:])

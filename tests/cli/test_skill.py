@@ -56,7 +56,7 @@ def test_no_example_names_a_server() -> None:
 def test_every_word_of_a_verdict_is_explained() -> None:
     table = PAGE.partition("## What a verdict allows you to say")[2]
     explained = set(re.findall(r"`([a-z ]+)`", table))
-    assert set(get_args(EventWord)) - explained == {"dip"}
+    assert set(get_args(EventWord)) <= explained
 
 
 @pytest.mark.parametrize("event", ["session", "level", "verdict", "warning", "answer", "end"])
