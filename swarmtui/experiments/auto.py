@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.tuning.planner import Ask, TuneProgress
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.client.session_client import StopControl
@@ -34,6 +35,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import Start, TuneFile, configuration_key
 from swarmtui.numbers import percent, significant
+from swarmtui.text import count_noun
 
 # A server has this many times as long as the command as it is took to become ready, and at least so many seconds.
 _READY_FACTOR, _READY_S = 5.0, 60.0
@@ -220,8 +222,8 @@ def auto_result_line(start: Start) -> str:
         return f"{text}: failed: {start.reason}"
     parts = []
     if start.agents is not None:
-        high = "or more" if start.agents_high is None else start.agents_high
-        parts.append(f"{start.agents} agents ({start.agents_low}–{high})")
+        known = range_text(start.agents, start.agents_low, start.agents_high)
+        parts.append(f"{count_noun(start.agents, 'agent', 'agents')}{known}")
     parts += [f"{significant(start.out_tps)} tok/s at C={start.c}", f"TTFT {significant(start.ttft_s, 3)} s"]
     if start.j_per_token is not None:
         parts.append(f"{significant(start.j_per_token, 3)} J/token")

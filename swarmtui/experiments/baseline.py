@@ -48,11 +48,15 @@ def compare_with_baseline(
         verdict=pair.verdict,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
+        agents_detail=agents.detail if agents else "",
     )
 
 
-def describe_changes(pair: Pair) -> str:
-    """Name the changed flags, or else everything that differs about the server and the plan."""
+def known_changes(pair: Pair) -> list[Difference]:
+    """Return the changed flags, or else everything that differs about the server and the plan."""
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
-    changes = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
-    return ", ".join(map(str, changes)) or "no known change"
+    return flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
+
+
+def describe_changes(pair: Pair) -> str:
+    return ", ".join(map(str, known_changes(pair))) or "no known change"

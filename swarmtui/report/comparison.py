@@ -18,9 +18,10 @@ from swarmtui.analysis.compare.sessions import (
     headline_row,
 )
 from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
-from swarmtui.experiments.baseline import describe_changes
+from swarmtui.analysis.quality.doubts import name_doubts
+from swarmtui.experiments.baseline import describe_changes, known_changes
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, percent, seconds, short_percent, signed_percent, significant
+from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant
 from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
@@ -40,6 +41,7 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
+_SCATTER = "nothing is known to have changed: differences like this are the scatter of quick searches"
 _AGAIN = "R on its result measures this server again"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
@@ -101,13 +103,14 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     row = headline_row(pair)
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
-        AnswerLine("Changed", describe_changes(pair)),
+        AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
     ]
+    lines.append(AnswerLine("At capacity", _at_capacity(pair)))
     if pair.agents and row and row.verdict:
         sure = "" if pair.doubts else row.verdict.word or ""
         lines.append(AnswerLine("Output", pair.throughput, _CODES.get(sure, "unsure")))
@@ -116,6 +119,22 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
         lines.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
     return [line for line in lines if line.text]
+
+
+def _changed(pair: Pair) -> str:
+    """Name what changed; if nothing did, two quick searches that do not agree need no other reason."""
+    if pair.agents and pair.agents.quick and pair.agents.word == "not sure yet" and not known_changes(pair):
+        return _SCATTER
+    return describe_changes(pair)
+
+
+def _at_capacity(pair: Pair) -> str:
+    """`230 tok/s with 4 agents → 530 tok/s with 7`"""
+    a, b = pair.at_a, pair.at_b
+    if a is None or b is None or a.out_tps is None or b.out_tps is None:
+        return ""
+    before, after = (f"{rate(at.out_tps, at.half_width)} tok/s" for at in (a, b))
+    return f"{before} with {count_noun(a.c, 'agent', 'agents')} → {after} with {b.c}"
 
 
 def pair_code(pair: Pair) -> Code:
@@ -133,7 +152,8 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
         again, why = _MORE_RUNS, f"{MIN_RUNS} runs of each are needed"
     if pair.agents:
         overlap = pair.agents.word in ("same", "not sure yet")
-        why = "the ranges overlap" if overlap else "the ranges are apart"
+        doubts = f", but {name_doubts(pair.doubts)}" if pair.doubts and not overlap else ""
+        why = "the ranges overlap" if overlap else f"the ranges are apart{doubts}"
         again = again if pair.verdict == "not sure yet" else ""
     if again and not in_app:
         again = f"measure it again: {pair.again}" if pair.again else ""

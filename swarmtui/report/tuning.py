@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.analysis.compare.verdicts import Interval, verdict_text
@@ -84,12 +85,7 @@ def _configuration(row: Start, found: TuneSummary) -> str:
 
 def agents_text(row: Start) -> str | None:
     """`12 (11–13)`"""
-    if row.agents is None:
-        return None
-    if row.agents_low is None:
-        return str(row.agents)
-    high = f"–{row.agents_high}" if row.agents_high is not None else " or more"
-    return f"{row.agents} ({row.agents_low}{high})"
+    return None if row.agents is None else f"{row.agents}{range_text(row.agents, row.agents_low, row.agents_high)}"
 
 
 def leaderboard(found: TuneSummary) -> Table:
@@ -262,7 +258,7 @@ def _noise_floor(spread: float) -> str:
 def effect_text(change: LoggedChange) -> str:
     """Return the agents before and after, or the change of the throughput; empty if neither is known."""
     if change.agents is not None:
-        return "{} → {} agents".format(*change.agents)
+        return f"{change.agents_detail or '{} → {}'.format(*change.agents)} agents"
     return "" if change.change is None else signed_percent(change.change)
 
 

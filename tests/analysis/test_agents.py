@@ -261,7 +261,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "KV cache: room for about 12 agents (1,003 of 12,036 tokens each); hit rate 0.94 at C=11, 0.71 at C=12",
+        "KV cache: room for about 12 agents (1,003 tokens each of 12,036 in all); hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
 
@@ -296,14 +296,16 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[0].endswith(f"tokens each), so it should not be what limits; {said}")
+    assert capacity_sentences(answer)[0].endswith(f"in all), so it should not be what limits; {said}")
 
 
 def test_a_kv_cache_without_room_past_the_capacity_is_not_excluded_as_its_limit() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     servers = [DiscoveredServer(url="a", kv_tokens=1000)]
     answer = capacity(SLO, found, [level(1), level(2)], servers, alpha=ALPHA, context_tokens=600.0)
-    assert capacity_sentences(answer)[0].startswith("KV cache: room for about 1 agent (600 of 1,000 tokens each); ")
+    assert capacity_sentences(answer)[0].startswith(
+        "KV cache: room for about 1 agent (600 tokens each of 1,000 in all); "
+    )
 
 
 def test_a_search_says_why_it_went_above_the_border_and_back() -> None:

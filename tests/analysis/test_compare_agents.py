@@ -13,7 +13,8 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import Interval, interval_text
 from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.groups import ListRow
-from swarmtui.model.answer import Answer, AnswerSentence, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import QualityLine
@@ -35,13 +36,13 @@ def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → exactly 0, 80 % sure"),
+        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → 0, 80 % sure"),
         ((8, 8, 9), (12, 10, 13), "more agents: 8 (8–9) → 12 (10–13), 80 % sure"),
         ((8, 8, 9), (30, 29, None), "more agents: 8 (8–9) → 30 (29 or more), 80 % sure"),
-        ((3, 0, 4), (30, 30, None), "more agents: 3 (at most 4) → 30 or more, 80 % sure"),
-        ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → exactly 18"),
-        ((18, 17, 19), (20, 19, 21), "perhaps more agents: 18 (17–19) → 20 (19–21), not sure yet: the ranges overlap"),
-        ((5, 5, 5), (4, 2, 9), "perhaps fewer agents: exactly 5 → 4 (2–9), not sure yet: the ranges overlap"),
+        ((3, 0, 4), (30, 30, None), "more agents: 3 (perhaps fewer, at most 4) → 30, perhaps more, 80 % sure"),
+        ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → 18"),
+        ((18, 17, 19), (20, 19, 21), "not sure yet: 18 (17–19) → 20 (19–21)"),
+        ((5, 5, 5), (4, 2, 9), "not sure yet: 5 → 4 (2–9)"),
     ],
 )
 def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, int | None], said: str) -> None:
@@ -56,14 +57,64 @@ def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
         for before, after in (((18, 17, 19), (20, 19, 21)), ((3, 0, 4), (12, 12, 12)))
     )
     assert overlapping is not None and apart is not None
-    assert overlapping.sentence(busy) == (
-        "perhaps more agents: 18 (17–19) → 20 (19–21), not sure yet: the ranges overlap and the host was busy"
-    )
+    assert overlapping.sentence(busy) == ("not sure yet: 18 (17–19) → 20 (19–21); the host was busy")
     assert apart.sentence(doubts) == (
-        "probably more agents: 3 (at most 4) → exactly 12, not sure: the host was busy, chunks arrived together and "
-        "1 other doubt"
+        "probably more agents: 3 (perhaps fewer, at most 4) → 12, not sure: the host was busy, chunks arrived together "
+        "and 1 other doubt"
     )
-    assert apart.claim(doubted=True) == "probably more agents: 3 (at most 4) → exactly 12"
+    assert apart.claim(doubted=True) == "probably more agents: 3 (perhaps fewer, at most 4) → 12"
+
+
+def quick_search(
+    id: str, agents: int, *, confidence: float = 0.8, quality: Literal["ok", "doubtful"] = "ok"
+) -> Summary:
+    """A search that kept each level up to `agents`, and missed the next one, at an unchanged server."""
+    levels = [level(c, tps=30.0 * c) for c in (1, agents - 1, agents, agents + 1)]
+    found = summary(levels, id, server_flags="--parallel 4", plan=Plan(goal="capacity", budget_s=60.0))
+    at = AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=30.0, out_tps=30.0 * agents)
+    answer = msgspec.structs.replace(
+        answered(agents, agents, agents),
+        missed_c=agents + 1, confidence=confidence, quality=quality, at_capacity=at,
+    )  # fmt: skip
+    judged = tuple(
+        Goodput(c=one.c, n=16, good=16, share=1.0, per_s=None, out_tps=None, kept=one.c <= agents) for one in levels
+    )
+    return msgspec.structs.replace(found, answer=answer, goodput=judged)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "quality", "said"),
+    [
+        (0.8, "ok", "not sure yet: 7 (6–8) → 6 (5–7)"),
+        (0.99, "doubtful", "not sure yet: 7 (6–8) → 6 (5–7)"),
+        (0.99, "ok", "fewer agents: 7 → 6, 99 % sure"),
+    ],
+)
+def test_quick_searches_one_visited_level_apart_show_no_difference(
+    confidence: float, quality: Literal["ok", "doubtful"], said: str
+) -> None:
+    before, after = (
+        quick_search(id, agents, confidence=confidence, quality=quality)
+        for id, agents in (("20261115-014455-3f9a", 7), ("20261115-020000-aaaa", 6))
+    )
+    pair = compare_pair(before, after)
+    lines = {line.name: line.text for line in answer_lines(pair)}
+    assert lines["Agents"] == pair.sentence == said
+    scatter = "nothing is known to have changed: differences like this are the scatter of quick searches"
+    assert lines["Changed"] == (scatter if confidence == 0.8 else "no known change")
+    assert lines["At capacity"] == "210 tok/s with 7 agents → 180 tok/s with 6"
+    names = list(lines)
+    assert names.index("At capacity") < names.index("Output")
+
+
+def test_quick_searches_far_apart_differ_and_their_doubts_are_said_once_more() -> None:
+    before, after = quick_search("20261115-014455-3f9a", 4), quick_search("20261115-020000-aaaa", 7)
+    assert compare_pair(before, after).sentence == "more agents: 4 (3–5) → 7 (6–8), 80 % sure"
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    doubted = compare_pair(before, msgspec.structs.replace(after, quality=(busy,)))
+    lines = {line.name: line.text for line in answer_lines(doubted)}
+    assert lines["Agents"] == "probably more agents: 4 (3–5) → 7 (6–8), not sure: the host was busy"
+    assert lines["How sure"].startswith("the ranges are apart, but the host was busy")
 
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:
@@ -85,7 +136,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
         assert "? +81.5 %" in text and "| verdict" not in text
     assert "? +81.5 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
-    assert shell["Agents"] == "perhaps more agents: 5 (4–6) → 8 (2–9), not sure yet: the ranges overlap"
+    assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"].startswith("the ranges overlap; measure it again: swarmtui capacity --endpoint http")
     assert shell["How sure"].endswith(" --max-tokens 64")
     assert app["How sure"] == "the ranges overlap; R on its result measures this server again"
@@ -135,10 +186,10 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
         )
     )
     found = compare_with_baseline(before, after)
-    assert found.effect == "probably fewer agents: 12 (3–15) → exactly 0, not sure: the host was busy"
+    assert found.effect == "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy"
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
-    assert "12 → 0 agents" in row and "? not sure yet" in row and "▼" not in row
+    assert "12 (3–15) → 0 agents" in row and "? not sure yet" in row and "▼" not in row
 
 
 def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() -> None:
@@ -153,9 +204,9 @@ def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() 
         return cell.text
 
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
-    assert listed(answered(12, 10, 13)) == "▲ 5 → 12 agents"
-    assert listed(answered(12, 10, 13), busy) == "? 5 → 12 agents"
-    assert listed(answered(8, 2, 9)) == "? 5 → 8 agents"
+    assert listed(answered(12, 10, 13)) == "▲ 5 (4–6) → 12 (10–13) agents"
+    assert listed(answered(12, 10, 13), busy) == "? 5 (4–6) → 12 (10–13) agents"
+    assert listed(answered(8, 2, 9)) == "? 5 (4–6) → 8 (2–9) agents"
 
 
 def test_an_interval_that_tells_nothing_is_not_shown() -> None:

@@ -135,7 +135,7 @@ def test_the_answer_names_the_limit_that_moved_and_what_to_try() -> None:
         )
     )  # fmt: skip
     lines = {line.name: line.signed for line in answer_lines(compare_pair(a, b))}
-    assert lines["Agents"] == "▲ more agents: exactly 8 → exactly 18, 80 % sure"
+    assert lines["Agents"] == "▲ more agents: 8 → 18, 80 % sure"
     assert lines["Changed"] == "--parallel 2 → 4"
     assert lines["Why no more"] == "before, slots at 8; now, kv_cache at 18"
     assert lines["Try next"] == "more slots: --parallel 8"

@@ -91,6 +91,8 @@ def test_table_says_what_was_predicted_and_what_was_seen() -> None:
         ["4", "60 %", "600", "0"],
         ["12", "10 %", "100", "500"],
     ]
-    assert "room for about 10 agents (100 of 1,000 tokens each); hit rate 0.60 at C=4, 0.10 at C=12" in table.note
+    assert (
+        "room for about 10 agents (100 tokens each of 1,000 in all); hit rate 0.60 at C=4, 0.10 at C=12" in table.note
+    )
     assert table.note.endswith("full, or with preemptions, from C=12")
     assert not kv_table(summary([level(1)])).rows

@@ -110,7 +110,10 @@ def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
     assert view.detail[0].startswith("halving the gap")
     live = LiveModel()
     live.apply(shown)
-    assert machine_view(live_data(live)).kv_room[0] == "KV cache: room for about 18 agents (448 of 8,192 tokens each)"
+    assert (
+        machine_view(live_data(live)).kv_room[0]
+        == "KV cache: room for about 18 agents (448 tokens each of 8,192 in all)"
+    )
 
 
 @pytest.mark.parametrize(("code", "is_said"), [("slots", True), ("kv_cache", False)])

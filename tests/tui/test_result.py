@@ -150,7 +150,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
         for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
     )
     pair = compare_pair(before, after)
-    said = "more agents: exactly 8 → exactly 18"
+    said = "more agents: 8 → 18"
     assert compared_text(pair, "") == f"no known change: ▲ {said}, 80 % sure"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"no known change: ? probably {said}"

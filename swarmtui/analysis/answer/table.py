@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
+from swarmtui.analysis.capacity.words import range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, WAITS, parse_slo, time_text
@@ -57,26 +58,20 @@ def agents(number: int) -> str:
 # how many agents
 
 
-def _interval(facts: AnswerFacts) -> str:
-    low, high = facts.low, facts.high
-    if low == high == facts.agents or (high is None and low in (None, 0, facts.agents)):
-        return ""
-    if high is None:
-        return f" ({low} or more)"
-    return f" ({low}–{high})" if low else f" (at most {high})"
-
-
 def _sure(facts: AnswerFacts) -> str:
     """Say how sure it is; a doubtful measurement is not, whatever its statistics say."""
     return "" if facts.sure is None or facts.doubts else f" ({short_percent(facts.sure)} sure)"
 
 
 def _capacity(facts: AnswerFacts) -> str:
-    return f"{agents(facts.agents or 0)}{_interval(facts)} with {facts.slo}{_sure(facts)}"
+    number = facts.agents or 0
+    return f"{agents(number)}{range_clause(number, facts.low, facts.high)} with {facts.slo}{_sure(facts)}"
 
 
 def _open_capacity(facts: AnswerFacts) -> str:
-    return f"at least {agents(facts.agents or 0)}{_interval(facts)} with {facts.slo}{_sure(facts)}; no level missed it"
+    number, low = facts.agents or 0, facts.low
+    said = f"at least {agents(number)}" if low == number else f"{agents(number)}{range_clause(number, low, None)}"
+    return f"{said} with {facts.slo}{_sure(facts)}; no level missed it"
 
 
 def _best_rate(facts: AnswerFacts) -> str:

@@ -199,7 +199,7 @@ def hit_texts(kv: KvCliff) -> tuple[str, str]:
 
 def prediction_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
     """Return an empty text if nothing can be predicted."""
-    each = f" ({count(kv.context_tokens)} of {count(kv.pool_tokens)} tokens each)"
+    each = f" ({count(kv.context_tokens)} tokens each of {count(kv.pool_tokens)} in all)"
     return room_text(kv, missed_c, each)
 
 

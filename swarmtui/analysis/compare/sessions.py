@@ -37,7 +37,7 @@ from swarmtui.analysis.compare.verdicts import (
     with_session_spread,
 )
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.model.answer import AnswerSentence, NextStep
+from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
@@ -75,10 +75,10 @@ class Pair(Stored, frozen=True, kw_only=True):
 
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
-    two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
-    why there were no more agents. `next` is what to try after the newer session of ours, and `again` the command that
-    measures its server again. `doubts` are those about either measurement. `searched`: one of them chose its levels
-    itself.
+    two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
+    levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
+    the newer session of ours, and `again` the command that measures its server again. `doubts` are those about either
+    measurement. `searched`: one of them chose its levels itself.
     """
 
     a: str
@@ -96,6 +96,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     headline: LevelKey | None = None
     agents: AgentsChange | None = None
     throughput: str = ""
+    at_a: AnswerPoint | None = None
+    at_b: AnswerPoint | None = None
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
@@ -162,7 +164,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
     headline = _headline(a, b, _for_sentence(before, after, both))
-    agents = None if refused else compare_agents(a.answer, b.answer)
+    agents = None if refused else compare_agents(a.answer, b.answer, _kept_levels(a), _kept_levels(b))
     throughput = _sentence(rows, refused, headline)
     return Pair(
         a=a.session.id,
@@ -182,6 +184,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         headline=headline.key if headline else None,
         agents=agents,
         throughput=throughput,
+        at_a=a.answer.at_capacity if a.answer and agents else None,
+        at_b=b.answer.at_capacity if b.answer and agents else None,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=newer.answer.next if newer.answer else (),
@@ -194,6 +198,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
 
 def _has_address(summary: Summary) -> bool:
     return any(endpoint.url for endpoint in summary.session.endpoints)
+
+
+def _kept_levels(summary: Summary) -> list[int]:
+    return [level.c for level in summary.goodput if level.rate is None and level.kept]
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
