@@ -158,7 +158,12 @@ class SwarmApp(PatchedApp[AppResult]):
         return screen
 
     def open_sessions(self) -> None:
-        self.open_screen("sessions", self.session_root)
+        """Show the list of sessions; from a result that was opened there, go back to it."""
+        before = [key_context(screen) for screen in self.screen_stack[-2:]]
+        if before[:-1] == ["sessions"] and (before[-1] == "result" or not self._is_running):
+            self.screen.dismiss()
+        else:
+            self.open_screen("sessions", self.session_root)
 
     def _open_once(self, name: ScreenName, *args: Any) -> None:
         if type(self.screen).__name__ != SCREENS[name].partition(":")[2]:
@@ -211,7 +216,7 @@ class SwarmApp(PatchedApp[AppResult]):
         return self._session_root or sessions_root()
 
     def open_run(self, request: RunRequest) -> None:
-        """Start a session process and show its run in place of the current live screen."""
+        """Start a session process and show its run in place of the current live screen or result."""
         self._close_source()
         if self.baseline:
             request = msgspec.structs.replace(request, previous=self.baseline)
@@ -221,7 +226,8 @@ class SwarmApp(PatchedApp[AppResult]):
                 # Stops the server watch of an earlier run: it must not send requests while this run is measured.
                 self.workers.cancel_node(screen)
         screen = make_screen("run", self._source, request)
-        if key_context(self.screen) in _LIVE_CONTEXTS and len(self.screen_stack) > 1:
+        # A saved result, too: the new one is compared with it, and Esc leads to the list.
+        if key_context(self.screen) in (*_LIVE_CONTEXTS, "result") and len(self.screen_stack) > 1:
             self.switch_screen(screen)
         else:  # Textual cannot replace the first screen
             self.push_screen(screen)

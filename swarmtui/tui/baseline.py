@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """The session that a run is compared with (`summary`), and earlier sessions like it (`history`).
 
-    `server` is the server found in `server_name`, the last session on this endpoint.
+    `server` is the server found in `server_name`, the last session on this endpoint. `beside` is the id of the session
+    that the list of sessions would compare it with.
     """
 
     name: str = ""
@@ -30,6 +31,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Summary, ...] = ()
     server: DiscoveredServer | None = None
     server_name: str = ""
+    beside: str = ""
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -43,7 +45,7 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
     """
     from swarmtui.analysis.compare.differences import known_flags, parse_flags, varying_flags
     from swarmtui.sessions.documents import read_saved_summary
-    from swarmtui.sessions.index import list_sessions, session_kind
+    from swarmtui.sessions.index import list_sessions, session_beside, session_kind
     from swarmtui.sessions.store import earlier_sessions, read_session
 
     # A shared session does not tell its address, and nothing here is known to be of the same server.
@@ -72,6 +74,7 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
         history=tuple(earlier_sessions(root, [baseline.session, session])) if baseline else (),
         server=server.servers[-1] if server and server.servers else None,
         server_name=_name(server),
+        beside=next((session_beside(listed, row) for row in listed if row.id == session.id), ""),
     )
 
 

@@ -182,14 +182,14 @@ async def test_the_result_of_a_saved_search_has_its_levels_as_it_had_during_the_
         assert "how many agents? 1 ✓ 2 ✓ 4 not sure ┄ 8 missed" in " ".join(screen_text(app).split())
 
 
-async def test_the_oldest_session_is_compared_with_the_next_one(tmp_path: Path, until: Until) -> None:
+async def test_the_oldest_session_is_compared_with_a_newer_one(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=saved_sessions(tmp_path))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
-        assert "compare with next" not in screen_text(app)
+        assert "c compare with older" in screen_text(app)
         await pilot.press("G")
-        await until(lambda: "c compare with next" in screen_text(app))
+        await until(lambda: "c compare with newer" in screen_text(app))
         await pilot.press("c")
         await until(lambda: "compared with two slots each" in screen_text(app))
         assert "--max-num-seqs 2 → 4" in screen_text(app)

@@ -83,7 +83,7 @@ class LiveScreen(PanelScreen):
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
         command = self.command_to_copy
-        missing = ("" if command else "copy_command", "" if self.baseline.summary else "compare_baseline")
+        missing = ("" if command else "copy_command", "" if self._compared_with else "compare_baseline")
         now = [action for action in now if action.id not in missing]
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
@@ -405,15 +405,20 @@ class LiveScreen(PanelScreen):
             self.app.toast("nothing to check yet: the session has not started")
 
     def action_compare_baseline(self) -> None:
-        """Compare this session with the baseline that the curve shows."""
+        """Compare this session with the baseline that the curve shows, else with the one that the list would choose."""
         if self._measured is None:
             self.app.toast("nothing to compare: no level is complete")
-        elif self.baseline.summary is None:
-            self.app.toast("no earlier session with this model and workload; L lists all sessions")
+        elif not self._compared_with:
+            self.app.toast("no other session with this model and workload; L lists all sessions")
         else:
-            root, baseline = Path(self.source.live.directory).parent, self.baseline.summary.session.id
-            work = partial(self.app.open_comparison, root, (baseline, self._measured.id))
+            root, ids = Path(self.source.live.directory).parent, [self._compared_with, self._measured.id]
+            work = partial(self.app.open_comparison, root, ids if self.baseline.summary else sorted(ids))
             run_in_background(self, work, group="comparison")
+
+    @property
+    def _compared_with(self) -> str:
+        """The id of the session that `c` compares this one with; empty if there is none."""
+        return self.baseline.summary.session.id if self.baseline.summary else self.baseline.beside
 
     @property
     def command_to_copy(self) -> str:

@@ -159,14 +159,18 @@ class SessionsScreen(PanelScreen):
             actions = [action for action in actions if action.id not in unfit]
             actions = relabel(actions, {"open": "hide sessions" if row.opened else "its sessions"})
         elif row is not None and not self._marked:
-            ids = self._to_compare()
-            actions = relabel(actions, {"compare": "compare with next"} if len(ids) > 1 and ids[0] == row.id else {})
+            others = [id for id in self._to_compare() if id != row.id]
+            labels = {"compare": f"compare with {'older' if others[0] < row.id else 'newer'}"} if others else {}
+            actions = relabel(actions, labels)
         # If not all fit, those first that need no other session or a deleted one.
         order = ("open", "mark", "compare", "export", "back", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
         self.arrange_panels()
+
+    def on_screen_resume(self) -> None:
+        """Read the sessions, also when the screen is shown again: a run may have ended in front of it."""
         self._reload()
 
     def _reload(self) -> None:
@@ -176,11 +180,15 @@ class SessionsScreen(PanelScreen):
         self._deleted.purge()
 
     async def _read(self) -> None:
+        before = {row.id for row in self._listed.rows}
         try:
             self._listed = await asyncio.to_thread(read_sessions, self._root)
         except BadInput as problem:
             self._problem = sanitize(str(problem))
         self.update_panels()
+        newest, sessions = max((row.id for row in self._listed.rows), default=""), self.query_one(TableList)
+        if before and newest > max(before) and newest in sessions.ids:
+            sessions.move_to(sessions.ids.index(newest))
 
     def update_panels(self) -> None:
         text = self.filter_text

@@ -1,0 +1,66 @@
+"""Ways between the list of sessions, results, new runs and comparisons, and what Esc and L lead back to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.widgets import Input
+
+from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live.watch_screens import SavedScreen
+from swarmtui.tui.sessions.compare_screen import CompareScreen
+from swarmtui.tui.sessions.screen import SessionsScreen
+from swarmtui.tui.table_list import TableList
+from tests.tui.conftest import Until
+from tests.tui.screen_text import screen_text
+from tests.tui.test_sessions_screen import saved_sessions
+from tests.tui.test_whole_loop import start_run
+
+
+async def test_a_session_run_again_from_the_list_leads_back_to_the_list_with_the_new_one(
+    tmp_path: Path, until: Until
+) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        first = await start_run(app, pilot, until)
+        await pilot.press("s")
+        await pilot.pause()
+        app.screen.query_one("InputLine Input", Input).value = "1,2"
+        await pilot.press("enter")
+        await until(lambda: first.ended is not None)
+        await pilot.press("L")
+        await until(lambda: isinstance(app.screen, SessionsScreen) and len(app.screen.query_one(TableList).ids) == 1)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "R run again" in screen_text(app))
+        await pilot.press("R")
+        await until(lambda: isinstance(app.screen, RunScreen))
+        run = app.screen
+        assert isinstance(run, RunScreen)
+        # The plan of the first one was manual control.
+        await until(lambda: run.source.live.frame is not None and run.source.live.frame.done > 0)
+        await pilot.press("x", "x")
+        await until(lambda: run.source.live.ended is not None and "R run again" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SessionsScreen) and len(app.screen.query_one(TableList).ids) == 2)
+        new, sessions = run.source.live.session, app.screen.query_one(TableList)
+        await until(lambda: new is not None and sessions.selected == new.id)
+
+
+async def test_the_oldest_result_is_compared_with_another_session_and_leads_to_the_list(
+    tmp_path: Path, until: Until
+) -> None:
+    root = saved_sessions(tmp_path)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        listed = app.screen
+        await pilot.press("G", "enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "c compare" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: isinstance(app.screen, CompareScreen) and "compared with two slots" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: isinstance(app.screen, SavedScreen))
+        await pilot.press("L")
+        await until(lambda: app.screen is listed)
