@@ -28,7 +28,7 @@ _LEVELS = (1, 4, 16)
 # The A/B test restarts the best of the finalists at least four times more.
 _RESTARTS = 2
 _CANARIES = "5%"
-# A search for the capacity has this share of the budget, in seconds within these.
+# A measurement with all its requests has this share of the budget, in seconds within these.
 _PART, _LEAST_S, _MOST_S = 1 / 45, 12.0, 60.0
 
 
@@ -128,8 +128,10 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     options |= {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else (), "slo": tune.auto.slo}
     options |= {"canaries": _CANARIES} if tune.auto.allow_quality else {}
     levels: str | None = ",".join(map(str, plan.levels))
+    seconds = min(max(_PART * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
+    if plan.requests is None and plan.duration is None:
+        options["duration"] = f"{seconds / len(plan.levels):.0f}s"
     if objective == "agents":
-        seconds = min(max(_PART * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
         options |= {"plan": "quick", "budget": f"{seconds:.0f}s", "requests": None, "duration": None, "runs": None}
         levels = None
     request: RunRequest = run_request(options, levels=levels)

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.capacity.words import range_text
+from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.analysis.tuning.planner import Ask, TuneProgress
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.client.session_client import StopControl
@@ -186,7 +187,8 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
         agents_high=answer.high if answer else None,
         degenerate=_degenerate(summary),
         canaries=(passed, asked) if asked else None,
-        doubts=tuple(flag.text for flag in level.flags if flag.code in ALARMS) if level else (),
+        doubts=find_doubts(summary.quality),
+        alarms=tuple(flag.text for flag in level.flags if flag.code in ALARMS) if level else (),
     )
 
 
@@ -203,8 +205,8 @@ def answer_problem(start: Start, level: Level, base: Start | None) -> str:
         return f"{level.errors} of {level.n} requests failed at C={level.c}: {named}"
     if base is None:
         return ""
-    if start.doubts and not base.doubts:
-        return f"answers got worse: {start.doubts[0]}"
+    if start.alarms and not base.alarms:
+        return f"answers got worse: {start.alarms[0]}"
     before, after = base.degenerate or 0.0, start.degenerate or 0.0
     if after > before + _MAX_DEGENERATE:
         return f"{percent(after)} of the answers are empty or repeat themselves; with the command {percent(before)}"

@@ -221,7 +221,8 @@ class Start(Stored, frozen=True, kw_only=True):
     what is left of `j_per_token` without that of the prompts. `levels` has the figures of every level.
     An automatic tune has `step`, and the capacity, `agents`, with its range; `flags` are then what differs from the
     command. `took_s` is the time from the start of the server to its end. `canaries` are those that passed, and all;
-    `degenerate` is the share of answers that are empty or repeat one token. `limit_tps` is what the hardware allows.
+    `degenerate` is the share of answers that are empty or repeat one token, `alarms` say how answers got worse under
+    load. `limit_tps` is what the hardware allows.
     """
 
     flags: Flags = {}
@@ -252,6 +253,7 @@ class Start(Stored, frozen=True, kw_only=True):
     agents_low: int | None = None
     agents_high: int | None = None
     degenerate: float | None = None
+    alarms: tuple[str, ...] = ()
     canaries: tuple[int, int] | None = None
     took_s: float | None = None
     limit_tps: float | None = None

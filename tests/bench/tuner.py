@@ -9,6 +9,7 @@ the next by `noise`, and a measurement with half of the requests by as much agai
 gives its configuration, or keeps the command.
 
 tuner        the planner of `swarmtui tune --auto`: its claim is that of the A/B test
+optuna + ab  what Optuna's TPE chooses instead of the stages, then the same restarts and A/B test; if it is installed
 random + ab  random configurations instead of the stages, then the same restarts and A/B test
 random       random configurations, the best start is claimed if it is 2 % above the command, as other tools do
 grid         each configuration once, whatever the time, the best start claimed likewise
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from itertools import islice, product
 from random import Random
 from statistics import fmean, quantiles
@@ -169,6 +171,35 @@ def random_and_ab(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
     return Found(progress.winner or {} if claimed else {}, claimed, len(server.starts), server.seconds)
 
 
+def optuna_and_ab(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
+    """Let Optuna's TPE choose what is screened, from the command on; then rank and confirm as the planner does."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    space, server = landscape.space, Server(landscape, seed)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=8))
+    study.enqueue_trial({knob.name: space.ladder(knob).index(space.baseline[knob.name]) for knob in space.knobs})
+    reserved = (rules.finalists * rules.restarts + 8) * (START_S + MEASURE_S)
+    known: dict[str, Start] = {}
+    while server.seconds + reserved + START_S + SHARE * MEASURE_S <= rules.budget_s and len(study.trials) < 300:
+        trial = study.ask()
+        chosen = {
+            knob.name: space.ladder(knob)[trial.suggest_int(knob.name, 0, len(space.ladder(knob)) - 1)]
+            for knob in space.knobs
+        }
+        flags = space.normalised(chosen)
+        key = configuration_key(flags)
+        if key not in known:
+            known[key] = server.start(flags, "screen")
+        study.tell(trial, known[key].out_tps or 0.0)
+    added = [start.flags for start in server.starts if start.flags]
+    bare = SearchSpace(engine=space.engine, words=space.words, knobs=(), baseline=space.baseline)
+    while (progress := plan_tune(bare, rules, server.starts, added)).ask is not None:
+        server.start(progress.ask.flags, progress.ask.step, progress.ask.side)
+    claimed = progress.decision is not None and progress.decision.word == "faster"
+    return Found(progress.winner or {} if claimed else {}, claimed, len(server.starts), server.seconds)
+
+
 def random_search(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
     return _best_start(landscape, _random_order(landscape, seed), rules.budget_s, seed)
 
@@ -202,7 +233,7 @@ def _random_order(landscape: Landscape, seed: int) -> Iterator[Flags]:
 
 
 SEARCHERS: dict[str, Searcher] = {
-    "tuner": tuner, "random + ab": random_and_ab, "random": random_search, "grid": grid,
+    "tuner": tuner, "optuna + ab": optuna_and_ab, "random + ab": random_and_ab, "random": random_search, "grid": grid,
 }  # fmt: skip
 
 
@@ -221,7 +252,7 @@ def main() -> None:
     )
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for name, searcher in SEARCHERS.items():
-        if options.only and name != options.only:
+        if (options.only and name != options.only) or (name == "optuna + ab" and find_spec("optuna") is None):
             continue
         regrets, starts, shares, minutes, gains = [], [], [], [], 0
         for seed in range(options.seeds):

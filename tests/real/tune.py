@@ -24,7 +24,9 @@ GRID: dict[str, list[Any]] = {
     "--batch-size": [512, 2048],
     "--flash-attn": ["on", "off"],
 }
-LEVEL, REQUESTS, MAX_TOKENS, CONTEXT = 8, "3C", 64, 2048
+LEVEL, MAX_TOKENS, CONTEXT = 8, 64, 2048
+# As long as a start of a try while it screens, with a budget of 20 minutes.
+GRID_DURATION = "13s"
 
 
 def server_command(options: argparse.Namespace) -> str:
@@ -45,7 +47,7 @@ def tune_once(options: argparse.Namespace, number: int) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
         swarmtui(
             "tune", "--auto", server_command(options), "--engine", "llama.cpp", "--objective", "tok_s", "--budget",
-            options.budget, *knobs, "--levels", str(LEVEL), "--requests", REQUESTS, "--max-tokens", str(MAX_TOKENS),
+            options.budget, *knobs, "--levels", str(LEVEL), "--max-tokens", str(MAX_TOKENS),
             "--session-dir", str(options.directory / f"try-{number}"), "--yes", "--json",
         )
     )  # fmt: skip
@@ -65,7 +67,7 @@ def full_grid(options: argparse.Namespace) -> dict[str, float]:
         "[[configurations]]\n" + "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in row.items())
         for row in rows
     )
-    plan = f'[plan]\nlevels = [{LEVEL}]\nrequests = "{REQUESTS}"\nmax_tokens = {MAX_TOKENS}\n'
+    plan = f'[plan]\nlevels = [{LEVEL}]\nduration = "{GRID_DURATION}"\nmax_tokens = {MAX_TOKENS}\n'
     path = options.directory / "grid.toml"
     path.write_text(f'name = "grid"\ncommand = "{base}"\nrestarts = 0\n{tables}\n{plan}')
     found = json.loads(swarmtui("tune", str(path), "--session-dir", str(options.directory / "grid"), "--yes", "--json"))

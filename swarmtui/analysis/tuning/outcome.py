@@ -13,6 +13,7 @@ from typing import Literal
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.sequential import Decision
+from swarmtui.analysis.quality.doubts import temper
 from swarmtui.analysis.tuning.figures import error_line, higher_is_better, mean_value, objective_value, score
 from swarmtui.analysis.tuning.planner import TuneProgress
 from swarmtui.analysis.tuning.space import SearchSpace
@@ -99,7 +100,8 @@ class TuneOutcome(Versioned, frozen=True, kw_only=True):
     """The result of an automatic tune. `before` and `after` are the figures of both sides of the A/B test.
 
     Without one they are those of the starts that rank, or of the screening. `low` and `high` are the range of `after`
-    over its starts. `session` is the last session of the best configuration, a baseline for later runs.
+    over its starts, `doubts` is why they are uncertain. `session` is the last session of the best configuration, a
+    baseline for later runs.
     `front` is that of the objective and J/token. `recipe_gain` is what the flags of the recipe gained in its screening.
     """
 
@@ -116,6 +118,7 @@ class TuneOutcome(Versioned, frozen=True, kw_only=True):
     command: str = ""
     given: str = ""
     session: str = ""
+    doubts: tuple[str, ...] = ()
     effects: tuple[KnobEffect, ...] = ()
     not_tried: tuple[NotTried, ...] = ()
     failed: tuple[FailedStart, ...] = ()
@@ -153,9 +156,11 @@ def tune_outcome(
     first = (median(known) if objective == "agents" else mean_value(before, objective)) if known else None
     code = _code(progress, flags)
     sessions = [start.session for start in after if start.session]
+    doubts = tuple(dict.fromkeys(doubt for start in (*before, *after) for doubt in start.doubts))
     return TuneOutcome(
         code=code,
-        sentence=_sentence(code, changes, first, shown, values, progress, starts, objective),
+        sentence=temper(_sentence(code, changes, first, shown, values, progress, starts, objective), doubts),
+        doubts=doubts,
         objective=objective,
         flags=flags,
         changes=changes,
