@@ -14,8 +14,8 @@ import msgspec
 
 from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.quality.doubts import find_doubts
-from swarmtui.analysis.tuning.planner import Ask, TuneProgress
 from swarmtui.analysis.tuning.space import SearchSpace
+from swarmtui.analysis.tuning.steps import Ask, TuneProgress
 from swarmtui.client.session_client import StopControl
 from swarmtui.experiments.auto_plan import (
     SCREEN_SHARE,

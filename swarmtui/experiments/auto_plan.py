@@ -10,8 +10,9 @@ import msgspec
 from swarmtui.analysis.compare.differences import describe_command_changes, parse_flags
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.tuning.outcome import TuneOutcome, tune_outcome
-from swarmtui.analysis.tuning.planner import SearchRules, TuneProgress, plan_tune
+from swarmtui.analysis.tuning.planner import plan_tune
 from swarmtui.analysis.tuning.space import Machine, SearchSpace, make_space
+from swarmtui.analysis.tuning.steps import SearchRules, TuneProgress
 from swarmtui.client.catalogue import count_gpus
 from swarmtui.engines.knobs import Knob, find_knob, parse_value
 from swarmtui.experiments.grid import launch_command, split_command, tune_engine

@@ -26,8 +26,9 @@ from random import Random
 from statistics import fmean, quantiles
 from typing import NamedTuple
 
-from swarmtui.analysis.tuning.planner import SearchRules, plan_tune
+from swarmtui.analysis.tuning.planner import plan_tune
 from swarmtui.analysis.tuning.space import Machine, SearchSpace, make_space
+from swarmtui.analysis.tuning.steps import SearchRules
 from swarmtui.engines.base import Engine
 from swarmtui.engines.knobs import Knob
 from swarmtui.model.tuning import Flags, Start, Value, configuration_key

@@ -15,8 +15,8 @@ from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.sequential import Decision
 from swarmtui.analysis.quality.doubts import temper
 from swarmtui.analysis.tuning.figures import error_line, higher_is_better, mean_value, objective_value, score
-from swarmtui.analysis.tuning.planner import TuneProgress
 from swarmtui.analysis.tuning.space import SearchSpace
+from swarmtui.analysis.tuning.steps import TuneProgress
 from swarmtui.engines.knobs import Knob
 from swarmtui.model.base import Stored, Versioned
 from swarmtui.model.tuning import Flags, Objective, Start, Value, configuration_key

@@ -15,14 +15,15 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import fsum, inf, log
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.compare.verdicts import EQUIVALENT
 from swarmtui.analysis.tuning.figures import UNKNOWN_FLAG, error_line, higher_is_better, objective_value, score
-from swarmtui.analysis.tuning.space import Crash, Refusal, SearchSpace
+from swarmtui.analysis.tuning.space import Crash, SearchSpace
+from swarmtui.analysis.tuning.steps import Ask, SearchRules, Skipped, Tried, TuneProgress, WhyCode
 from swarmtui.engines.knobs import STAGES, Knob
-from swarmtui.model.tuning import Flags, Objective, Side, Start, TuneStep, Value, configuration_key, format_flags
+from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_key, format_flags
 
 # A gain below the first is none; one below the second has to be seen in two starts.
 _GAIN, _CLEAR_GAIN = 0.02, 0.15
@@ -34,73 +35,13 @@ _CLEAR_LOSS = 0.1
 _NOTICED = 0.04
 # The screening has at least so many starts, and more if all starts are no more than this part of a full grid.
 _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
+_MAX_PAIRS = 50
 # The finalists are at most this far behind the best of the screening.
 _FINALIST_WITHIN = 0.15
 # This share of the budget is kept for the starts that rank and confirm, at most.
 _RESERVED = 0.6
 _MAX_PASSES = 3
 _MAX_BROKEN_BASELINES = 3
-
-WhyCode = Literal["baseline", "added", "knob", "again", "restart", "confirm"]
-
-
-class SearchRules(NamedTuple):
-    """What the search optimises and how much it may take: `budget_s` of the time of starts, `share` of the requests
-    that a start has while configurations are screened, and how many are restarted, how often."""
-
-    objective: Objective
-    budget_s: float
-    share: float = 0.5
-    finalists: int = 3
-    restarts: int = 2
-    max_runs: int = 16
-    seed: int = 0
-
-
-class Ask(NamedTuple):
-    """The next start: its configuration and step, what it is for, and the tok/s that the hardware allows."""
-
-    flags: Flags
-    step: TuneStep
-    code: WhyCode
-    why: str
-    side: Side | None = None
-    ceiling: float | None = None
-
-
-class Skipped(NamedTuple):
-    """A configuration that was ruled out without a start: that with this value of a knob."""
-
-    knob: str
-    value: Value
-    flags: Flags
-    refusal: Refusal
-
-
-class Tried(NamedTuple):
-    """The configurations of one knob that were compared: all else equal, with the values of the knob."""
-
-    knob: str
-    before: Flags
-    after: Flags
-
-
-class TuneProgress(NamedTuple):
-    """What the search knows. `ask` is null at its end. `leader` is the best so far, null while nothing works.
-
-    `ended`: why the search is over; `budget` if its time was. `decision` is the verdict of the A/B test.
-    """
-
-    ask: Ask | None
-    leader: Flags | None
-    winner: Flags | None
-    decision: Decision | None
-    crashes: tuple[Crash, ...]
-    skipped: tuple[Skipped, ...]
-    tried: tuple[Tried, ...]
-    finalists: tuple[Flags, ...]
-    ended: Literal["", "done", "budget", "no_baseline", "unreliable"]
-    spent_s: float
 
 
 def plan_tune(
@@ -229,6 +170,7 @@ class _Search:
             if self.leader == before or len(self._space.knobs) < 2:
                 break
         yield from self._neighbours()
+        yield from self._pairs()
 
     def _check_baseline(self) -> Asking:
         """Start the command once more: it tells how much starts differ, and whether the first one was lucky or not."""
@@ -293,6 +235,25 @@ class _Search:
                     screens = sum(len(starts) for _, starts in self._screened.values())
                     if value != self._space.value(self.leader or {}, knob.name) and screens < self._most_screens():
                         gained = (yield from self._try(knob, value)) or gained
+
+    def _pairs(self) -> Asking:
+        """With the time that is still left, change two knobs at once: some belong together."""
+        random, knobs = (
+            Random(self._rules.seed),
+            [each for each in self._space.knobs if each.name not in self._space.pins],
+        )
+        for _ in range(_MAX_PAIRS if len(knobs) > 1 else 0):
+            flags = self.leader or {}
+            for knob in random.sample(knobs, 2):
+                values = [each for each in self._space.ladder(knob) if each != self._space.value(flags, knob.name)]
+                flags = self._space.changed(flags, knob.name, random.choice(values)) if values else flags
+            known = configuration_key(flags) in self._screened
+            screens = sum(len(starts) for _, starts in self._screened.values())
+            if known or screens >= self._most_screens() or self._space.refuse(flags, self.crashes, self._needed_tps()):
+                continue
+            if not self._has_time(flags):
+                return
+            yield from self._consider(flags, "knob", f"two at once: {format_flags(flags)}")
 
     def _most_screens(self) -> float:
         """Return how many starts the screening may have: with those that follow, a small part of a grid."""
