@@ -12,6 +12,7 @@ from typing import NamedTuple
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import BadInput
+from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.answer import leading_steps, quality_text
@@ -149,13 +150,14 @@ def _picture(summary: Summary) -> str:
         limit=((level.c, level.expected_tps) for level in limits),
         slo=summary.answer.slo if summary.answer else "",
     )
-    drawn = [chart for chart in charts if any(series.points for series in chart.series)]
+    name = "requests/s" if is_open_loop(summary.levels) else "agents"
+    drawn = [chart._replace(x=name) for chart in charts if any(series.points for series in chart.series)]
     elements, _ = draw_stacked(drawn, *_PICTURE) if drawn else ("", 0)
     picture = f'<g transform="translate({_PICTURE_X} {_PICTURE_Y}) scale({_ZOOM})">{elements}</g>'
     if any(series.stroke == "sparse" and series.points for series in charts[0].series):
-        name = "··· limit of the hardware"
+        legend = "··· limit of the hardware"
         x = _PICTURE_X + int(64 * _ZOOM)
-        picture += f'<text x="{x}" y="{_PICTURE_Y + 14}" class="card small soft">{name}</text>'
+        picture += f'<text x="{x}" y="{_PICTURE_Y + 14}" class="card small soft">{legend}</text>'
     return picture
 
 
@@ -191,9 +193,9 @@ def _facts(summary: Summary) -> str:
 
 
 def _width(text: str, size: float) -> float:
-    """Estimate the width of a text; that of narrow letters is less than the mean."""
-    narrow = sum(text.count(letter) for letter in "iljtf.,:;!'|()")
-    return size * (0.49 * (display_width(text) - narrow) + 0.27 * narrow)
+    """Estimate the width of a text in our font; blanks and some letters are narrow."""
+    blanks, narrow = text.count(" "), sum(text.count(letter) for letter in "iljtfr.,:;!'|()")
+    return size * (0.2 * blanks + 0.3 * narrow + 0.51 * (display_width(text) - blanks - narrow))
 
 
 def _line(x: float, y: float, text: str) -> str:

@@ -7,11 +7,15 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.report.answer import answer_rows
 from swarmtui.report.environment import environment
-from swarmtui.report.levels import level_table
+from swarmtui.report.levels import level_table, mark_names
 from swarmtui.report.markdown import escape, table_lines
 
 # The columns that a post needs; the shared file has all figures.
-_LEFT_OUT = ("n", "errors", "wall", "tpot", "e2e", "in_flight", "held")
+_LEFT_OUT = ("n", "errors", "wall", "tpot", "e2e", "in_flight", "held", "cap_hits")
+_LEGEND = (
+    "steady: output tok/s of all agents together; ±: half-width of its 95 % interval; stream: tok/s of one agent; "
+    "TTFT: time to the first token, median"
+)
 
 
 def post_markdown(summary: Summary, attached: str = "") -> bytes:
@@ -31,14 +35,15 @@ def post_markdown(summary: Summary, attached: str = "") -> bytes:
         ("Workload", ", ".join(filter(None, (known.workload, known.plan)))),
         ("Measured with", ", ".join(filter(None, (known.tool, known.date)))),
     )
-    table = level_table(summary.levels, marks=summary_marks(summary)).without(_LEFT_OUT)
+    marks = summary_marks(summary)
+    table = level_table(summary.levels, marks=marks).without(_LEFT_OUT)
     parts = [
         f"### {escape(session.label)}" if session.label else "",
         f"**{escape(title)}**",
         "**SIMULATED: these are no figures of hardware.**" if session.simulated else "",
         "\n".join(f"- {name}: {escape(text)}" for name, text in rows),
         "\n".join(table_lines(table)),
-        escape(table.note),
+        escape(f"{_LEGEND}. {mark_names(marks)[0]}"),
         "\n".join(f"- {name}: {escape(text)}" for name, text in facts if text),
         f"Compare it with your own: `swarmtui compare {attached} last`" if attached else "",
     ]

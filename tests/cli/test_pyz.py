@@ -34,6 +34,8 @@ def test_run_and_ab_need_nothing_but_the_file(sandbox: Sandbox, pyz: Path) -> No
     options = ("--session-dir", str(sandbox.sessions))
     ran = start(sandbox, pyz, "run", "--endpoint", SIM, "--levels", "1", "--quiet", *SHORT, *options).wait()
     assert ran.code == 0, ran
+    shared = start(sandbox, pyz, "share", "-o", "card.png", *options).wait()
+    assert shared.code == 0 and (sandbox.home / "card.png").read_bytes().startswith(b"\x89PNG"), shared
     (unpacked,) = (sandbox.home / ".cache" / "swarmtui" / "pyz").iterdir()
     hint = start(sandbox, pyz, "probe", "--endpoint", SIM, "--install-hint").wait()
     assert f"{PYTHON} {pyz} probe" in hint.out
