@@ -70,6 +70,9 @@ def share(
         names = _write_all(found, outputs)
     else:
         names, remarks = _write_leaderboard(found, leaderboard, level, outputs)
+    if leaderboard is not None:
+        # It has a few figures of the session, which the user can read.
+        found = found._replace(contains=())
     if as_json:
         echo(to_json({"files": names, "contains": dict(found.contains), "left_out": found.left_out, "notes": remarks}))
         return

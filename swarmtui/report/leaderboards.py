@@ -24,7 +24,10 @@ class LeaderboardFile(NamedTuple):
 
 
 def localmaxxing(summary: Summary, level: int | None = None) -> LeaderboardFile:
-    """Return the body of POST /api/benchmarks for one level: that with one agent, else the lowest one."""
+    """Return the body of POST /api/benchmarks for one level: that with one agent, else the lowest one.
+
+    Its output tok/s are the decode rate of one agent, or those of all agents together.
+    """
     at = _chosen(summary, level)
     payload = _payload(summary, at)
     hardware = payload["hardware"]
@@ -56,7 +59,8 @@ def _payload(summary: Summary, at: Level) -> dict[str, Any]:
         "outputTokens": _each(at.tokens_out, at.ok),
         "contextLength": server.context if server else None,
         "batchSize": at.c,
-        "tokSOut": _rounded(at.headline_tps),
+        # Alone, their own client counts the time between tokens.
+        "tokSOut": _rounded((at.per_stream_tps.mean if at.c == 1 else None) or at.headline_tps),
         "tokSTotal": _rounded(at.total_tps),
         "ttftMs": _rounded(at.ttft_s.median and 1e3 * at.ttft_s.median),
         "peakVramGb": _rounded(energy.peak_memory / _GIB if energy and energy.peak_memory else None),

@@ -127,12 +127,12 @@ FORMATS = (
 
 def shared_blocks(found: SharedSession, names: Sequence[str], remarks: Sequence[str] = ()) -> list[Block]:
     """Say what was written, what is in it, and what is not."""
+    contents: list[Block] = [Facts(found.contains, answer=True, head="In it:"), Sentence("")] if found.contains else []
     return [
         Sentence(f"written: {', '.join(names)}", "title"),
         *(Sentence(remark, "note") for remark in remarks),
         Sentence(""),
-        Facts(found.contains, answer=True, head="In it:"),
-        Sentence(""),
+        *contents,
         Sentence(f"Not in it: {found.left_out}."),
         Sentence("--label TEXT and --model NAME are shown as you type them.", "detail"),
     ]

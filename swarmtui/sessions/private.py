@@ -9,7 +9,7 @@ from zlib import crc32
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import flags_text, known_flags, parse_flags
+from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
 from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.engines.speed_flags import SPEED_FLAGS
 from swarmtui.model.answer import Answer
@@ -53,7 +53,8 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
     """Return what may be shared. The label and the model, if given, are shown instead of those of the session."""
     session, model = summary.session, truncate(sanitize(model), _LONGEST_NAME)
     flags = [flags for flags in (known_flags(summary), *(server.flags for server in summary.servers)) if flags]
-    left_out = sorted({name for found in flags for name in found if name and not _is_shared(name, found[name])})
+    hidden = {name for found in flags for name in found if name and not _is_shared(name, found[name])}
+    left_out = sorted(map(option_name, hidden))
     shared = msgspec.structs.replace(
         summary,
         message="",
