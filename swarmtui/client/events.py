@@ -135,7 +135,7 @@ def _searched_sentence(level: SearchedLevel) -> str:
 
 
 def _goodput_sentence(level: Goodput) -> str:
-    return _slo_sentence(level.key, level.good, level.n, _KEPT[level.kept])
+    return _slo_sentence(level.key, *level.met_least, _KEPT[level.kept])
 
 
 def _slo_sentence(key: LevelKey, good: int, n: int, word: EventWord) -> str:

@@ -147,6 +147,15 @@ class Goodput(PerLevel, frozen=True, kw_only=True):
     kept: bool | None
     conditions: tuple[KeptShare, ...] = ()
 
+    @property
+    def met_least(self) -> tuple[int, int]:
+        """The requests that met the condition that was met least often, and all that met or missed it.
+
+        It is the count by which a search judges a level: unfinished requests that had met or missed it are in it.
+        """
+        worst = min(self.conditions, key=lambda condition: condition.share or 0.0, default=self)
+        return worst.good, worst.n
+
 
 class KvCliff(Stored, frozen=True, kw_only=True):
     """The number of agents from which prompts are evicted from the prefix cache.

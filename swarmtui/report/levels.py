@@ -95,20 +95,22 @@ def level_table(
     return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
 
 
-def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, Cell] | None:
-    """Return by load how many requests met the condition that was met least often, with the verdict on the level.
+def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:
+    """Return by load the verdict, the requests that met the condition that was met least often, and all of it.
 
-    A search for the capacity has its own verdicts on the levels that it visited. None without an SLO.
+    A search for the capacity has its own verdicts on the levels that it visited.
     """
-    counts: dict[float, tuple[str, int | None, int]] = {}
-    for level in found:
-        worst = min(level.conditions, key=lambda condition: condition.share or 0.0, default=level)
-        counts[level.offered_load] = _KEPT[level.kept], worst.good, worst.n
+    counts = {level.offered_load: (_KEPT[level.kept], *level.met_least) for level in found}
     if search is not None and search.goal == "capacity":
-        counts |= {float(level.c): (level.state, level.good, level.n) for level in search.levels}
+        counts |= {float(level.c): (level.state, level.good or 0, level.n) for level in search.levels}
+    return counts
+
+
+def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, Cell] | None:
+    """Return by load how many requests met the SLO, with the verdict on the level; None without an SLO."""
     cells = {
         load: Cell(f"{SLO_SIGNS[state][0]} {good} of {n}", SLO_SIGNS[state][1])
-        for load, (state, good, n) in counts.items()
+        for load, (state, good, n) in slo_counts(found, search).items()
     }
     return cells or None
 

@@ -9,11 +9,12 @@ from swarmtui.analysis.capacity.agents import capacity_sentences, confirming_sen
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.findings import Check, Goodput
-from swarmtui.model.plan import is_open_loop, load_title
+from swarmtui.model.plan import Plan, is_open_loop, load_title
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
@@ -27,6 +28,7 @@ from swarmtui.report.levels import (
     load_tables,
     machine_table,
     slo_cells,
+    slo_counts,
     throughput_tables,
     time_table,
 )
@@ -144,8 +146,6 @@ def _fact_table(facts: Sequence[tuple[str, str]]) -> Table:
 def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
     """Describe what was measured, with what and how, by name and text."""
     session, plan = summary.session, summary.session.plan
-    load = plan.load
-    levels = ("rate = " if load.by_rate else "C = ") + ", ".join(f"{at:g}" for at in load.rates or load.levels)
     simulated = "SIMULATED" if session.simulated else ""
     facts = [
         ("Session", session.id),
@@ -159,10 +159,7 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("GPUs", count_names(summary.gpus)),
         ("Hardware limit", _missing_limit(summary)),
         ("Workload", f"{session.workload} ({session.workload_digest[:12]})"),
-        (
-            "Plan",
-            f"{plan.goal} over {levels}; {load.runs} × {load.run_length} per level; warm-up {summary.warmup_requests}",
-        ),
+        ("Plan", f"{_plan_text(plan)}; warm-up {summary.warmup_requests}"),
         ("Token limit", "" if plan.max_tokens is None else str(plan.max_tokens)),
         ("Temperature", "" if plan.temperature is None else f"{plan.temperature:g}"),
         ("SLO", plan.slo),
@@ -174,6 +171,17 @@ def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Tags", ", ".join(f"{name}={value}" for name, value in session.tags.items())),
     ]
     return tuple((name, value) for name, value in facts if value)
+
+
+def _plan_text(plan: Plan) -> str:
+    """`sweep over C = 1, 4; 1 × 2C requests per level`; a search chooses its levels and their requests itself."""
+    if plan.goal == "capacity":
+        search = "search for the capacity"
+        return search if plan.budget_s is None else f"quick {search}, {plan.budget_s:g} s"
+    load = plan.load
+    levels = ("rate = " if load.by_rate else "C = ") + ", ".join(f"{at:g}" for at in load.rates or load.levels)
+    over = "search for the cliff" if plan.goal == "cliff" else f"{plan.goal} over {levels}"
+    return f"{over}; {load.runs} × {load.run_length} per level"
 
 
 def _missing_limit(summary: Summary) -> str:
@@ -208,10 +216,16 @@ _SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: C
 
 def goodput_table(summary: Summary) -> Table:
     estimated = {level.key for level in summary.levels if level.tokens_estimated}
+    counts = slo_counts(summary.goodput, summary.search)
+
+    def met(found: Goodput) -> tuple[int, int]:
+        _, good, n = counts[found.offered_load]
+        return good, n
+
     columns: list[Column[Goodput]] = [
         Column("load", load_title(summary.goodput), lambda found: f"{found.offered_load:g}"),
-        Column("good", "met the SLO", lambda found: f"{found.good} of {found.n}"),
-        Column("share", "share", lambda found: found.share, short_percent),
+        Column("good", "met the SLO", lambda found: "{} of {}".format(*met(found))),
+        Column("share", "share", lambda found: ratio(*met(found)), short_percent),
         Column("slo", "SLO", lambda found: _SLO_CELLS[found.kept], right=False),
         Column("good_s", "good/s", lambda found: found.per_s),
         Column(

@@ -78,7 +78,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("missed", "missed_value", AT_SLOTS | {"missed": msgspec.structs.replace(SLOW_START, value=2.013)},
      "the first token took 2.01 s (p90)"),
     ("missed", "missed_count", AT_SLOTS | {"missed": FEW},
-     "the first token took more than 2 s in 9 of 20 requests, median 2.1 s"),
+     "the first token took more than 2 s in 9 of 20 requests, median 2.10 s"),
     ("missed", "missed_count", AT_SLOTS | {"missed": msgspec.structs.replace(FEW, good=1, n=7, median=2.013)},
      "the first token took more than 2 s in 6 of 7 requests, median 2.01 s"),
     ("missed", "missed_count", AT_SLOTS | {"missed": msgspec.structs.replace(SLOW_STREAM, median=19.98)},

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Finding, Goodput, SearchedLevel, SearchState
+from swarmtui.model.findings import Finding, Goodput, KeptShare, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
 from swarmtui.numbers import MISSING
 from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.levels import throughput_tables
-from swarmtui.report.session import level_blocks, session_blocks
+from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
 from swarmtui.report.session_list import session_list
 from swarmtui.report.table import Cell
 from swarmtui.report.text import paint
@@ -318,6 +318,34 @@ def test_an_slo_says_for_each_level_how_many_requests_met_it_and_whether_it_is_k
     at = [column.id for column in in_app.columns].index("slo")
     assert [row[at].text for row in in_app.rows] == ["✓ 4 of 4", "▽ 10 of 16"]
     assert "SLO met" not in paint(level_blocks([ALONE, FOUR]))
+
+
+def test_one_level_of_a_search_has_one_count_in_all_tables() -> None:
+    """Three unfinished requests had met the limit on the first token; how fast they would have written is open."""
+    first, speed = (
+        KeptShare(limit=name, required=0.9, good=good, n=n, share=good / n, share_low=None, share_high=None, kept=None)
+        for name, good, n in (("TTFT", 11, 19), ("tok/s", 16, 16))
+    )
+    judged = Goodput(
+        c=4, n=16, good=8, share=0.5, per_s=None, out_tps=None, kept=False, conditions=(first, speed)
+    )  # fmt: skip
+    search = SearchState(goal="capacity", levels=(SearchedLevel(c=4, visits=1, n=19, good=11, state="missed"),))
+    for searched in (search, None):
+        found = msgspec.structs.replace(summary([FOUR]), goodput=(judged,), search=searched)
+        assert goodput_table(found).rows[0][1].text == "11 of 19" and goodput_table(found).rows[0][2].text == "57.9 %"
+        assert "✖ 11 of 19" in paint(level_blocks(found.levels, found))
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Plan(goal="capacity", budget_s=60.0), "quick search for the capacity, 60 s; warm-up 4"),
+        (Plan(goal="capacity"), "search for the capacity; warm-up 4"),
+        (Plan(goal="cliff"), "search for the cliff; 1 × 2C requests (at least 5, 3C from C=16) per level; warm-up 4"),
+    ],
+)
+def test_the_plan_of_a_search_names_no_levels_that_it_did_not_ask_for(plan: Plan, said: str) -> None:
+    assert dict(session_facts(summary([FOUR], plan=plan)))["Plan"] == said
 
 
 def test_a_level_without_a_figure_has_no_change() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import floor
 
 import msgspec
@@ -22,7 +22,7 @@ from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Waterfall
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
 from swarmtui.numbers import percent, short, signed_percent
 
@@ -43,10 +43,15 @@ _PARTS = {
 }  # fmt: skip
 
 
+# The figures of a level that its tables show.
+_SPREADS: dict[str, Callable[[Level], Spread]] = {"ttft": lambda level: level.ttft_s, "e2e": lambda level: level.e2e_s}
+
+
 class Missed(Stored, frozen=True, kw_only=True):
     """The condition of an SLO that the first missed level is furthest from; `figure` is empty for several together.
 
-    `value` is its percentile at that level, null with too few requests for one.
+    `value` is its percentile at that level, null with too few requests for one; `median` is that which tables show of
+    the level, `counted_median` that of the counted requests.
     """
 
     text: str
@@ -58,14 +63,16 @@ class Missed(Stored, frozen=True, kw_only=True):
     percentile: int | None = None
     value: float | None = None
     median: float | None = None
+    counted_median: float | None = None
     counted: str = "requests"
 
     @property
     def excess(self) -> float | None:
         """By how much the limit was missed, as a share of it; null without a figure."""
+        median = self.median if self.counted_median is None else self.counted_median
         if self.figure == RATE:
-            return self.limit / self.median - 1.0 if self.median else None
-        value = self.median if self.value is None else self.value
+            return self.limit / median - 1.0 if median else None
+        value = median if self.value is None else self.value
         return value / self.limit - 1.0 if value is not None and self.limit else None
 
     @property
@@ -229,7 +236,7 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, high=found.high, sure=found.sure,
-        c=found.c, missed=_missed(missed, slo) if missed else None,
+        c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 
 
@@ -252,7 +259,7 @@ def _passes(condition: KeptShare) -> bool:
     return condition.share is not None and condition.share >= condition.required
 
 
-def _missed(found: Goodput, slo: Slo) -> Missed | None:
+def _missed(found: Goodput, slo: Slo, levels: Sequence[Level]) -> Missed | None:
     pairs = [pair for pair in zip(found.conditions, slo.conditions, strict=False) if pair[0].n]
     if not pairs:
         return None
@@ -261,11 +268,22 @@ def _missed(found: Goodput, slo: Slo) -> Missed | None:
     if len(condition.limits) > 1:
         return missed
     ((figure, limit),) = condition.limits.items()
+    value, median = worst.value, worst.median
+    level = next((one for one in levels if one.key == found.key), None)
+    if level is not None and figure in _SPREADS:
+        # What tables show of the level, unless it contradicts the count: others of its requests are in each of them.
+        spread = _SPREADS[figure](level)
+        own = {50: spread.p50, 90: spread.p90, 95: spread.p95, 99: spread.p99}
+        value = own.get(condition.percentile or 0) or value
+        median = spread.median
+        if median is not None and (median - limit) * (2 * worst.good - worst.n) > 0:
+            median = None
     # Between two requests, a percentile may be within a limit that too few of them met.
-    value = None if worst.value is not None and worst.value <= limit else worst.value
+    value = None if value is not None and value <= limit else value
     return msgspec.structs.replace(
-        missed, figure=figure, limit=limit, percentile=condition.percentile, value=value, median=worst.median
-    )
+        missed, figure=figure, limit=limit, percentile=condition.percentile,
+        value=value, median=median, counted_median=worst.median,
+    )  # fmt: skip
 
 
 # why no more

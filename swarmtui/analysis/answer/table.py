@@ -123,7 +123,7 @@ def _missed_count(facts: AnswerFacts) -> str:
     if missed.figure == RATE:
         median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, significant, 3)}"
         return f"{some} answers came at less than {short(missed.limit)} tok/s{median}"
-    median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, seconds)}"
+    median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, seconds, 3)}"
     return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}{median}"
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge
+from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge, met_least
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import Slo, SloTally
+from swarmtui.analysis.limits.slo import Slo
 from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff, SearchState
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -58,21 +58,14 @@ def capacity(
 def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
     found = []
     for one in judged:
-        tally = _merged(one)
         if one.dip:
+            good, n = met_least(one)
             why = next(above.c for above in judged if above.c > one.c and above.kept)
-            text = f"C={one.c} missed it ({tally.good} of {tally.n} requests met it), although C={why} keeps it"
+            text = f"C={one.c} missed it ({good} of {n} requests met it), although C={why} keeps it"
             found.append(Finding(code="dip", text=text))
         elif one.differs(alpha):
             found.append(Finding(code="visits_differ", text=f"C={one.c} kept it in one run and missed it in another"))
     return tuple(found)
-
-
-def _merged(level: JudgedLevel) -> SloTally:
-    tally = SloTally(level.visits[0].slo)
-    for visit in level.visits:
-        tally.merge(visit)
-    return tally
 
 
 def cost_per_million(level: Level | None, price_per_hour: float | None) -> float | None:

@@ -198,7 +198,7 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
         levels=tuple(
             SearchedLevel(c=one.c, visits=len(one.visits), n=n, good=good, state=_verdict(one, highest))
             for one in judged
-            for good, n in [_met_least(one)]
+            for good, n in [met_least(one)]
         ),
     )
 
@@ -227,7 +227,7 @@ def searched_goodput(found: Sequence[Goodput], search: SearchState | None) -> tu
     )
 
 
-def _met_least(level: JudgedLevel) -> tuple[int, int]:
+def met_least(level: JudgedLevel) -> tuple[int, int]:
     """Return the requests that met the condition that was met least often, and all that met it or did not."""
     of_visits = zip(*(visit.counts for visit in level.visits), strict=True)
     counts = [(sum(good for good, _ in of), sum(n for _, n in of)) for of in of_visits]

@@ -289,13 +289,6 @@ class SloTally:
         self.good += min(good for good, _ in counts)
         self._count((c, 1), counts)
 
-    def merge(self, other: SloTally) -> None:
-        self.n += other.n
-        self.good += other.good
-        for run, counts in other._by_run.items():
-            self._count(run, counts)
-        self._values = [[*mine, *others] for mine, others in zip(self._values, other._values, strict=True)]
-
     def runs(self, condition: int) -> list[tuple[int, int]]:
         """Return the requests of each run that meet a condition, and all that do or do not."""
         return [counts[condition] for counts in self._by_run.values()]
