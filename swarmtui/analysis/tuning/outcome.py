@@ -285,7 +285,8 @@ def _effects(
         if not before or not after or value is None or value == space.baseline.get(tried.knob):
             continue
         gain = score(after, objective) - score(before, objective)
-        error = spread * sqrt(1 / len(before) + 1 / len(after)) if df else None
+        # Capacities that do not differ at all say nothing about how much they might.
+        error = spread * sqrt(1 / len(before) + 1 / len(after)) if df and spread else None
         wide = None if error is None else error * t_quantile((1 + _CONFIDENCE) / 2, df)
         found[tried.knob, str(value)] = KnobEffect(
             knob=tried.knob, base=base, value=value, gain=expm1(gain),

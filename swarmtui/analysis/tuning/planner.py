@@ -40,6 +40,8 @@ _MAX_PAIRS = 50
 _FINALIST_WITHIN = 0.15
 # This share of the budget is kept for the starts that rank and confirm, at most.
 _RESERVED = 0.6
+# An A/B test may take longer than expected by the first; one that takes more than the second of the budget cannot be.
+_SPARE, _TOO_LONG = 1.15, 0.8
 _MAX_PASSES = 3
 _MAX_BROKEN_BASELINES = 3
 
@@ -331,8 +333,12 @@ class _Search:
             return True
         if self._starts and self._starts[-1].step == "confirm":
             return False
-        later = self._later_starts() * self._seconds("restart")
-        return self.spent_s + self._seconds("screen") + min(later, _RESERVED * rules.budget_s) <= rules.budget_s
+        later_s, confirm_s = (count * self._seconds("restart") for count in (self._later_starts(), 2 * CHECKPOINTS[0]))
+        # What is left of a short budget must suffice for the A/B test; one that never would is all for screening.
+        reserved_s = min(later_s, max(_RESERVED * rules.budget_s, _SPARE * confirm_s))
+        if confirm_s > _TOO_LONG * rules.budget_s:
+            reserved_s = 0.0
+        return self.spent_s + self._seconds("screen") + reserved_s <= rules.budget_s
 
     # the end
 
