@@ -25,7 +25,9 @@ _BETTER: dict[Objective, str] = {
 def outcome_blocks(found: TuneOutcome) -> list[Block]:
     blocks: list[Block] = [Sentence(found.sentence, "lead")]
     if found.decision is not None:
-        blocks.append(Sentence(f"ab, B compared with the command: {found.decision.sentence}"))
+        # Its words are about speed.
+        said = found.decision.sentence if found.objective in ("out_tps", "ttft_s") else found.decision.detail
+        blocks.append(Sentence(f"ab, {OBJECTIVES[found.objective]} compared with the command: {said}"))
     recommended = found.code in ("confirmed", "not_sure", "not_tested", "running") and found.flags
     if recommended and found.command:
         blocks += [Sentence("start it:"), Sentence(found.command, "command")]
