@@ -323,18 +323,19 @@ def use(path: Path, own: Summary, root: Path) -> None:
     list_sessions(root / "s")
 
 
-def test_damaged_files_are_one_line(tmp_path: Path) -> None:
-    """2,000 damaged files: each can be used, or is refused with a sentence of one line."""
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_files_are_one_line(tmp_path: Path, seed: int) -> None:
+    """2,000 damaged files in all: each can be used, or is refused with a sentence of one line."""
     write_session(tmp_path / ID, private_session())
     own = summarise(load_session(tmp_path, ID))
-    chance = random.Random(20261117)
+    chance = random.Random(20261117 + seed)
     contents = [
         gzip.decompress(shared_bytes(without_private(one).summary))
         for one in (own, summarise(load_session(RECORDED, "last")))
     ]
     documents = [(content, places(json.loads(content))) for content in contents]
     path, refused, used = tmp_path / "x.swarm.json.gz", 0, 0
-    for number in range(2000):
+    for number in range(500):
         path.write_bytes(mutate(chance, *documents[number % 2]))
         try:
             use(path, own, tmp_path / "root")
@@ -343,4 +344,4 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
             assert "\n" not in str(error) and len(str(error)) < 500, number
         else:
             used += 1
-    assert refused > 400 and used > 200, "mutations of both kinds are tried"
+    assert refused > 100 and used > 50, "mutations of both kinds are tried"
