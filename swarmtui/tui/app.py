@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 from textual.app import SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.events import Resize
 from textual.geometry import Size
@@ -154,8 +155,14 @@ class SwarmApp(PatchedApp[AppResult]):
     def open_screen(self, name: ScreenName, *args: Any, callback: Callable[[Any], None] | None = None) -> Screen[Any]:
         """Open a screen by name; `callback` receives the result of a dialog."""
         screen = make_screen(name, *args)
+        self.remove_toast()
         self.push_screen(screen, callback)
         return screen
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the screen with its message, which is about what was done there."""
+        self.remove_toast()
+        return super().pop_screen()
 
     def open_sessions(self) -> None:
         """Show the list of sessions; from a result that was opened there, go back to it."""
@@ -226,6 +233,7 @@ class SwarmApp(PatchedApp[AppResult]):
                 # Stops the server watch of an earlier run: it must not send requests while this run is measured.
                 self.workers.cancel_node(screen)
         screen = make_screen("run", self._source, request)
+        self.remove_toast()
         # A saved result, too: the new one is compared with it, and Esc leads to the list.
         if key_context(self.screen) in (*_LIVE_CONTEXTS, "result") and len(self.screen_stack) > 1:
             self.switch_screen(screen)

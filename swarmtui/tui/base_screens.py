@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _FIRST_GROUPS = ("Load", "Replay", "Setup")
 _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
-# After the end, what leads on comes first, and the keys of panels last.
-_AFTER_END = ("again", "compare_baseline", "sessions", "back", "copy_command", "replay", "export")
+# After the end, what leads on comes first.
+_AFTER_END = ("again", "compare_baseline", "sessions", "back", "panel(1)", "copy_command", "replay", "export")
 # From this width on, panels are beside each other.
 _TWO_COLUMNS = 110
 
@@ -273,6 +273,7 @@ class PanelScreen(CursorScreen):
     def arrange_panels(self) -> None:
         """Show the panels that the terminal has room for, with the focus on one of them."""
         self.choose_visible(self.panels)
+        self.set_class(self.only_panel is not None, "-alone")
         for box in self.query("Horizontal, Vertical"):
             box.display = any(panel.display for panel in box.query(LineWidget))
         for panel in self.panels:

@@ -7,6 +7,7 @@ from pathlib import Path
 from textual.widgets import Input
 
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.base_screens import Page
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.watch_screens import SavedScreen
 from swarmtui.tui.sessions.compare_screen import CompareScreen
@@ -64,3 +65,42 @@ async def test_the_oldest_result_is_compared_with_another_session_and_leads_to_t
         await until(lambda: isinstance(app.screen, SavedScreen))
         await pilot.press("L")
         await until(lambda: app.screen is listed)
+
+
+async def test_a_panel_of_a_comparison_that_is_alone_fills_the_screen(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: isinstance(app.screen, CompareScreen) and "[1] answer" in screen_text(app))
+        assert "v curve" in screen_text(app)
+        answer = app.screen.query_one("#compared", Page)
+        height = answer.size.height
+        await pilot.press("1")
+        await until(lambda: answer.size.height == 23 > height)
+        assert "v curve" not in screen_text(app)  # there is none to change
+        await pilot.press("1")
+        await until(lambda: answer.size.height == height)
+
+
+async def test_a_message_goes_with_the_screen_that_it_is_about(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("u")
+        await until(lambda: bool(app.screen.query("Toast")))
+        await pilot.press("escape")
+        await until(lambda: not isinstance(app.screen, SessionsScreen))
+        await pilot.pause()
+        assert not app.screen.query("Toast")
+
+
+async def test_the_footer_of_a_saved_result_names_the_keys_of_panels(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "1–7 panels" in screen_text(app).splitlines()[-1])

@@ -531,7 +531,7 @@ async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> 
         app.screen.update_panels()
         await pilot.pause()
         shown = screen_text(app)
-        assert "[3] 8 GPUs" in shown and "more GPUs: 3 3 shows all" in shown
+        assert "[3] 8 GPUs" in shown and "more GPUs: press 3 twice" in shown
         await pilot.press("3", "3")
         await pilot.pause()
         assert screen_text(app).count("8.0/24.0 GiB") == 8

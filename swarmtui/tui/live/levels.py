@@ -110,11 +110,11 @@ def levels_view(
     )
 
 
-def remark_lines(view: LevelsView, width: int, height: int, keys: str = "4") -> list[Line]:
+def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4") -> list[Line]:
     """Return the remarks on the levels, as many words as there is room for; `keys` show the panel alone."""
     versions = (view.remarks, view.by_kind, (Sentence(view.grouped, "note"),) if view.grouped else ())
     kinds = count_noun(len(view.by_kind), "kind of remark", "kinds of remarks")
-    count = Sentence(f"{kinds}: {keys} shows more", "note")
+    count = Sentence(f"{kinds}: {keys}", "note")
     lines = (block_lines(version, width) for version in (*versions, (count,)))
     return next(found for found in lines if len(found) <= max(1, height))
 

@@ -83,10 +83,10 @@ class LivePanel(LineWidget):
     @property
     def keys_alone(self) -> str:
         """The keys that show this panel alone: the first press goes to it."""
-        return f"{self.key}" if self.in_focus else f"{self.key} {self.key}"
+        return f"press {self.key}" if self.in_focus else f"press {self.key} twice"
 
     def cut_line(self, lines: int) -> Line:
-        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.keys_alone} shows all", "dim")]
+        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.keys_alone}", "dim")]
 
 
 def load_panels() -> list[type[LivePanel]]:

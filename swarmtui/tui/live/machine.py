@@ -130,7 +130,7 @@ class MachinePanel(LivePanel, Panel[MachineView]):
         lines = detailed if few else [line for gpu in gpus for line in _one_line(gpu, width)]
         if len(lines) > room > 0:
             left = len(lines) - room + 1
-            lines = [*lines[: room - 1], [(f" … {left} more GPUs: {self.keys_alone} shows all", "dim")]]
+            lines = [*lines[: room - 1], [(f" … {left} more GPUs: {self.keys_alone}", "dim")]]
         return [head, *[*lines, *below][:room]]
 
 

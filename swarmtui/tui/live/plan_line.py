@@ -160,9 +160,12 @@ def plan_line(view: PlanView, width: int) -> Line:
     """Name and chips at the left, gauges at the right: long if there is room, and fewer chips if there is none."""
     if not view.name:
         return []
-    start: Line = [(f" {view.name}{_GAP}", "title")]
-    short_start: Line = [(f" {view.name.split(' ')[-1]} ", "title")]
-    for chips, gauges, hint in ((0, 0, view.hint), (2, 0, view.hint), (0, 0, ""), (0, 1, ""), (1, 1, ""), (2, 1, "")):
+    long: Line = [(f" {view.name}{_GAP}", "title")]
+    short: Line = [(f" {view.name.split(' ')[-1]} ", "title")]
+    hinted = ((long, 0, 0, view.hint), (long, 2, 0, view.hint)) if view.hint else ()
+    # A gauge keeps its name as long as the chips keep their words.
+    named = ((long, 0, 0, ""), (long, 1, 0, ""), (short, 0, 0, ""), (short, 1, 0, ""))
+    for start, chips, gauges, hint in (*hinted, *named, (long, 0, 1, ""), (long, 1, 1, ""), (long, 2, 1, "")):
         left = [*start, *_chip_spans(view.chips, chips), (_GAP + hint if hint else "", "dim")]
         right = _gauge_spans(view.gauges, gauges)
         spare = width - _width(left) - _width(right) - len(_GAP) - 1
@@ -171,7 +174,7 @@ def plan_line(view: PlanView, width: int) -> Line:
             gap = _GAP + " " * min(_MORE_GAP, spare // max(1, len(view.chips)))
             left = [*start, *_chip_spans(view.chips, chips, gap), (gap + hint if hint else "", "dim")]
             return [*left, (" " * (width - _width(left) - _width(right) - 1), ""), *right]
-    start, right = short_start, _gauge_spans(view.gauges, 1)
+    start, right = short, _gauge_spans(view.gauges, 1)
     if not view.chips:
         return [*start, *right]
     # Only the border and what is next to it.

@@ -103,8 +103,8 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
         _verdict(comparison),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
         ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
 
@@ -147,13 +147,14 @@ class ResultPanel(LivePanel, Page):
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
     """The lines below the heading.
 
-    Where not all fit, the sentence that repeats the table is left out first, then levels far from the marked ones.
+    Above levels that do not all fit, the sentence that repeats the table is left out first, then those far from the
+    marked ones.
     """
     room = height - 1
     lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
-    if len(lines) + len(levels) > room and view.levels.table.rows:
+    if levels and len(lines) + len(levels) > room:
         lines = _above(view._replace(rows=tuple(row for row in view.rows if not row.in_table)), width)
-        levels = _level_lines(view.levels, width, height, room - len(lines)) if with_levels else []
+        levels = _level_lines(view.levels, width, height, room - len(lines))
     if not view.levels.table.rows:
         levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *levels]

@@ -56,7 +56,9 @@ class CompareScreen(PanelScreen):
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
-        return in_footer(super().actions(), "export")
+        curves = any(panel.display for panel in self.query(OverlayPanel))
+        actions = [action for action in super().actions() if curves or action.id != "next_figure"]
+        return in_footer(actions, "export")
 
     def on_mount(self) -> None:
         self.arrange_panels()
