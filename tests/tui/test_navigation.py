@@ -86,7 +86,7 @@ async def test_a_panel_of_a_comparison_that_is_alone_fills_the_screen(tmp_path: 
 
 async def test_a_message_goes_with_the_screen_that_it_is_about(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=saved_sessions(tmp_path))
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("u")

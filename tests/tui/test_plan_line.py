@@ -147,4 +147,4 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "agents? 1 ? 2 kept ┄ 12 ███░░░░░ 3/8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "how many agents? 1 ? 2 kept ┄ 12 3/8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
