@@ -215,7 +215,8 @@ def compare(
     from swarmtui.analysis.compare.differences import session_names
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
     from swarmtui.model.shared import SHARED_SUFFIX
-    from swarmtui.report.comparison import comparison_blocks
+    from swarmtui.report.comparison import closing_answers, comparison_blocks
+    from swarmtui.report.text import fits_terminal
     from swarmtui.sessions.store import LAST, earlier_sessions, read_summary, with_session_beside
 
     detected, root = parse_share(detect), session_root(session_dir)
@@ -231,7 +232,10 @@ def compare(
         summaries, index, history=earlier_sessions(root, [summary.session for summary in summaries]), detect=detected
     )
     named = dict(zip(found.sessions, session_names(summaries), strict=True))
-    print_result(found, comparison_blocks(found, named), as_json=as_json)
+    blocks = comparison_blocks(found, named)
+    if not as_json and not fits_terminal(blocks):
+        blocks += closing_answers(found, named)
+    print_result(found, blocks, as_json=as_json)
 
 
 @commands.command()

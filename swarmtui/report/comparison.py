@@ -21,7 +21,7 @@ from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_t
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes, known_changes
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant
+from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
 from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
@@ -39,7 +39,7 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
-_NOTE = "A and B: all requests of a level; change: B compared with A."
+_NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 _SCATTER = "nothing is known to have changed: differences like this are the scatter of quick searches"
 _AGAIN = "R on its result measures this server again"
@@ -70,6 +70,17 @@ def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block
     """Compare each session with the first, then list all; `names` are shown beside the ids."""
     blocks = [block for pair in found.pairs for block in (*_unlike(pair), pair_answer(pair, names), *pair_blocks(pair))]
     return blocks + (leaderboard_blocks(found.leaderboard) if len(found.leaderboard) > 2 else [])
+
+
+def closing_answers(found: Comparison, names: Mapping[str, str]) -> list[Block]:
+    """Repeat the verdict of each pair, for the end of what may have scrolled away."""
+    several = len(found.pairs) > 1
+    rows = (
+        (line.name, f"{names.get(pair.b) or pair.b}: {line.signed}" if several else line.signed)
+        for pair in found.pairs
+        for line in answer_lines(pair)[:1]
+    )
+    return [Facts(tuple(rows), answer=True)]
 
 
 def unlike_text(pair: Pair) -> str:
@@ -129,11 +140,12 @@ def _changed(pair: Pair) -> str:
 
 
 def _at_capacity(pair: Pair) -> str:
-    """`230 tok/s with 4 agents → 530 tok/s with 7`"""
+    """`230 tok/s with 4 agents → 530 tok/s with 7`; that of equal capacities is the output that is compared anyway."""
     a, b = pair.at_a, pair.at_b
-    if a is None or b is None or a.out_tps is None or b.out_tps is None:
+    if a is None or b is None or a.out_tps is None or b.out_tps is None or a.c == b.c:
         return ""
-    before, after = (f"{rate(at.out_tps, at.half_width)} tok/s" for at in (a, b))
+    half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
+    before, after = (f"{rate(at.out_tps, half_width)} tok/s" for at in (a, b))
     return f"{before} with {count_noun(a.c, 'agent', 'agents')} → {after} with {b.c}"
 
 
@@ -240,13 +252,24 @@ def comparison_tables(pair: Pair) -> list[Table]:
         return row.figure if isinstance(row, MachineRow) else _FIGURES.get(row.figure, FIGURES[row.figure])
 
     def figure(value: float | None, row: ComparisonRow | MachineRow) -> Value:
-        if value is None or (isinstance(row, ComparisonRow) and row.figure != "ttft_s"):
-            return value
+        if value is None:
+            return None
+        if isinstance(row, ComparisonRow) and row.figure != "ttft_s":
+            return supported(value, row.half_width)
         unit = row.unit if isinstance(row, MachineRow) else "s"
         return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
 
     def change(row: ComparisonRow | MachineRow) -> Value:
-        return "" if isinstance(row, MachineRow) and row.change is None else row.change
+        """A change without a verdict of its own is not sure, unless its interval tells its direction."""
+        if row.change is None:
+            return "" if isinstance(row, MachineRow) else None
+        code: Code | None = "unsure"
+        if isinstance(row, ComparisonRow) and row.verdict:
+            code = _CODES.get(row.verdict.word or "", "unsure")
+        elif isinstance(row, ComparisonRow) and row.interval and row.interval.low * row.interval.high > 0:
+            code = None
+        text = signed_percent(row.change)
+        return Cell(f"{SIGNS[code]} {text}", code) if code else Cell(text)
 
     def interval(row: ComparisonRow | MachineRow) -> Value:
         known = row.interval if isinstance(row, ComparisonRow) else None
@@ -262,7 +285,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         Column("figure", "figure", name, right=False, least=20),
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
-        Column("change", "change", change, signed_percent),
+        Column("change", "change", change),
         Column("interval", "95 % interval", interval),
     ]
     table = tabulate("Side by side", rows, columns, "" if pair.refused else _NOTE, drop=("interval",))

@@ -37,9 +37,16 @@ def _per_token(id: str, title: str, value: Callable[[Level], float | None]) -> C
     return Column(id, title, lambda level: tokens(level.tokens_estimated, value(level)))
 
 
-def _rate(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
-    """A rate, in as many digits as the steady rate of its level has."""
-    return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, x.half_width)))
+def rate_column(
+    id: str,
+    title: str,
+    value: Callable[[Level], float | None],
+    half_width: Callable[[Level], float | None] = lambda level: level.half_width,
+) -> Column[Level]:
+    """A rate, in as many digits as the steady rate of its level has, or another that it is compared with."""
+    return Column(
+        id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, half_width(x)))
+    )
 
 
 def _scaling(level: Level) -> Cell | None:
@@ -124,14 +131,14 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("ok", "answers", lambda x: x.ok),
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
         Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
-        _rate("steady", "steady", lambda x: x.out_tps_steady),
+        rate_column("steady", "steady", lambda x: x.out_tps_steady),
         # The half-width itself is not known better than to two digits.
         Column[Level]("half_width", "±", lambda x: x.half_width, lambda share: short_percent(share, 2)),
-        _rate("wall", "wall", lambda x: x.out_tps_wall),
+        rate_column("wall", "wall", lambda x: x.out_tps_wall),
         Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
-        _rate("total", "prompt + output", lambda x: x.total_tps),
-        _rate("stream", "stream", lambda x: x.per_stream_tps.mean),
-        _rate("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
+        rate_column("total", "prompt + output", lambda x: x.total_tps),
+        rate_column("stream", "stream", lambda x: x.per_stream_tps.mean),
+        rate_column("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
         Column[Level]("in_flight", "in flight", lambda x: x.c_achieved, _three),
         Column[Level]("wall_s", "wall time", lambda x: x.wall_s, seconds),
         # latency

@@ -15,9 +15,9 @@ from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
-from swarmtui.numbers import MISSING, percent, signed_percent
+from swarmtui.numbers import MISSING, percent, signed_percent, supported
 from swarmtui.report.comparison import verdict_cell
-from swarmtui.report.level_columns import COLUMNS
+from swarmtui.report.level_columns import COLUMNS, rate_column
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 
 
@@ -170,7 +170,7 @@ def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
-    """The throughput of the baseline, and the verdict on the difference."""
+    """The throughput and that of the baseline, in the digits of the less exact one, and the verdict on them."""
     rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
 
     def change(level: Level) -> Value:
@@ -181,8 +181,18 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
             return Cell("not comparable", "refused")
         return verdict_cell(row.verdict.word, f"{signed_percent(row.change)} ")
 
+    def half_width(level: Level) -> float | None:
+        return rows[level.key].half_width if level.key in rows else level.half_width
+
+    def before(level: Level) -> Value:
+        return supported(rows[level.key].before, half_width(level)) if level.key in rows else None
+
+    if pair is None:
+        return {}
     return {
-        "baseline": Column("baseline", "baseline", lambda x: rows[x.key].before if x.key in rows else None),
+        "steady": rate_column("steady", "steady", lambda x: x.out_tps_steady, half_width),
+        "wall": rate_column("wall", "wall", lambda x: x.out_tps_wall, half_width),
+        "baseline": Column("baseline", "baseline", before),
         "change": Column("change", "change", change),
     }
 

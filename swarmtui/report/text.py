@@ -83,6 +83,17 @@ def page_width() -> int:
     return min(MAX_WIDTH, _terminal_width(MAX_WIDTH))
 
 
+def fits_terminal(blocks: Iterable[Block]) -> bool:
+    """Whether the first line is still visible after these were printed; always so if stdout is a pipe or a file."""
+    if not sys.stdout.isatty():
+        return True
+    try:
+        lines = os.get_terminal_size(sys.stdout.fileno()).lines
+    except (OSError, ValueError):
+        return True
+    return not lines or paint(blocks).count("\n") < lines
+
+
 def _terminal_width(otherwise: int) -> int:
     if not sys.stdout.isatty():
         return otherwise

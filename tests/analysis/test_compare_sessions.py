@@ -26,7 +26,8 @@ from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, QualityLine, Telemetry, TtftSplit
-from swarmtui.report.comparison import answer_lines, comparison_blocks, unlike_text
+from swarmtui.report.comparison import answer_lines, comparison_blocks, comparison_tables, unlike_text
+from swarmtui.report.levels import level_table
 from swarmtui.report.table import Facts, Sentence
 from tests.analysis.level_builders import level, summary
 from tests.bench.verdicts import Count
@@ -455,3 +456,16 @@ def test_quantisation_is_a_difference() -> None:
 
     pair = compare_pair(served("a", {"quantization": "awq"}), served("b", {"quantization": "fp8"}))
     assert unlike_text(pair) == "not alike: quantisation awq → fp8"
+
+
+def test_both_sides_have_the_digits_of_the_less_exact_one_and_changes_that_are_not_sure_a_sign() -> None:
+    before = summary([level(4, tps=156.3)], "20261115-000001-aaaa")
+    after = summary([level(4, tps=145.7, out_tps_steady_hw=11.0)], "20261115-000002-bbbb")
+    pair = compare_pair(before, after)
+    rows = {row[1].text: row for row in comparison_tables(pair)[0].rows}
+    assert [cell.text for cell in rows["steady tok/s"][2:5]] == ["160", "150", "? −6.8 %"]
+    assert rows["steady tok/s"][4].code == "unsure" and rows["wall tok/s"][4].text.startswith("? ")
+    for sides, shown in (((before, after), ("150", "160")), ((after, before), ("160", "150"))):
+        table = level_table(sides[1].levels, baseline=compare_pair(*sides))
+        at = {column.id: number for number, column in enumerate(table.columns)}
+        assert tuple(table.rows[0][at[name]].text.strip(" ▸") for name in ("steady", "baseline")) == shown

@@ -12,7 +12,7 @@ import pytest
 
 from swarmtui.model.journal import Head, RequestEntry
 from swarmtui.sessions.store import write_summary
-from tests.cli.programs import Sandbox, open_sandbox
+from tests.cli.programs import Sandbox, TerminalProgram, open_sandbox
 from tests.seeds.virtual_session import simulate_journal
 from tests.sessions.session_builders import write_session
 
@@ -101,7 +101,7 @@ def test_result_file_of_another_tool(measured: Sandbox) -> None:
     ran = measured.run("compare", ids(measured)["one"], str(path), "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
     assert "not comparable: different workloads" in ran.out
-    assert "64.00" in ran.out
+    assert "| 64.0 |" in re.sub(" +", " ", ran.out)
     assert "client swarmtui 0 → vllm bench serve" in ran.out
     assert "note: vllm.json: imported from vllm bench serve: wall rates only, no steady rates" in ran.out
 
@@ -123,3 +123,17 @@ def test_empty_session_directory(tmp_path: Path) -> None:
         assert "no session" in sandbox.run(
             "compare", "last", "last", "--session-dir", str(sandbox.sessions)
         ).error_line(2)
+
+
+@pytest.mark.parametrize(("rows", "repeated"), [(10, True), (90, False)])
+def test_a_terminal_that_the_comparison_does_not_fit_ends_with_the_answer(
+    measured: Sandbox, rows: int, repeated: bool
+) -> None:
+    names = ids(measured)
+    arguments = ("compare", names["one"], names["eight"], "--session-dir", str(measured.sessions))
+    terminal = TerminalProgram(measured, *arguments, rows=rows, columns=100)
+    assert terminal.wait() == 0
+    lines = [line.rstrip() for line in terminal.text().splitlines() if line.strip()]
+    found = [number for number, line in enumerate(lines) if re.match(r"Result +▲ faster with 4 agents: ", line)]
+    assert bool(found and found[-1] >= len(lines) - 2) is repeated and len(found) == 1, lines
+    assert measured.run(*arguments).out.count("faster with 4 agents: ") == 1, "a pipe has it once"

@@ -58,7 +58,8 @@ FIGURES: dict[Figure, str] = {
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     """One figure of one level in two sessions; `change` and `interval` are null if ratios are refused.
 
-    `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level.
+    `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level. `half_width`
+    is that of the less exact of both steady rates, as a share; null for times.
     """
 
     figure: Figure
@@ -68,6 +69,7 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     interval: Interval | None = None
     verdict: Verdict | None = None
     leads: bool = False
+    half_width: float | None = None
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -309,6 +311,7 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         change=evidence.change if evidence else None,
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
+        half_width=max(filter(None, (a.half_width, b.half_width)), default=None) if figure != "ttft_s" else None,
     )
 
 
@@ -395,5 +398,5 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
     where = f"at {headline.name}" if headline.rate is not None else f"with {count_noun(headline.c, 'agent', 'agents')}"
     if row is None or row.verdict is None or row.change is None:
         return f"not measured {where}"
-    head = verdict_head(row.verdict.word)
-    return f"{head} {where}: {rate(row.before)} → {rate(row.after)} tok/s, {row.verdict.detail}"
+    before, after = (rate(value, row.half_width) for value in (row.before, row.after))
+    return f"{verdict_head(row.verdict.word)} {where}: {before} → {after} tok/s, {row.verdict.detail}"
