@@ -282,7 +282,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
     first = {id(row) for before, row in zip((None, *rows), rows, strict=False) if not before or before.key != row.key}
     columns: list[Column[ComparisonRow | MachineRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}" if id(row) in first else ""),
-        Column("figure", "figure", name, right=False, least=20),
+        Column("figure", "figure", name, right=False, least=17),
         Column("a", "A", lambda row: figure(row.before, row)),
         Column("b", "B", lambda row: figure(row.after, row)),
         Column("change", "change", change),
