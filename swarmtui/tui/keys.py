@@ -89,6 +89,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop", "x", "x", "stop", "Let requests in flight finish, then save", "Load", _RUN, True),
     Action("again", "R", "R", "run again", "Repeat this plan with this run as baseline", "Load",
            ("live", "result"), False, True),
+    Action("again", "R", "R", "run again", "On the result of a session: L lists them", "Setup", ("setup",)),
     Action("describe", "w", "w", "save as", "Set label, note and directory of a session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a file: HTML, Markdown, CSV, SVG …", "Session",
            (*_PANELS, "result", "sessions", "compare"), False, True),

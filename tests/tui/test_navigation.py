@@ -104,3 +104,27 @@ async def test_the_footer_of_a_saved_result_names_the_keys_of_panels(tmp_path: P
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("enter")
         await until(lambda: isinstance(app.screen, SavedScreen) and "1–7 panels" in screen_text(app).splitlines()[-1])
+
+
+async def test_levels_that_are_alone_explain_each_column(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("G", "enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "[4] levels" in screen_text(app))
+        assert " steady: output tok/s" not in screen_text(app)
+        await pilot.press("4", "4")
+        await until(lambda: " steady: output tok/s" in screen_text(app))
+        shown = screen_text(app)
+        assert all(f"│ {name}: " in shown for name in ("wall", "stream", "TTFT", "slowdown", "scaling")), shown
+        assert "too few requests" in shown and "in flight:" not in shown  # a column without room
+
+
+async def test_r_on_the_setup_screen_says_where_a_session_is_repeated(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(lambda: "coding" in screen_text(app))
+        app.screen.query_one("#workloads").focus()
+        await pilot.press("R")
+        await until(lambda: "R repeats a session from its result" in screen_text(app))

@@ -13,7 +13,7 @@ from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table, mark_names, slo_cells
 from swarmtui.report.remarks import grouped_remarks, remarks
-from swarmtui.report.table import Cell, Sentence, Table
+from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, part_text, wrapped_note
@@ -26,10 +26,23 @@ if TYPE_CHECKING:
 
 # The blanks between columns: as many as fit.
 GAPS = (8, 7, 6, 5, 4, 3, 2)
+# The lines that a panel that is alone has at least for its heading, rows and remarks.
+_LEAST_ALONE = 7
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
+# What the columns mean, one line each, while the panel is alone.
+_MEANINGS = {
+    "slo": "SLO met: requests that met the condition that was met least often",
+    "steady": "steady: output tok/s of all agents while C requests were in flight",
+    "half_width": "±: half-width of the 95 % interval of steady",
+    "wall": "wall: output tok/s from the first request to the last token",
+    "stream": "stream: output tok/s of one agent while it writes (mean)",
+    "ttft": "TTFT: time to the first token (median)",
+    "slowdown": "slowdown: how much less the stream rate is than with one agent",
+    "scaling": "scaling: output tok/s of all agents, compared with one agent",
+}
 
 
 class LevelsView(NamedTuple):
@@ -149,8 +162,10 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
     # The first row that is shown; None follows the newest level.
     _first: int | None = None
     _last_first = 0
+    _alone = False
 
     def update_from(self, data: LiveData) -> None:
+        self._alone = data.only_panel == self.key
         live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
         planned = planned_levels(live.session, live.frame)
@@ -174,7 +189,8 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         if view is None or not view.table.rows:
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
         titles, *rows = table_lines(view.table, width, GAPS, WIDTHS)
-        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
+        meanings = self._meanings(view, width, height)
+        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms) - len(meanings))
         shown = self._visible_rows(len(rows), room, view)
         last = range(shown[-1] + 1 - len(shown), shown[-1] + 1)
         cut = part_text(last, len(rows))
@@ -182,10 +198,22 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         note = " · ".join(filter(None, (marks, cut)))
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown)]
         lines += block_lines(view.alarms, width)
-        lines += remark_lines(view, width, height - len(lines), self.keys_alone)
-        if view.tasks.rows and len(lines) + 2 < height:
-            lines += [[], *table_lines(view.tasks, width)]
-        return [*lines, *_legend(view.legend, width, height - len(lines))]
+        lines += remark_lines(view, width, height - len(lines) - len(meanings), self.keys_alone)
+        if view.tasks.rows and len(lines) + len(meanings) + 2 < height:
+            lines += [[], *table_lines(view.tasks, width)][: height - len(lines) - len(meanings)]
+        return [*lines, *(meanings or _legend(view.legend, width, height - len(lines)))]
+
+    def _meanings(self, view: LevelsView, width: int, height: int) -> list[Line]:
+        """Explain the columns that are shown, while the panel is alone, also where rows and remarks give way.
+
+        An open loop, where some of them mean something else, has the legend.
+        """
+        if not self._alone or not any(column.id == "scaling" for column in view.table.columns):
+            return []
+        shown = [column.id for column in fit(view.table, width, GAPS, WIDTHS).columns]
+        texts = [Sentence(_MEANINGS[name], "detail") for name in shown if name in _MEANINGS]
+        lines = [[], *block_lines(texts, width)]
+        return lines if len(lines) <= height - _LEAST_ALONE else []
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
         """The rows that fit: those that were chosen, else the leading and the pinned ones with what is before them."""

@@ -359,6 +359,10 @@ class SetupScreen(Screen[None]):
     def action_part(self, number: int) -> None:
         self._pick_list(_PARTS[number - 1]).focus()
 
+    def action_again(self) -> None:
+        """Say where a session is repeated: here it would not be seen which one."""
+        self.app.toast("R repeats a session from its result: L lists the sessions, Enter opens one")
+
     def action_sessions(self) -> None:
         self.app.open_sessions()
 
