@@ -52,8 +52,8 @@ def test_json_has_the_answer_and_an_exit_code(sandbox: Sandbox) -> None:
     answer = json.loads(ran.out)["answer"]
     assert (answer["agents"], answer["low"], answer["high"]) == (0, 0, 0)
     assert answer["headline"]["code"] == "no_agent" and answer["slo"] == "stream_p10=1000"
-    # On a busy machine the client may be the reason.
-    assert answer["limit"]["code"] in ("not_known", "client")
+    # On a busy machine the client may be the reason; reading the prompt takes about half of the time of eight tokens.
+    assert answer["limit"]["code"] in ("not_known", "client", "prefill_share")
     assert "less than 1000 tok/s" in answer["limit"]["sentence"]
     assert answer["at_capacity"] is None and answer["one_agent"]["c"] == 1
 
