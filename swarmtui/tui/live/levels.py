@@ -200,9 +200,10 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown)]
         lines += block_lines(view.alarms, width)
         lines += remark_lines(view, width, height - len(lines) - len(meanings), self.keys_alone)
-        if view.tasks.rows and len(lines) + len(meanings) + 2 < height:
-            lines += [[], *table_lines(view.tasks, width)][: height - len(lines) - len(meanings)]
-        return [*lines, *(meanings or _legend(view.legend, width, height - len(lines)))]
+        lines += meanings
+        if view.tasks.rows and len(lines) + 2 < height:
+            lines += [[], *table_lines(view.tasks, width)]
+        return lines if meanings else [*lines, *_legend(view.legend, width, height - len(lines))]
 
     def _meanings(self, view: LevelsView, width: int, height: int) -> list[Line]:
         """Explain the columns that are shown, while the panel is alone, also where rows and remarks give way.
