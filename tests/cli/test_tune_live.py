@@ -76,19 +76,25 @@ def host(tmp_path: Path) -> Iterator[Host]:
         yield Host(sandbox)
 
 
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, dict[str, Any], str]]:
-    """Three passes over two limits, in one start of the server; the energy is that of the simulator, at any limit."""
-    with open_sandbox(tmp_path_factory.mktemp("swept")) as sandbox:
-        host = Host(sandbox)
-        path = longer(host.write(SWEEP, restarts="3"), "3s")
-        ran = sandbox.run(*host.command(path, "--json"))
-        assert ran.code == 0, ran
-        yield host, json.loads(ran.out), ran.err
+# The host, and what the tune printed.
+Swept = tuple[Host, dict[str, Any]]
 
 
-def test_all_limits_are_measured_in_one_start_of_the_server(swept: tuple[Host, dict[str, Any], str]) -> None:
-    host, found, _ = swept
+def test_power_sweep(host: Host) -> None:
+    """Three passes over two limits; the energy is that of the simulator, at any limit."""
+    path = longer(host.write(SWEEP, restarts="3"), "3s")
+    ran = host.sandbox.run(*host.command(path, "--json"))
+    assert ran.code == 0, ran
+    swept = host, json.loads(ran.out)
+    check_all_limits_are_measured_in_one_start_of_the_server(swept)
+    check_each_pass_visits_every_limit_once(swept)
+    check_limit_is_restored_at_the_end_and_nothing_is_left(swept)
+    check_power_figures_and_their_sentence_are_in_the_result(swept)
+    check_session_of_a_limit_has_it_as_a_tag(swept)
+
+
+def check_all_limits_are_measured_in_one_start_of_the_server(swept: Swept) -> None:
+    host, found = swept
     assert host.starts() == 1
     assert sorted(row["flags"]["power_w"] for row in found["leaderboard"]) == [350, 700]
     assert all(row["starts"] == 3 and row["out_tps"] > 0 for row in found["leaderboard"])
@@ -102,18 +108,18 @@ def starts(host: Host) -> list[dict[str, Any]]:
     return rows
 
 
-def test_each_pass_visits_every_limit_once(swept: tuple[Host, dict[str, Any], str]) -> None:
+def check_each_pass_visits_every_limit_once(swept: Swept) -> None:
     order = [[row["flags"]["power_w"] for row in starts(swept[0]) if row["round"] == number] for number in range(3)]
     assert [sorted(each) for each in order] == [[350, 700]] * 3
 
 
-def test_limit_is_restored_at_the_end_and_nothing_is_left(swept: tuple[Host, dict[str, Any], str]) -> None:
+def check_limit_is_restored_at_the_end_and_nothing_is_left(swept: Swept) -> None:
     host = swept[0]
     assert host.nvml.limits() == [700] and host.held() == []
     assert host.sandbox.processes("guardian") == []
 
 
-def test_power_figures_and_their_sentence_are_in_the_result(swept: tuple[Host, dict[str, Any], str]) -> None:
+def check_power_figures_and_their_sentence_are_in_the_result(swept: Swept) -> None:
     found = swept[1]
     (effect,) = found["power"]
     assert (effect["watts"], effect["base_w"], effect["passes"]) == (350, 700, 3)
@@ -122,8 +128,8 @@ def test_power_figures_and_their_sentence_are_in_the_result(swept: tuple[Host, d
     assert "350 W" in found["power_sentence"]
 
 
-def test_session_of_a_limit_has_it_as_a_tag(swept: tuple[Host, dict[str, Any], str]) -> None:
-    host, found, _ = swept
+def check_session_of_a_limit_has_it_as_a_tag(swept: Swept) -> None:
+    host, found = swept
     row = found["leaderboard"][0]
     session = host.sandbox.show_session(row["session"])["session"]
     assert session["tags"]["power_w"] == str(row["flags"]["power_w"]) and not session["server_flags"]

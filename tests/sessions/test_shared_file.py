@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import resource
 import shutil
@@ -323,19 +324,18 @@ def use(path: Path, own: Summary, root: Path) -> None:
     list_sessions(root / "s")
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_damaged_files_are_one_line(tmp_path: Path, seed: int) -> None:
-    """2,000 damaged files in all: each can be used, or is refused with a sentence of one line."""
+def test_damaged_files_are_one_line(tmp_path: Path) -> None:
+    """Each can be used, or is refused with a sentence of one line; DAMAGED_FILES=2000 tries more, in a minute."""
     write_session(tmp_path / ID, private_session())
     own = summarise(load_session(tmp_path, ID))
-    chance = random.Random(20261117 + seed)
+    chance = random.Random(20261117)
     contents = [
         gzip.decompress(shared_bytes(without_private(one).summary))
         for one in (own, summarise(load_session(RECORDED, "last")))
     ]
     documents = [(content, places(json.loads(content))) for content in contents]
     path, refused, used = tmp_path / "x.swarm.json.gz", 0, 0
-    for number in range(500):
+    for number in range(int(os.environ.get("DAMAGED_FILES", "300"))):
         path.write_bytes(mutate(chance, *documents[number % 2]))
         try:
             use(path, own, tmp_path / "root")
@@ -344,4 +344,4 @@ def test_damaged_files_are_one_line(tmp_path: Path, seed: int) -> None:
             assert "\n" not in str(error) and len(str(error)) < 500, number
         else:
             used += 1
-    assert refused > 100 and used > 50, "mutations of both kinds are tried"
+    assert refused > 60 and used > 30, "mutations of both kinds are tried"
