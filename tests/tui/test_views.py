@@ -511,7 +511,7 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         text = screen_text(app)
         table = text[text.index("[4] levels") :]
         assert all(f"│    {row} " in table for row in ("▸2", " 4", " 9"))
-        assert "│     5 " not in table and "? too few" in table
+        assert "│     5 " not in table and "? not sure" in table
 
 
 async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> None:

@@ -228,7 +228,7 @@ class _Search:
         return moved
 
     def _neighbours(self) -> Asking:
-        """With the time that is left, try every other value of one knob from the leader, and again after a gain."""
+        """Try every other value of one knob from the leader, and again after a gain, while there is time."""
         gained = True
         while gained:
             gained = False
@@ -239,7 +239,7 @@ class _Search:
                         gained = (yield from self._try(knob, value)) or gained
 
     def _pairs(self) -> Asking:
-        """With the time that is still left, change two knobs at once: some belong together."""
+        """Change two knobs at once, while there is time: some belong together."""
         random, knobs = (
             Random(self._rules.seed),
             [each for each in self._space.knobs if each.name not in self._space.pins],

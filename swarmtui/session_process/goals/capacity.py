@@ -158,7 +158,7 @@ class VisitTally:
         self.begin(0)
 
     def begin(self, stage: int) -> None:
-        """Count anew if this stage is later than the one that is counted."""
+        """Start again from zero if this stage is later than the one that is counted."""
         if stage <= self._stage:
             return
         self._stage = stage

@@ -101,7 +101,7 @@ def levels_view(
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
-    too_few = ("? too few requests to be sure", "? too few") if any(judged) and met is not None else ("", "")
+    unsure = ("? not sure yet", "? not sure") if any(judged) and met is not None else ("", "")
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
@@ -114,7 +114,7 @@ def levels_view(
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
         tuple(at for at, load in enumerate(begun) if load in (marks.best, now.load if now else None)),
         table.note,
-        tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, too_few, strict=True)),
+        tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*refused, *single, *confirmed),
         (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False)), *confirmed),
