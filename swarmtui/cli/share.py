@@ -76,17 +76,15 @@ def share(
     if as_json:
         echo(to_json({"files": names, "contains": dict(found.contains), "left_out": found.left_out, "notes": remarks}))
         return
-    print_blocks(shared_blocks(found, names, remarks))
+    hint = "--label TEXT and --model NAME are shown as you type them."
+    print_blocks(shared_blocks(found, ", ".join(names), remarks, hint))
 
 
 def _write_all(found: SharedSession, outputs: tuple[str, ...]) -> list[str]:
-    from swarmtui.report.sharing import default_names, render, shared_format
+    from swarmtui.report.sharing import default_names, render_files
 
     names = list(outputs) or default_names(found)
-    forms = [shared_format(name) for name in names]
-    attached = next((Path(name).name for name, form in zip(names, forms, strict=True) if form.attached), "")
-    contents = [render(found, form, attached) for form in forms]
-    for name, content in zip(names, contents, strict=True):
+    for name, content in zip(names, render_files(found, names), strict=True):
         _write(name, content)
     return names
 

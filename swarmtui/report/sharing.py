@@ -87,9 +87,11 @@ def default_names(found: SharedSession) -> list[str]:
     return [f"{found.summary.session.id}{form.suffix}" for form in FORMATS]
 
 
-def render(found: SharedSession, form: SharedFormat, attached: str = "") -> bytes:
-    """Return the content of a file. `attached` is the name of the shared file that is sent with it."""
-    return form.render(found.summary, attached)
+def render_files(found: SharedSession, names: Sequence[str]) -> list[bytes]:
+    """Return the contents of files by the ends of their names; a post names the shared file beside it."""
+    forms = [shared_format(name) for name in names]
+    attached = next((Path(name).name for name, form in zip(names, forms, strict=True) if form.attached), "")
+    return [form.render(found.summary, attached) for form in forms]
 
 
 def _png(summary: Summary, attached: str) -> bytes:
@@ -125,14 +127,14 @@ FORMATS = (
 )
 
 
-def shared_blocks(found: SharedSession, names: Sequence[str], remarks: Sequence[str] = ()) -> list[Block]:
-    """Say what was written, what is in it, and what is not."""
+def shared_blocks(found: SharedSession, written: str, remarks: Sequence[str], hint: str) -> list[Block]:
+    """Say what was written, what is in it, what is not, and how it can be changed."""
     contents: list[Block] = [Facts(found.contains, answer=True, head="In it:"), Sentence("")] if found.contains else []
     return [
-        Sentence(f"written: {', '.join(names)}", "title"),
+        Sentence(f"written: {written}", "title"),
         *(Sentence(remark, "note") for remark in remarks),
         Sentence(""),
         *contents,
         Sentence(f"Not in it: {found.left_out}."),
-        Sentence("--label TEXT and --model NAME are shown as you type them.", "detail"),
+        Sentence(hint, "detail"),
     ]

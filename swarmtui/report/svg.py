@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from typing import NamedTuple
 
 from swarmtui.numbers import short, significant
@@ -240,11 +241,15 @@ def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list
 def _values(series: ChartSeries, area: _Area) -> list[str]:
     """Write the values of a curve above its points, and above the rings around those that are marked."""
     marked = dict(series.marks)
-    labels = [TickLabel(x, area.x(x), _CHARACTER * len(short(y, 3))) for x, y in series.points]
+    # No more decimals than the largest value needs: 0.06 beside 4.51.
+    largest = max(abs(y) for _, y in series.points)
+    decimals = max(2, 2 - floor(log10(largest))) if largest else 2
+    texts = {x: short(round(y, decimals) or y, 3) for x, y in series.points}
+    labels = [TickLabel(x, area.x(x), _CHARACTER * len(text)) for x, text in texts.items()]
     shown = {label.value for label in visible_ticks(labels, marked, gap=2.0)}
     return [
         f'<text x="{area.x(x):.1f}" y="{area.y(y) - (12 if x in marked else 9):.1f}" class="value" '
-        f'text-anchor="middle">{short(y, 3)}</text>'
+        f'text-anchor="middle">{texts[x]}</text>'
         for x, y in series.points
         if x in shown and len(shown) <= _MAX_VALUES
     ]

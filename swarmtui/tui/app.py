@@ -38,7 +38,8 @@ from swarmtui.tui.themes import SWARM, SWARM_LIGHT, kept_theme, line_styles
 
 ScreenName = Literal[
     "run", "replay", "result", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
-    "tune_watch", "server_log", "failure", "help", "palette", "save", "export", "theme", "quit", "too_small",
+    "tune_watch", "server_log", "failure", "help", "palette", "save", "export", "share", "theme", "quit",
+    "too_small",
 ]  # fmt: skip
 
 # Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
@@ -63,6 +64,7 @@ SCREENS: dict[ScreenName, str] = {
     "palette": "dialogs:Palette",
     "save": "dialogs:SaveDialog",
     "export": "export_dialog:ExportDialog",
+    "share": "sessions.share_screen:ShareScreen",
     "theme": "theme_dialog:ThemeDialog",
     "quit": "dialogs:QuitDialog",
     "too_small": "dialogs:TooSmallScreen",

@@ -24,7 +24,7 @@ _FIRST_GROUPS = ("Load", "Replay", "Setup")
 _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
 # After the end, what leads on comes first.
-_AFTER_END = ("again", "compare_baseline", "sessions", "back", "panel(1)", "copy_command", "replay", "export")
+_AFTER_END = ("again", "compare_baseline", "sessions", "back", "panel(1)", "copy_command", "replay", "share", "export")
 # From this width on, panels are beside each other.
 _TWO_COLUMNS = 110
 

@@ -29,7 +29,7 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.report.comparison import comparison_blocks
 from swarmtui.report.leaderboards import LEADERBOARDS
 from swarmtui.report.session import session_blocks
-from swarmtui.report.sharing import FORMATS, prepare, render, shared_blocks
+from swarmtui.report.sharing import FORMATS, prepare, render_files, shared_blocks
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.private import without_private
@@ -109,7 +109,8 @@ def private_session(**fields: Any) -> list[Any]:
 def shared_texts(root: Path, which: str = ID) -> dict[str, str]:
     """Everything that `share` writes or prints, as text."""
     found = prepare(root, which)
-    contents = {form.suffix: render(found, form, "x.swarm.json.gz") for form in TEXT_FORMATS}
+    names = [f"x{form.suffix}" for form in TEXT_FORMATS]
+    contents = {form.suffix: data for form, data in zip(TEXT_FORMATS, render_files(found, names), strict=True)}
     texts = {name: (gzip.decompress(data) if name.endswith("gz") else data).decode() for name, data in contents.items()}
     boards = {name: make(found.summary).content.decode() for name, make in LEADERBOARDS.items()}
     return texts | boards
@@ -133,13 +134,13 @@ def test_nothing_private_is_shared(tmp_path: Path) -> None:
 def test_what_is_shared_and_what_is_not_is_printed(tmp_path: Path) -> None:
     write_session(tmp_path / ID, private_session())
     found = prepare(tmp_path, ID, label="zqlabel as I like it", model="org/model")
-    printed = paint(shared_blocks(found, ["a.swarm.json.gz"]))
+    printed = paint(shared_blocks(found, "a.swarm.json.gz", (), ""))
     assert "zqlabel as I like it" in printed and "org/model" in printed and "--max-num-seqs 4" in printed
     left_out = printed.partition("Not in it: ")[2]
     for what in ("prompts and answers", "label, note", "paths", "keys", "--api-key", "--lora-modules"):
         assert what in left_out, what
     for form in TEXT_FORMATS:
-        content = render(found, form)
+        (content,) = render_files(found, [f"x{form.suffix}"])
         text = (gzip.decompress(content) if form.attached else content).decode()
         assert "zqlabel as I like it" in text and "org/model" in text and "qwen3.gguf" not in text
 
@@ -314,9 +315,8 @@ def use(path: Path, own: Summary, root: Path) -> None:
         paint(comparison_blocks(found, {}))
     paint(session_blocks(shared))
     found_session = prepare(root, str(path))
-    for form in TEXT_FORMATS:
-        render(found_session, form)
-    paint(shared_blocks(found_session, ["x"]))
+    render_files(found_session, [f"x{form.suffix}" for form in TEXT_FORMATS])
+    paint(shared_blocks(found_session, "x", (), ""))
     for make in LEADERBOARDS.values():
         make(found_session.summary)
     shutil.rmtree(root / "s", ignore_errors=True)

@@ -18,7 +18,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.prompts import library
 from swarmtui.sessions.private import without_private
 from swarmtui.sessions.replay import open_replay
-from swarmtui.sessions.shared_file import shared_bytes
+from swarmtui.sessions.shared_file import import_shared, shared_bytes
 from swarmtui.sessions.store import read_summary, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import KeyFooter
@@ -333,3 +333,26 @@ async def test_a_shared_file_is_imported_and_becomes_the_baseline(tmp_path: Path
         await until(lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press("g", "m", "G", "m", "c")
         await until(lambda: "compared with" in screen_text(app))
+
+
+@pytest.mark.parametrize("place", ["list", "result"])
+async def test_a_session_is_shared_with_one_key(tmp_path: Path, until: Until, place: str) -> None:
+    root = saved_sessions(tmp_path)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        if place == "result":
+            await pilot.press("enter")
+            await until(lambda: isinstance(app.screen, SavedScreen) and "S share" in screen_text(app))
+        await pilot.press("S")
+        await until(lambda: "Not in it" in screen_text(app))
+        shown = screen_text(app)
+        assert "written: " in shown and "Hardware" in shown and "Nothing is sent" in shown
+        assert "four slots" not in shown, "the label of a session is private"
+        await pilot.press("escape")
+        await until(lambda: "four slots" in screen_text(app))
+    files = sorted(root.glob("*/shared/*"))
+    assert [path.name.split(".", 1)[1] for path in files] == ["md", "png", "svg", "swarm.json.gz"]
+    name = import_shared(files[-1], tmp_path / "elsewhere")
+    assert read_summary(tmp_path / "elsewhere", name).levels

@@ -397,6 +397,13 @@ class LiveScreen(PanelScreen):
             directory = Path(self.source.live.directory)
             self.app.open_screen("export", directory.parent, [directory.name])
 
+    def action_share(self) -> None:
+        if self._measured is None:
+            self.app.toast("nothing to share: no level is complete")
+        else:
+            directory = Path(self.source.live.directory)
+            self.app.open_screen("share", directory.parent, directory.name)
+
     def action_checklist(self) -> None:
         if self.source.live.directory:
             directory = Path(self.source.live.directory)

@@ -63,7 +63,7 @@ _WIDE = 120
 _PREVIEWED = 4
 _DELETED_PREFIX = ".deleted-"
 # What an experiment, a row with sessions below it, cannot do; and what it cannot do unless sessions are marked.
-_OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist"), ("compare", "export")
+_OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist", "share"), ("compare", "export")
 
 
 # views
@@ -163,7 +163,7 @@ class SessionsScreen(PanelScreen):
             labels = {"compare": f"compare with {'older' if others[0] < row.id else 'newer'}"} if others else {}
             actions = relabel(actions, labels)
         # If not all fit, those first that need no other session or a deleted one.
-        order = ("open", "mark", "compare", "export", "back", "sort", "filter", "replay", "delete")
+        order = ("open", "mark", "compare", "export", "back", "share", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
 
     def on_mount(self) -> None:
@@ -299,6 +299,10 @@ class SessionsScreen(PanelScreen):
     def action_checklist(self) -> None:
         if selected := self._selected_id():
             self.app.open_screen("checklist", self._root, selected)
+
+    def action_share(self) -> None:
+        if selected := self._selected_id():
+            self.app.open_screen("share", self._root, selected)
 
     def action_compare(self) -> None:
         """Compare the marked sessions; the oldest is the baseline."""
