@@ -76,7 +76,7 @@ def share(
     if as_json:
         echo(to_json({"files": names, "contains": dict(found.contains), "left_out": found.left_out, "notes": remarks}))
         return
-    hint = "--label TEXT and --model NAME are shown as you type them."
+    hint = "--label TEXT and --model NAME are shown as you type them." if leaderboard is None else ""
     print_blocks(shared_blocks(found, ", ".join(names), remarks, hint))
 
 

@@ -5,6 +5,13 @@ The values of other flags may be private: paths, addresses, names, keys.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
+from swarmtui.model.redaction import has_key_prefix, is_secret_name
+
+_PLAIN_VALUE = re.compile(r"[\w.+-]{1,24}(?:[,:][\w.+-]{1,24}){0,7}|[\d., ]{1,80}|", re.ASCII)
+
 _LONG = """
     api-server-count async-scheduling attention-backend attn-backend batch-size block-size cache-dtype cache-ram
     cache-reuse cache-type-k cache-type-k-draft cache-type-v cache-type-v-draft chunked-prefill-size
@@ -39,3 +46,13 @@ _VARIABLES = """
 
 # Without dashes, as engines name them.
 SPEED_FLAGS = frozenset(f"{_LONG} {_SHORT} {_VARIABLES}".split())
+
+
+def is_shared_flag(name: str, value: str) -> bool:
+    known = name.lstrip("-") in SPEED_FLAGS and not is_secret_name(name)
+    return known and bool(_PLAIN_VALUE.fullmatch(value)) and not has_key_prefix(value)
+
+
+def shared_flags(flags: Mapping[str, str]) -> dict[str, str]:
+    """Return the flags that change how fast a server is, with plain values."""
+    return {name: value for name, value in flags.items() if is_shared_flag(name, value)}

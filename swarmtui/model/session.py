@@ -61,6 +61,11 @@ class Session(Stored, frozen=True, kw_only=True):
     series: Series | None = None
     model_facts: ModelFacts | None = None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is without anything private: other sessions name their host and its clock."""
+        return not self.t0_ns and not self.client.host
+
 
 class Event(Stored, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """Something that affects the figures: a pause, a worker that died, a field that was omitted."""

@@ -39,13 +39,13 @@ def prepare(root: Path, which: str, *, label: str = "", model: str = "") -> Shar
 
     The label of a shared file was typed to be shown; that of a session was not.
     """
-    from swarmtui.sessions.private import is_cleaned, without_private
+    from swarmtui.sessions.private import without_private
     from swarmtui.sessions.store import read_summary
 
     read = read_summary(root, which)
     if not read.levels:
         raise BadInput("nothing was measured, so there is nothing to share", key=which)
-    found = without_private(read, label=label or (read.session.label if is_cleaned(read) else ""), model=model)
+    found = without_private(read, label=label or (read.session.label if read.session.is_shared else ""), model=model)
     flags = f"; flags: {', '.join(found.flags)}" if found.flags else ""
     return SharedSession(found.summary, _contents(found.summary), _LEFT_OUT + flags)
 
@@ -136,5 +136,5 @@ def shared_blocks(found: SharedSession, written: str, remarks: Sequence[str], hi
         Sentence(""),
         *contents,
         Sentence(f"Not in it: {found.left_out}."),
-        Sentence(hint, "detail"),
+        *((Sentence(hint, "detail"),) if hint else ()),
     ]

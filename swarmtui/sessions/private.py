@@ -11,11 +11,11 @@ import msgspec
 
 from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
 from swarmtui.analysis.limits.slo import usable_slo
-from swarmtui.engines.speed_flags import SPEED_FLAGS
+from swarmtui.engines.speed_flags import is_shared_flag, shared_flags
 from swarmtui.model.answer import Answer
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.hosts import Host
-from swarmtui.model.redaction import MASK, has_key_prefix, is_secret_name
+from swarmtui.model.redaction import MASK, has_key_prefix
 from swarmtui.model.session import ClientInfo, Event, Level, Session, Summary
 from swarmtui.model.speed_of_light import ModelShape, SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer
@@ -26,7 +26,6 @@ _LONGEST_NAME = 120
 _IMPORTED = "imported"
 
 # Numbers, or a word or several: no path, no address, no sentence.
-_PLAIN_VALUE = re.compile(r"[\w.+-]{1,24}(?:[,:][\w.+-]{1,24}){0,7}|[\d., ]{1,80}|", re.ASCII)
 _PLAIN_NAME = re.compile(r"[\w.+:@-]{1,80}", re.ASCII)
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|shared-[0-9a-f]{8}")
 _ERROR_NAME = re.compile(r"[a-z0-9_ ]{1,40}")
@@ -53,7 +52,7 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
     """Return what may be shared. The label and the model, if given, are shown instead of those of the session."""
     session, model = summary.session, truncate(sanitize(model), _LONGEST_NAME)
     flags = [flags for flags in (known_flags(summary), *(server.flags for server in summary.servers)) if flags]
-    hidden = {name for found in flags for name in found if name and not _is_shared(name, found[name])}
+    hidden = {name for found in flags for name in found if name and not is_shared_flag(name, found[name])}
     left_out = sorted(map(option_name, hidden))
     shared = msgspec.structs.replace(
         summary,
@@ -70,21 +69,6 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
     )
     found = _masked(msgspec.to_builtins(shared), _private_words(summary, label, model))
     return Cleaned(msgspec.convert(found, Summary), tuple(left_out))
-
-
-def is_cleaned(summary: Summary) -> bool:
-    """Return whether a summary is without anything private: those of sessions name their host and its clock."""
-    return not summary.session.t0_ns and not summary.session.client.host
-
-
-def shared_flags(flags: Mapping[str, str]) -> dict[str, str]:
-    """Return the flags that change how fast a server is, with plain values."""
-    return {name: value for name, value in flags.items() if _is_shared(name, value)}
-
-
-def _is_shared(name: str, value: str) -> bool:
-    known = name.lstrip("-") in SPEED_FLAGS and not is_secret_name(name)
-    return known and bool(_PLAIN_VALUE.fullmatch(value)) and not has_key_prefix(value)
 
 
 def _session(session: Session, label: str, model: str) -> Session:
@@ -227,7 +211,7 @@ def _known_names(summary: Summary) -> Iterator[str]:
 
 
 def _hidden_values(flags: Mapping[str, str]) -> Iterable[str]:
-    values = (value for name, value in flags.items() if not _is_shared(name, value))
+    values = (value for name, value in flags.items() if not is_shared_flag(name, value))
     # Numbers and words of all servers are in the sentences of all sessions.
     return (value for value in values if not re.fullmatch(r"[\d.]+|true|false|auto|none|on|off", value))
 

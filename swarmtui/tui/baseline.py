@@ -43,7 +43,7 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
 
     `servers` are those of the session itself: the baseline is named by the flags that differ.
     """
-    from swarmtui.analysis.compare.differences import known_flags, parse_flags, varying_flags
+    from swarmtui.analysis.compare.differences import comparable_flags, known_flags, parse_flags, varying_flags
     from swarmtui.sessions.documents import read_saved_summary
     from swarmtui.sessions.index import list_sessions, session_beside, session_kind
     from swarmtui.sessions.store import earlier_sessions, read_session
@@ -67,7 +67,9 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
         if server is None and endpoint and row.endpoint == endpoint.url:
             server = read_saved_summary(row.directory)
     now = parse_flags(session.server_flags) if session.server_flags else servers[-1].flags if servers else None
-    differing = varying_flags([known_flags(baseline), now])[0] if baseline else ""
+    differing = ""
+    if baseline is not None:
+        differing = varying_flags(comparable_flags([known_flags(baseline), now], (baseline.session, session)))[0]
     return Baseline(
         name=_name(baseline, differing),
         summary=baseline,

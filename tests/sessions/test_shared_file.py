@@ -131,6 +131,16 @@ def test_nothing_private_is_shared(tmp_path: Path) -> None:
         assert "/home" not in text and ("qwen3.gguf" in text or name == "localmaxxing"), name
 
 
+def test_flags_that_are_not_shared_are_no_change(tmp_path: Path) -> None:
+    write_session(tmp_path / ID, private_session())
+    mine = read_summary(tmp_path, ID)
+    pair = compare([without_private(mine, label="their box").summary, mine]).pairs[0]
+    assert pair.flags == (), "the same server: what the file leaves out is not known, and did not change"
+    changed = msgspec.structs.replace(mine.session, server_flags="zqprogram serve --max-num-seqs 8 --api-key sk-zq")
+    pair = compare([without_private(mine).summary, msgspec.structs.replace(mine, session=changed)]).pairs[0]
+    assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 4 → 8"]
+
+
 def test_what_is_shared_and_what_is_not_is_printed(tmp_path: Path) -> None:
     write_session(tmp_path / ID, private_session())
     found = prepare(tmp_path, ID, label="zqlabel as I like it", model="org/model")

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.engines.command_line import split_words
+from swarmtui.engines.speed_flags import shared_flags
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.load import Load, Sessions
@@ -79,8 +80,17 @@ def describe_flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """List flags that differ; none if the flags of one session are not known."""
-    before, after = known_flags(a), known_flags(b)
+    before, after = comparable_flags([known_flags(a), known_flags(b)], (a.session, b.session))
     return () if before is None or after is None else _mapped(before, after, "flag", "command")
+
+
+def comparable_flags(
+    known: Sequence[dict[str, str] | None], sessions: Iterable[Session]
+) -> Sequence[dict[str, str] | None]:
+    """Leave out what is not known of all: a shared session tells only flags that decide how fast a server is."""
+    if not any(session.is_shared for session in sessions):
+        return known
+    return [None if flags is None else shared_flags(flags) for flags in known]
 
 
 def known_flags(summary: Summary) -> dict[str, str] | None:
@@ -263,7 +273,7 @@ def session_names(summaries: Sequence[Summary]) -> list[str]:
     the servers report, else by its model or, if it is that of another session, too, its id.
     """
     sessions = [summary.session for summary in summaries]
-    flags = varying_flags([known_flags(summary) for summary in summaries])
+    flags = varying_flags(comparable_flags([known_flags(summary) for summary in summaries], sessions))
     if not any(flags):
         reports = [_reported(summary) for summary in summaries]
         names_of = [what for what in reports[0] if len({report[what] for report in reports}) > 1] if reports else []
