@@ -1,13 +1,14 @@
-"""Hold the limits of `swarmtui run` against llama.cpp on a GPU: bytes, the hard limit, the fit, and what binds.
+"""Hold the limits of `swarmtui run` against a real server on a GPU: bytes, the hard limit, the fit, and what binds.
 
-    python -m tests.real.limits --llama-server PATH --python PY [--dir D] [--float16] [--api A]
-                                  [--only dense,moe,…] [--json F]
+    python -m tests.real.limits --vllm-python PY [--cpu] | --llama-server PATH --python PY
+                                [--dir D] [--float16] [--api A] [--only dense,moe,…] [--json F]
 
-Needs a llama-server that was built for the GPU of this host, a Python with gguf, numpy and tokenizers, 60 GB in D for
-the models (random weights, made once) and as much GPU memory as two of them; takes about eight minutes. Of the cases,
-`kv` has a vLLM for CPUs (--vllm-python) and needs no GPU. Exits with code 1 if the bytes of the headers are not those
-of the files (0.5 %), if a step is faster than the hard limit, if the fit of levels 1 and 8 is off at 16, 32 or 64 by
-more than 15 % (dense) or 20 % (MoE), or if another resource is named than the one that the case makes scarce.
+The server is a vLLM (PY has it), or a llama-server that was built for the GPU of this host; then PY has gguf, numpy and
+tokenizers, and D has 60 GB for the models. Weights are random; vLLM makes its own, and its files hold a header and no
+data. With `--cpu`, which is for a vLLM without a GPU, only the case `kv` runs. Takes about eight minutes. Exits with
+code 1 if the bytes of the headers are not those of the files (0.5 %), if a step is faster than the hard limit, if the
+fit of levels 1 and 8 is off at 16, 32 or 64 by more than 15 % (dense) or 20 % (MoE), or if another resource is named
+than the one that the case makes scarce.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Case(NamedTuple):
     requests: str = ""
     binds: tuple[Binding, ...] = ()
     delayed: bool = False
-    vllm: bool = False
+    blocks: int = 0  # of the KV cache, for vLLM; 0: as many as fit
 
 
 CASES = (
@@ -65,7 +66,7 @@ CASES = (
     Case("batch", "dense", 256, 1024, "8,256", (64, 256), "2C", binds=("compute",)),
     Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead", "server_cpu")),
     Case("gateway", "dense", 8, 1024, "1,4", (128, 128), binds=("client",), delayed=True),
-    Case("kv", "hf", 16, 2048, "1,8", (512, 1024), "2C", binds=("kv_capacity",), vllm=True),
+    Case("kv", "tiny", 16, 2048, "1,8", (512, 1024), "2C", binds=("kv_capacity",), blocks=256),
 )
 
 
@@ -83,16 +84,24 @@ class DelayingGateway(ForwardingProxy):
 
 
 def command(case: Case, port: int, options: argparse.Namespace) -> list[str]:
-    if case.vllm:
-        flags = f"--served-model-name tiny --host 127.0.0.1 --port {port} --dtype float32 --enforce-eager"
-        size = f"--max-model-len {case.context} --max-num-seqs {case.slots} --num-gpu-blocks-override 32"
+    if options.vllm_python:
+        words = f"--served-model-name {case.model} --host 127.0.0.1 --port {port} --max-model-len {case.context}"
+        # Whole steps as CUDA graphs, without the minute that compiling takes.
+        compiled = ["--compilation-config", '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}']
+        device = ["--dtype", "float32", "--enforce-eager"] if options.cpu else compiled
+        blocks = ["--num-gpu-blocks-override", str(case.blocks // (8 if options.cpu else 1))] if case.blocks else []
         serve = [str(options.vllm_python), "-m", "vllm.entrypoints.openai.api_server", "--load-format", "dummy"]
-        return [*serve, "--model", str(options.dir / "tiny.hf"), *flags.split(), *size.split()]
+        model = ["--model", str(model_path(case, options)), "--max-num-seqs", str(case.slots)]
+        return [*serve, *model, *words.split(), *device, *blocks]
     # The copies of prompts that it keeps in RAM take as long as many steps, in which the GPU waits.
     flags = (
         f"--cache-ram 0 -ngl 99 -fa on -np {case.slots} -c {case.slots * case.context} --host 127.0.0.1 --port {port}"
     )
-    return [str(options.llama_server), "-m", str(options.dir / f"{case.model}.gguf"), *flags.split(), "--metrics"]
+    return [str(options.llama_server), "-m", str(model_path(case, options)), *flags.split(), "--metrics"]
+
+
+def model_path(case: Case, options: argparse.Namespace) -> Path:
+    return Path(options.dir / f"{case.model}.{'hf' if options.vllm_python else 'gguf'}")
 
 
 def free_port() -> int:
@@ -106,9 +115,9 @@ def served(case: Case, options: argparse.Namespace) -> Iterator[int]:
     """Start the server of a case; yield the port at which it answers."""
     port = free_port()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if case.vllm:
-        environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-        environment |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    environment |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if options.cpu:
+        environment |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     with (options.dir / f"{case.name}.log").open("wb") as log:
         server = subprocess.Popen(
             command(case, port, options), env=environment, stdout=log, stderr=log, start_new_session=True
@@ -145,13 +154,13 @@ def measure(case: Case, url: str, folder: Path, api: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def judge(case: Case, session: dict[str, Any], folder: Path) -> Iterator[str]:
+def judge(case: Case, session: dict[str, Any], options: argparse.Namespace) -> Iterator[str]:
     """Yield a line for each level, and one that begins with `WRONG` for each thing that does not hold."""
     found = msgspec.convert(session["speed_of_light"], SpeedOfLight)
     model, gpu = found.model, found.gpu
     for missing in found.missing:
         yield f"  {missing.text}"
-    if not case.vllm and (model is None or gpu is None):
+    if not options.cpu and (model is None or gpu is None):
         yield "WRONG: model or GPU not known"
     points = {}
     for level in found.levels:
@@ -166,8 +175,9 @@ def judge(case: Case, session: dict[str, Any], folder: Path) -> Iterator[str]:
         if level.share is not None and level.share > 1.0:
             yield f"WRONG: at C={level.c} a step is faster than the hard limit"
     yield f"  fit {found.fit}"
-    if not case.vllm and model is not None:
-        path = folder / f"{case.model}.gguf"
+    if not options.cpu and model is not None:
+        path = model_path(case, options)
+        path = path / "model.safetensors" if path.is_dir() else path
         error = model.total_bytes / tensor_bytes(path, model.total_bytes) - 1.0
         yield f"  {model.total_bytes / 1e9:.3f} GB of weights, the file {path.stat().st_size / 1e9:.3f} GB"
         if abs(error) > MAX_BYTES_ERROR:
@@ -198,6 +208,7 @@ def main() -> int:
     parser.add_argument("--llama-server", type=Path)
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--vllm-python", type=Path)
+    parser.add_argument("--cpu", action="store_true", help="the vLLM has no GPU")
     parser.add_argument("--dir", type=Path, default=Path("limits"))
     parser.add_argument("--float16", action="store_true", help="make the models in float16 instead of bfloat16")
     parser.add_argument("--api", default="chat", help="chat or completions")
@@ -205,16 +216,18 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     options.dir.mkdir(parents=True, exist_ok=True)
-    wanted = [name for name in options.only.split(",") if name]
+    wanted = [name for name in options.only.split(",") if name] or [
+        case.name for case in CASES if (case.name == "kv" if options.cpu else options.vllm_python or not case.blocks)
+    ]
     wrong, results = 0, {}
     for case in CASES:
-        if case.name not in wanted if wanted else (options.vllm_python if case.vllm else options.llama_server) is None:
+        if case.name not in wanted:
             continue
-        path = options.dir / ("tiny.hf" if case.vllm else f"{case.model}.gguf")
+        path = model_path(case, options)
         if not path.exists():
-            python, kind = (options.vllm_python, "hf") if case.vllm else (options.python, "gguf")
+            python = options.vllm_python or options.python
             floats = ["f16"] if options.float16 else []
-            making = [str(python), str(_HERE / "make_model.py"), kind, str(path), path.stem, *floats]
+            making = [str(python), str(_HERE / "make_model.py"), path.suffix[1:], str(path), path.stem, *floats]
             subprocess.run(making, check=True)
         begun = time.monotonic()
         with served(case, options) as port:
@@ -223,7 +236,7 @@ def main() -> int:
                     session = measure(case, gateway.url, options.dir, options.api)
             else:
                 session = measure(case, f"http://127.0.0.1:{port}", options.dir, options.api)
-        lines = list(judge(case, session, options.dir))
+        lines = list(judge(case, session, options))
         print(f"{case.name} ({time.monotonic() - begun:.0f} s)", *lines, sep="\n", flush=True)
         wrong += sum(line.startswith("WRONG") for line in lines)
         results[case.name] = {"lines": lines, "speed_of_light": session["speed_of_light"], "levels": session["levels"]}

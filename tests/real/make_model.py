@@ -1,7 +1,7 @@
 """Make a model with random weights: `make_model.py gguf|hf OUT [SIZE [f16]]`; run by the Python that has the engine.
 
-SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are GGUF files of 14 and 28 GB for a GPU, in
-bfloat16 if float16 is not asked for; tiny is always in float16, which CPUs compute faster.
+SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are files of 14 and 28 GB for a GPU, in
+bfloat16 if float16 is not asked for; tiny is always in float16 (hf: float32), which CPUs compute faster.
 Answers are noise, and end at their token limit. The vocabulary is trained on the licences and the Python library of
 this machine, so that prompts have about as many tokens as elsewhere. The GGUF answers with letters and spaces only:
 llama.cpp rejects answers that begin like a tool call and are none.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,11 +158,10 @@ def write_gguf(path: Path, size: Size, float16: bool) -> None:
     writer.close()
 
 
-def write_hf(folder: Path) -> None:
-    """Write configuration and tokenizer; the server makes the weights itself (`--load-format dummy`)."""
+def write_hf(folder: Path, size: Size, dtype: str) -> None:
+    """Write configuration, tokenizer and the header of the weights, which the server makes (`--load-format dummy`)."""
     folder.mkdir(parents=True, exist_ok=True)
     train_tokenizer().save(str(folder / "tokenizer.json"))
-    size = SIZES["tiny"]
     names = {"eos_token": SPECIAL[STOP], "pad_token": SPECIAL[END]}
     tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT, "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer | names))
@@ -169,15 +169,54 @@ def write_hf(folder: Path) -> None:
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": VOCABULARY,
         "hidden_size": size.width, "intermediate_size": size.hidden, "num_hidden_layers": size.layers,
         "head_dim": size.head_width, "num_attention_heads": size.heads, "num_key_value_heads": size.kv_heads,
-        "max_position_embeddings": CONTEXT,
-        "eos_token_id": STOP, "pad_token_id": END, "tie_word_embeddings": False, "dtype": "float32",
+        "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6, "hidden_act": "silu",
+        "eos_token_id": STOP, "pad_token_id": END, "tie_word_embeddings": False, "dtype": dtype,
     }  # fmt: skip
+    if size.experts:
+        config |= {
+            "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": size.experts,
+            "num_experts_per_tok": size.used, "moe_intermediate_size": size.hidden, "norm_topk_prob": True,
+            "decoder_sparse_step": 1, "mlp_only_layers": [],
+        }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
+    header, at = {}, 0
+    item, kind = (4, "F32") if dtype == "float32" else (2, "BF16")
+    for name, shape in hf_tensors(size):
+        end = at + item * prod(shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)  # no disk space is taken
+
+
+def hf_tensors(size: Size) -> Iterator[tuple[str, list[int]]]:
+    yield "model.embed_tokens.weight", [VOCABULARY, size.width]
+    yield "lm_head.weight", [VOCABULARY, size.width]
+    yield "model.norm.weight", [size.width]
+    queries, keys = size.heads * size.head_width, size.kv_heads * size.head_width
+    for layer in range(size.layers):
+        block = f"model.layers.{layer}"
+        yield f"{block}.input_layernorm.weight", [size.width]
+        yield f"{block}.post_attention_layernorm.weight", [size.width]
+        yield f"{block}.self_attn.q_proj.weight", [queries, size.width]
+        yield f"{block}.self_attn.k_proj.weight", [keys, size.width]
+        yield f"{block}.self_attn.v_proj.weight", [keys, size.width]
+        yield f"{block}.self_attn.o_proj.weight", [size.width, queries]
+        if size.experts:
+            yield f"{block}.self_attn.q_norm.weight", [size.head_width]
+            yield f"{block}.self_attn.k_norm.weight", [size.head_width]
+            yield f"{block}.mlp.gate.weight", [size.experts, size.width]
+        for part in [f"experts.{expert}." for expert in range(size.experts)] or [""]:
+            yield f"{block}.mlp.{part}gate_proj.weight", [size.hidden, size.width]
+            yield f"{block}.mlp.{part}up_proj.weight", [size.hidden, size.width]
+            yield f"{block}.mlp.{part}down_proj.weight", [size.width, size.hidden]
 
 
 if __name__ == "__main__":
+    size, *kind = sys.argv[3:] or ["tiny"]
     if sys.argv[1] == "gguf":
-        size, *kind = sys.argv[3:] or ["tiny"]
         write_gguf(Path(sys.argv[2]), SIZES[size], float16=size == "tiny" or kind == ["f16"])
     else:
-        write_hf(Path(sys.argv[2]))
+        write_hf(Path(sys.argv[2]), SIZES[size], "float32" if size == "tiny" else "bfloat16")

@@ -1,10 +1,12 @@
 """Tune a real llama.cpp with five knobs (200 configurations), and compare with the full grid.
 
-python -m tests.real.tune --python PYTHON --model FILE [--budget 20m] [--tries 2] [--grid] [--directory DIR]
+python -m tests.real.tune --python PYTHON --model FILE [--budget 20m] [--try N] [--grid K/N] [--directory DIR]
 
-PYTHON has `xllamacpp`. Each try is one `swarmtui tune --auto` on tok/s. `--grid` then measures every configuration once
-(about an hour and a half on two cores; the same command continues it), and the table says how far what was found is
-from the best of the grid, by the figures of the grid itself, and which share of its starts a try took.
+PYTHON has `xllamacpp`. A try is one `swarmtui tune --auto` on tok/s, the grid measures every configuration once (about
+an hour and a half on two cores; the same command continues it). Each of them is a call of its own, so that a host with
+many cores can run several beside each other, each on two cores (`taskset`): K/N is part K of a grid in N parts, 1/1 all
+of it. Without either, the table of what DIR holds is printed: how far what was found is from the best of the grid, by
+the figures of the grid itself, and which share of its starts a try took.
 """
 
 from __future__ import annotations
@@ -25,8 +27,6 @@ GRID: dict[str, list[Any]] = {
     "--flash-attn": ["on", "off"],
 }
 LEVEL, MAX_TOKENS, CONTEXT = 8, 64, 2048
-# As long as a start of a try while it screens, with a budget of 20 minutes.
-GRID_DURATION = "13s"
 
 
 def server_command(options: argparse.Namespace) -> str:
@@ -55,22 +55,24 @@ def tune_once(options: argparse.Namespace, number: int) -> dict[str, Any]:
     return found
 
 
-def full_grid(options: argparse.Namespace) -> dict[str, float]:
-    """Measure each configuration once; return the tok/s by its key."""
+def grid_part(options: argparse.Namespace) -> dict[str, float]:
+    """Measure each configuration of a part once; return the tok/s by its key."""
+    part, parts = map(int, options.grid.split("/"))
     base = f"{options.python} {HERE / 'serve_llamacpp.py'} --port {{port}} -m {options.model}"
     # The context grows with the slots, as it does in a try.
     rows = [
         {**dict(zip(GRID, values, strict=True)), "--ctx-size": CONTEXT * values[list(GRID).index("--parallel")]}
-        for values in _product(*GRID.values())
+        for values in _product(*GRID.values())[part - 1 :: parts]
     ]
     tables = "\n".join(
         "[[configurations]]\n" + "\n".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in row.items())
         for row in rows
     )
-    plan = f'[plan]\nlevels = [{LEVEL}]\nduration = "{GRID_DURATION}"\nmax_tokens = {MAX_TOKENS}\n'
-    path = options.directory / "grid.toml"
+    plan = f'[plan]\nlevels = [{LEVEL}]\nduration = "{options.grid_duration}"\nmax_tokens = {MAX_TOKENS}\n'
+    path = options.directory / f"grid-{part}.toml"
     path.write_text(f'name = "grid"\ncommand = "{base}"\nrestarts = 0\n{tables}\n{plan}')
-    found = json.loads(swarmtui("tune", str(path), "--session-dir", str(options.directory / "grid"), "--yes", "--json"))
+    folder = options.directory / f"grid-{part}"
+    found = json.loads(swarmtui("tune", str(path), "--session-dir", str(folder), "--yes", "--json"))
     return {_key(row["flags"]): row["out_tps"] for row in found["leaderboard"] if row["state"] == "done"}
 
 
@@ -87,28 +89,42 @@ def _key(flags: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--python")
+    parser.add_argument("--model")
     parser.add_argument("--budget", default="20m")
-    parser.add_argument("--tries", type=int, default=2)
-    parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--try", type=int, dest="number")
+    parser.add_argument("--grid", metavar="K/N")
+    parser.add_argument("--grid-duration", default="13s", help="of each configuration; as long as a try screens one")
     parser.add_argument("--directory", type=Path, default=Path("/tmp/swarmtui-real-tune"))
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    found = [tune_once(options, number) for number in range(1, options.tries + 1)]
-    grid = full_grid(options) if options.grid else {}
+    if options.number:
+        found = tune_once(options, options.number)
+        (options.directory / f"try-{options.number}.json").write_text(json.dumps(found))
+    if options.grid:
+        measured = grid_part(options)
+        (options.directory / f"grid-{options.grid.split('/')[0]}.json").write_text(json.dumps(measured))
+    print_table(options.directory)
+
+
+def print_table(directory: Path) -> None:
+    grid: dict[str, float] = {}
+    for path in directory.glob("grid-*.json"):
+        grid |= json.loads(path.read_text())
     baseline = {"--threads": 1, "--parallel": 2, "--ubatch-size": 512, "--batch-size": 2048, "--flash-attn": "off"}
     total = len(_product(*GRID.values()))
-    print("| try | result | starts | of the grid | minutes | tok/s in the grid | best of the grid | behind |")
-    print("| --- | --- | --: | --: | --: | --: | --: | --: |")
     best = max(grid.values(), default=0.0)
-    for number, each in enumerate(found, start=1):
+    print(f"{len(grid)} of {total} configurations of the grid measured, the best {best:.1f} tok/s")
+    print("| try | result | starts | of the grid | minutes | tok/s in the grid | behind its best |")
+    print("| --- | --- | --: | --: | --: | --: | --: |")
+    for path in sorted(directory.glob("try-*.json")):
+        each = json.loads(path.read_text())
         mine = grid.get(_key(baseline | each["flags"]))
         behind = f"{1 - mine / best:.1%}" if mine and best else "–"
         shown = f"{mine:.1f}" if mine else "–"
         print(
-            f"| {number} | {each['sentence']} | {each['starts']} | {each['starts'] / total:.0%} | "
-            f"{each['spent_s'] / 60:.1f} | {shown} | {best or '–'} | {behind} |"
+            f"| {path.stem} | {each['sentence']} | {each['starts']} | {each['starts'] / total:.0%} | "
+            f"{each['spent_s'] / 60:.1f} | {shown} | {behind} |"
         )
 
 
