@@ -15,8 +15,9 @@ from swarmtui.cli.options import print_result
 from swarmtui.experiments.grid import launch_command, tune_engine
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import AutoSearch, TuneFile, TunePlan, TuneRecipe, Value, parse_recipe
+from swarmtui.model.tuning import POWER, AutoSearch, LiveKnob, TuneFile, TunePlan, TuneRecipe, Value, parse_recipe
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
+from swarmtui.report.tuning import knob_lines
 from swarmtui.text import echo, escape
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) ->
         "model": summary.session.endpoints[0].model if summary else "",
         "gpu": ", ".join(sorted(set(summary.gpus))) if summary else "",
         "note": outcome.sentence,
-        "flags": outcome.flags,
+        # The power limit is not one of the server's.
+        "flags": {name: value for name, value in outcome.flags.items() if name != POWER},
     }
     path.write_text(tomli_w.dumps(recipe))
 
@@ -168,6 +170,7 @@ def run_auto(
     directory = tune_directory(root, tune)
     found = read_experiment(directory, "tune")
     running = found is not None and not found.status.ended
+    tune, power_problem = with_power(tune, options["power"], found if show or running else None)
     on_screen = is_terminal() and not (text or as_json or events or quiet)
     stopped = False
     if not show and on_screen and running:
@@ -177,7 +180,7 @@ def run_auto(
         runner = AutoRunner(tune, request, directory, reporter(quiet), progress, observe)
         if retry:
             runner.retry_failed()
-        confirm_commands(auto_commands_text(tune, find_space(runner.experiment, root)), yes)
+        confirm_commands(auto_commands_text(tune, find_space(runner.experiment, root), power_problem), yes)
         if on_screen:
             job = TuneJob(tune=tune, request=request, directory=str(directory), retry_failed=retry)
             start_tune_process(job)
@@ -225,18 +228,55 @@ def save_outcome(tune: Tune, directory: Path, root: Path, html: str | None = Non
     return outcome
 
 
-def auto_commands_text(tune: TuneFile, space: Any) -> str:
+def with_power(tune: TuneFile, option: str | None, stored: Tune | None) -> tuple[TuneFile, str]:
+    """Add the power limits to try, and say why there are none although the objective asks for them.
+
+    Those of a tune that runs, or is only shown, are what was decided when it began.
+    """
+    from swarmtui.client.power import check_power, choose_watts
+
+    given = [knob for knob in tune.knob if knob.kind == "power"]
+    if stored is not None:
+        decided = (knob for knob in stored.definition.knob if knob.kind == "power" and not given)
+        return msgspec.structs.replace(tune, knob=(*tune.knob, *decided)), ""
+    for knob in given:
+        check_power(knob.watts, knob.gpus)
+    wanted = option or ("auto" if tune.objective == "j_per_token" else "none")
+    if given or wanted == "none":
+        return tune, ""
+    try:
+        watts = choose_watts() if wanted == "auto" else _parse_watts(wanted)
+    except BadInput as problem:
+        if option is not None:
+            raise
+        return tune, problem.problem
+    check_power(watts, key="--power")
+    return msgspec.structs.replace(tune, knob=(*tune.knob, LiveKnob(kind="power", watts=watts))), ""
+
+
+def _parse_watts(text: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", text):
+        raise BadInput(f"{text!r} is not auto, none or watts, such as 280,250,220", key="--power")
+    return tuple(dict.fromkeys(map(int, text.split(","))))
+
+
+def auto_commands_text(tune: TuneFile, space: Any, power_problem: str) -> str:
     """List the command, and every flag with the values that it may get, for the user to confirm."""
     shown = escape(str(launch_command(tune, {}, "PORT")), keep="")
     lines = [f"command (PORT: a free port):\n  {shown}"]
     lines += [f"flags of {tune_engine(tune).name} that it is started with instead, and their values:"]
+    live = {knob.key for knob in tune.knob}
     for knob in space.knobs:
+        if knob.name in live:
+            continue
         values = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in space.ladder(knob)
         )
         lines.append(f"  {escape(knob.name, keep='')}: {escape(values, keep='')}")
     if not space.knobs:
         raise BadInput("no flags are known for this command; name its --engine, or flags with --knob", key="--auto")
+    lines += [line for knob in tune.knob for line in knob_lines(knob)]
+    lines += [f"the power limit stays as it is: {power_problem}"] if power_problem else []
     assert tune.auto is not None
     lines.append(f"{space.size:,} configurations, of which a few are started, within {tune.auto.budget}")
     return "\n".join(lines)

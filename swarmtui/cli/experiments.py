@@ -28,9 +28,9 @@ _HEADER_DEFAULTS = {
 # Options that a tune file has its own keys for.
 _ONLY_AUTO = {
     "command": "--auto", "budget": "--budget", "objective": "--objective", "slo": "--slo",
-    "allow_quality": "--allow-quality", "knobs": "--knob", "engine": "--engine", "recipe": "--recipe", "url": "--url",
-    "levels": "--levels", "requests": "--requests", "workload": "--workload", "max_tokens": "--max-tokens",
-    "ready_within": "--ready-within",
+    "allow_quality": "--allow-quality", "knobs": "--knob", "power": "--power", "engine": "--engine",
+    "recipe": "--recipe", "url": "--url", "levels": "--levels", "requests": "--requests", "workload": "--workload",
+    "max_tokens": "--max-tokens", "ready_within": "--ready-within",
 }  # fmt: skip
 
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
@@ -159,6 +159,12 @@ def ab(
 )
 @click.option(
     "--knob", "knobs", multiple=True, metavar="FLAG=V,V", help="With --auto: try only these flags, with these values."
+)
+@click.option(
+    "--power",
+    metavar="auto|none|W,…",
+    help="With --auto: power limits to try last; needs root, and is restored.  "
+    "[default: auto with --objective j_per_token, else none]",
 )
 @click.option("--engine", metavar="NAME", help="With --auto: the engine, if the command does not name it.")
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from math import ceil
 from urllib.parse import urlsplit
 
 from swarmtui.client.held_settings import HeldPower, HeldSettings, SettingFailed
@@ -18,6 +19,9 @@ from swarmtui.telemetry.gpu.power_limits import (
     read_power_limits,
     set_power_limit,
 )
+
+# Limits to try, as shares of the default, and what they are rounded to.
+_SHARES, _STEP_W = (0.85, 0.75, 0.65, 0.55, 0.45), 5
 
 
 class ServerPower:
@@ -45,7 +49,7 @@ class ServerPower:
             raise SettingFailed(str(problem)) from None
 
 
-def check_power(watts: Sequence[float], chosen: Sequence[int] = ()) -> None:
+def check_power(watts: Sequence[float], chosen: Sequence[int] = (), *, key: str = "knob.watts") -> None:
     """Refuse, before anything is started, limits that no GPU here takes or that this user must not set."""
     try:
         limits = _named(chosen, read_power_limits())
@@ -57,7 +61,20 @@ def check_power(watts: Sequence[float], chosen: Sequence[int] = ()) -> None:
             check_permission(limit)
     except PowerProblem as problem:
         advice = f"; run: {shlex.join(('sudo', '-E', *sys.orig_argv))}" if problem.code == "permission" else ""
-        raise BadInput(f"{problem}{advice}", key="knob.watts") from None
+        raise BadInput(f"{problem}{advice}", key=key) from None
+
+
+def choose_watts() -> tuple[int, ...]:
+    """Return limits below the default to try, the highest first, that all GPUs here take and this user may set."""
+    try:
+        limits = read_power_limits()
+        for limit in limits:
+            check_permission(limit)
+    except PowerProblem as problem:
+        raise BadInput(str(problem), key="--power") from None
+    highest, lowest = min(limit.default_w for limit in limits), max(limit.min_w for limit in limits)
+    found = dict.fromkeys(max(round(share * highest / _STEP_W) * _STEP_W, ceil(lowest)) for share in _SHARES)
+    return tuple(watts for watts in found if watts < highest)
 
 
 def _range_problem(limit: PowerLimit, watts: float) -> PowerProblem | None:

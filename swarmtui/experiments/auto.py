@@ -34,7 +34,7 @@ from swarmtui.experiments.store import read_steering, write_steering
 from swarmtui.model.findings import ALARMS
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
-from swarmtui.model.tuning import Start, TuneFile, configuration_key
+from swarmtui.model.tuning import LiveKnob, Start, TuneFile, configuration_key
 from swarmtui.numbers import percent, significant
 from swarmtui.text import count_noun
 
@@ -121,8 +121,12 @@ class AutoRunner(Runner[TuneFile]):
             request=self._step_request(ask, launch.url),
             launch=launch,
             time_limit=f"{ready_s + limit_s:.0f}s",
-            knobs=tuple(knob for knob in tune.knob if knob.key in ask.flags),
+            knobs=self._changed_live(ask),
         )
+
+    def _changed_live(self, ask: Ask) -> tuple[LiveKnob, ...]:
+        """Return the knobs that are changed while the server runs."""
+        return tuple(knob for knob in self.experiment.definition.knob if knob.key in ask.flags)
 
     def _step_request(self, ask: Ask, url: str) -> RunRequest:
         confirmed = sum(start.step == "confirm" for start in self.experiment.starts)
@@ -140,6 +144,7 @@ class AutoRunner(Runner[TuneFile]):
             endpoints=(url,),
             plan=plan,
             label=self.request.label or configuration_text(ask.flags),
+            tags=self.request.tags | {knob.key: str(ask.flags[knob.key]) for knob in self._changed_live(ask)},
             gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self.request.gpu_metrics_urls),
         )
 

@@ -83,12 +83,14 @@ def find_space(experiment: Tune, root: Path, known: SearchSpace | None = None) -
 
 
 def _live_knobs(tune: TuneFile) -> list[Knob]:
-    """Return the knobs that need no restart; a lower power limit only ever saves energy."""
+    """Return the knobs that need no restart; of power limits the highest first: what matters is how low they may be."""
     return [
-        Knob(name=live.key, stage="power", values=live.choices, moves=("power",), restart=False)
+        Knob(
+            name=live.key, stage="power", moves=("power",), restart=False,
+            values=tuple(sorted(live.watts, reverse=True)) if live.kind == "power" else live.values,
+        )
         for live in tune.knob
-        if live.kind != "power" or tune.objective == "j_per_token"
-    ]
+    ]  # fmt: skip
 
 
 def _stream_tps(slo: str) -> float | None:

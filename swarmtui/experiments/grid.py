@@ -126,7 +126,10 @@ def tune_digest(tune: TuneFile) -> str:
     """
     auto = tune.auto and AutoSearch(slo=tune.auto.slo)
     objective = tune.objective if auto else "out_tps"
-    knobs = tuple(msgspec.structs.replace(knob, values=(), watts=()) for knob in tune.knob)
+    # Whether this user may set power limits does not decide which tune it is.
+    knobs = tuple(
+        msgspec.structs.replace(knob, values=(), watts=()) for knob in tune.knob if not (auto and knob.kind == "power")
+    )
     rest = msgspec.to_builtins(
         msgspec.structs.replace(
             tune,

@@ -10,9 +10,10 @@ from swarmtui.analysis.tuning.outcome import (
     NotTried,
     RecipeFlag,
     TuneOutcome,
+    shown_name,
     starts_sentence,
 )
-from swarmtui.model.tuning import Flags, Objective, format_flags
+from swarmtui.model.tuning import POWER, Flags, Objective, format_flags
 from swarmtui.numbers import signed_percent, significant
 from swarmtui.report.table import Block, Column, Sentence, Table, tabulate
 from swarmtui.report.tuning import OBJECTIVES
@@ -31,6 +32,9 @@ def outcome_blocks(found: TuneOutcome) -> list[Block]:
     recommended = found.code in ("confirmed", "not_sure", "not_tested", "running") and found.flags
     if recommended and found.command:
         blocks += [Sentence("start it:"), Sentence(found.command, "command")]
+        if POWER in found.flags:
+            limit = f"sudo nvidia-smi -pl {found.flags[POWER]}"
+            blocks += [Sentence("set the power limit, of all GPUs or with -i of some:"), Sentence(limit, "command")]
     if found.session and recommended:
         again = f"swarmtui run --baseline {found.session} --endpoint URL"
         blocks += [Sentence("compare later runs with it:"), Sentence(again, "command")]
@@ -71,7 +75,7 @@ def _flags(flags: Flags) -> str:
 
 def effect_table(title: str, effects: Sequence[KnobEffect], objective: Objective) -> Table:
     columns: list[Column[KnobEffect]] = [
-        Column("knob", "flag", lambda of: of.knob, right=False, least=10),
+        Column("knob", "flag", lambda of: shown_name(of.knob), right=False, least=10),
         Column("value", "value", _values, right=False, least=8),
         Column("gain", "gain", lambda of: of.gain, signed_percent),
         Column("range", "95 % range", _range),

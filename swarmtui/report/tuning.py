@@ -186,7 +186,7 @@ def commands_text(tune: TuneFile) -> str:
     launches = [launch_command(tune, flags, "PORT") for flags in flag_sets]
     lines += [f"  {escape(command, keep='')}" for command in dict.fromkeys(map(str, launches))]
     for knob in tune.knob:
-        lines += _knob_lines(knob)
+        lines += knob_lines(knob)
     if tune.stop:
         stops = dict.fromkeys(shlex.join(launch.stop) for launch in launches)
         lines += [f"stop command: {escape(stop, keep='')}" for stop in stops]
@@ -206,7 +206,7 @@ def commands_text(tune: TuneFile) -> str:
     return "\n".join(lines)
 
 
-def _knob_lines(knob: LiveKnob) -> list[str]:
+def knob_lines(knob: LiveKnob) -> list[str]:
     """Say what a knob changes while the server runs, with its commands."""
     if knob.kind == "power":
         gpus = f"GPU {', '.join(map(str, knob.gpus))}" if knob.gpus else "the GPUs of the server"

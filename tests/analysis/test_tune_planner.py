@@ -155,6 +155,32 @@ def test_configuration_that_crashes_in_the_ab_test_gives_way_to_the_next() -> No
     assert progress.winner is not None and progress.winner != {"--slots": 8}
 
 
+def test_power_limit_is_tried_last_with_the_flags_that_were_found() -> None:
+    power = Knob(name="power_w", stage="power", values=(595, 525, 455, 385, 315), moves=("power",), restart=False)
+
+    def joules(flags: Flags) -> float:
+        watts = int(flags.get("power_w", 700))
+        return {700: 3.0, 595: 2.6, 525: 2.4, 455: 2.2, 385: 2.0, 315: 2.5}[watts] * 200 / peaked(flags)
+
+    rules, starts = RULES._replace(objective="j_per_token"), list[Start]()
+    while (ask := plan_tune(space_of(SLOTS, BATCH, MODE, power), rules, starts).ask) is not None:
+        value = joules(ask.flags)
+        starts.append(start(ask.flags, 100.0, j_per_token=value, step=ask.step, side=ask.side))
+    screened = [each.flags for each in starts if each.step == "screen"]
+    first = next(at for at, flags in enumerate(screened) if "power_w" in flags)
+    assert screened[first] == {"--slots": 8, "--mode": "b", "power_w": 455}
+    assert all("power_w" in flags for flags in screened[first:]), "the flags are not searched again without it"
+    progress = plan_tune(space_of(SLOTS, BATCH, MODE, power), rules, starts)
+    assert progress.winner == {"--slots": 8, "--mode": "b", "power_w": 385}
+    assert progress.decision is not None and progress.decision.word == "faster"
+
+
+def test_stages_leave_time_for_the_power_limit() -> None:
+    power = Knob(name="power_w", stage="power", values=(500, 300), moves=("power",), restart=False)
+    starts, _ = run(space_of(SLOTS, BATCH, MODE, power), peaked, RULES._replace(budget_s=240.0))
+    assert any("power_w" in each.flags for each in starts)
+
+
 def test_excluded_and_bounded_values_are_never_started() -> None:
     small = Knob(
         name="--ubatch", stage="slots", values=(64, 128, 512), default=64, moves=("prefill",), at_most=("--batch",)

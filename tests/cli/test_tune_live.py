@@ -226,6 +226,53 @@ def test_without_permission_one_sentence_says_what_to_run_and_nothing_is_started
         assert not (host.nvml.directory / "starts").exists()
 
 
+def auto_command(host: Host, *more: str) -> tuple[str, ...]:
+    script = host.sandbox.home / "server.py"
+    script.write_text(SERVER)
+    command = f"{sys.executable} {script} {host.nvml.directory} {{port}} 0"
+    plan = ("--levels", "2", "--requests", "800C", "--max-tokens", "8", "--knob", "--slots=2,4", "--budget", "30m")
+    return ("tune", "--auto", command, *plan, "--session-dir", str(host.sandbox.sessions), *more)
+
+
+def test_automatic_tune_for_energy_tries_power_limits_last_and_restores_them(host: Host) -> None:
+    tune = host.sandbox.start(*auto_command(host, "--objective", "j_per_token", "--yes"))
+    wait_until(lambda: min(host.nvml.limits()) < 700, "a limit is set")
+    assert {tuple(row["flags"]) for row in starts(host)} >= {(), ("--slots",)}
+    assert host.nvml.limits() == [455]
+    os.kill(tune.pid, signal.SIGKILL)
+    tune.wait()
+    wait_until(lambda: host.nvml.limits() == [700] and not host.held(), "the limit is restored")
+    found = json.loads(host.sandbox.run(*auto_command(host, "--objective", "j_per_token", "--show", "--json")).out)
+    assert found["size"] == 2 * 5, "what was decided at the start is shown, also by a user who may not set limits"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--objective", "j_per_token"), "the GPUs of the server is set to 595 W, 525 W, 455 W, 385 W, 315 W"),
+        (("--power", "350,300"), "the GPUs of the server is set to 350 W, 300 W; it is restored"),
+        (("--objective", "j_per_token", "--power", "none"), ""),
+        (("--objective", "tok_s"), ""),
+        (("--power", "100"), "--power: GPU 0 takes limits from 200 W"),
+        (("--power", "few"), "--power: 'few' is not auto, none or watts"),
+    ],
+)
+def test_power_limits_of_an_automatic_tune_are_shown_before_it(host: Host, words: tuple[str, ...], said: str) -> None:
+    ran = host.sandbox.run(*auto_command(host, *words))
+    assert ran.code == 2 and not (host.nvml.directory / "starts").exists()
+    assert said in ran.err if said else "power limit" not in ran.err
+    assert host.nvml.limits() == [700]
+
+
+@pytest.mark.parametrize("option", [(), ("--power", "auto")])
+def test_automatic_tune_without_permission_leaves_power_limits_alone(tmp_path: Path, option: tuple[str, ...]) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        host = Host(sandbox, refuses=True)
+        ran = sandbox.run(*auto_command(host, "--objective", "j_per_token", *option))
+        problem = "setting the power limit of GPU 0 needs root"
+        assert (f"--power: {problem}" if option else f"the power limit stays as it is: {problem}") in ran.err
+
+
 @pytest.mark.parametrize("watts", [150, 800])
 def test_limit_out_of_range_is_refused_before_anything_is_started(host: Host, watts: int) -> None:
     path = host.write(POWER.replace("350", str(watts)))

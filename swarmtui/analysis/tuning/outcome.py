@@ -19,7 +19,7 @@ from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.analysis.tuning.steps import TuneProgress
 from swarmtui.engines.knobs import Knob
 from swarmtui.model.base import Stored, Versioned
-from swarmtui.model.tuning import Flags, Objective, Start, Value, configuration_key
+from swarmtui.model.tuning import POWER, Flags, Objective, Start, Value, configuration_key, format_flags
 from swarmtui.numbers import significant
 from swarmtui.text import count_noun
 
@@ -44,6 +44,8 @@ class KnobChange(Stored, frozen=True, kw_only=True):
     after: Value
 
     def __str__(self) -> str:
+        if self.knob == POWER:
+            return format_flags({POWER: self.after})
         shown = "" if self.before is None else f"{_shown(self.before)} → "
         return f"{self.knob} {shown}{_shown(self.after)}"
 
@@ -263,6 +265,10 @@ def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:g}" if value == int(value) and value < 1000 else significant(value, 4)
 
 
+def shown_name(knob: str) -> str:
+    return "power limit" if knob == POWER else knob
+
+
 def _shown(value: Value) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
@@ -344,17 +350,21 @@ def _not_tried(space: SearchSpace, progress: TuneProgress, starts: Sequence[Star
             refused[key].append(skipped.value)
     for (knob_name, code, reason), values in refused.items():
         if values:
-            yield NotTried(what=f"{knob_name} {', '.join(map(_shown, values))}", code=code, reason=reason)
+            yield NotTried(what=f"{shown_name(knob_name)} {', '.join(map(_shown, values))}", code=code, reason=reason)
     started = {name for start in starts for name in start.flags} | {knob for knob, _, _ in refused}
     for knob in space.knobs:
         if knob.name in space.pins:
-            yield NotTried(what=knob.name, code="pinned", reason=f"pinned to {space.pins[knob.name]}")
+            yield NotTried(what=shown_name(knob.name), code="pinned", reason=f"pinned to {space.pins[knob.name]}")
         elif knob.name not in started and progress.ask is None:
-            yield NotTried(what=knob.name, code="budget", reason="the budget ended before its turn")
+            broken = progress.ended == "no_baseline"
+            reason = "there is nothing to compare it with" if broken else "the budget ended before its turn"
+            yield NotTried(what=shown_name(knob.name), code="no_baseline" if broken else "budget", reason=reason)
         elif values := _open_values(space, knob, starts, progress):
             text = ", ".join(_shown(value) for value in values)
             yield NotTried(
-                what=f"{knob.name} {text}", code="direction", reason="values nearer to the best did not gain"
+                what=f"{shown_name(knob.name)} {text}",
+                code="direction",
+                reason="values nearer to the best did not gain",
             )
 
 

@@ -6,7 +6,8 @@ what the user pins, vetoes or adds takes effect with the next start.
 
 1. The command as it is. 2. Stage by stage, one knob at a time from the best so far, with few requests: ordered knobs
 are climbed in the direction that helps, all values of others are tried; a small gain counts only if a second start
-agrees. Knobs are tried again while a whole pass still gains. 3. The best few are restarted with all requests, and
+agrees. Knobs are tried again while a whole pass still gains; those that a running server follows, such as the power
+limit, once and last. 3. The best few are restarted with all requests, and
 ranked by that. 4. The first of them and the command alternate, as in `ab`, whose verdict is the claim.
 """
 
@@ -43,6 +44,8 @@ _RESERVED = 0.6
 # An A/B test may take longer than expected by the first; one that takes more than the second of the budget cannot be.
 _SPARE, _TOO_LONG = 1.15, 0.8
 _MAX_PASSES = 3
+# Starts for which the stages leave time if there are knobs that come last.
+_LAST_STARTS = 3
 _MAX_BROKEN_BASELINES = 3
 
 
@@ -76,6 +79,8 @@ class _Search:
         self._used: dict[tuple[TuneStep, str], int] = {}
         self._screened: dict[str, tuple[Flags, list[Start]]] = {}
         self._passes, self._floor = 0, Flags()
+        free = [knob for knob in space.knobs if knob.name not in space.pins]
+        self._flags, self._last = ([knob for knob in free if (knob.stage == "power") == last] for last in (False, True))
         self._gains: dict[tuple[str, str], float] = {}
         self.spent_s = fsum(start.took_s or 0.0 for start in starts)
         self.leader: Flags | None = None
@@ -164,13 +169,15 @@ class _Search:
         for number in range(_MAX_PASSES):
             before, self._passes = self.leader, number
             for stage in STAGES:
-                for knob in self._by_promise([knob for knob in self._space.knobs if knob.stage == stage]):
-                    if knob.name not in self._space.pins:
-                        yield from self._knob(knob)
+                for knob in self._by_promise([knob for knob in self._flags if knob.stage == stage]):
+                    yield from self._knob(knob)
             if not number:
                 yield from self._check_baseline()
             if self.leader == before or len(self._space.knobs) < 2:
                 break
+        last, self._last = self._last, []
+        for knob in last:
+            yield from self._knob(knob)
         yield from self._neighbours()
         yield from self._pairs()
 
@@ -232,18 +239,15 @@ class _Search:
         gained = True
         while gained:
             gained = False
-            for knob in self._space.knobs:
-                for value in self._space.ladder(knob) if knob.name not in self._space.pins else ():
+            for knob in self._flags:
+                for value in self._space.ladder(knob):
                     screens = sum(len(starts) for _, starts in self._screened.values())
                     if value != self._space.value(self.leader or {}, knob.name) and screens < self._most_screens():
                         gained = (yield from self._try(knob, value)) or gained
 
     def _pairs(self) -> Asking:
         """Change two knobs at once, while there is time: some belong together."""
-        random, knobs = (
-            Random(self._rules.seed),
-            [each for each in self._space.knobs if each.name not in self._space.pins],
-        )
+        random, knobs = Random(self._rules.seed), self._flags
         for _ in range(_MAX_PAIRS if len(knobs) > 1 else 0):
             flags = self.leader or {}
             for knob in random.sample(knobs, 2):
@@ -338,7 +342,8 @@ class _Search:
         reserved_s = min(later_s, max(_RESERVED * rules.budget_s, _SPARE * confirm_s))
         if confirm_s > _TOO_LONG * rules.budget_s:
             reserved_s = 0.0
-        return self.spent_s + self._seconds("screen") + reserved_s <= rules.budget_s
+        starts = 1 + _LAST_STARTS * bool(self._last)
+        return self.spent_s + starts * self._seconds("screen") + reserved_s <= rules.budget_s
 
     # the end
 

@@ -250,9 +250,8 @@ def make_space(
         for name, values in grid.items():
             known = find_knob(catalogue, name) or Knob(name=name, stage="slots", values=values, moves=("not_known",))
             knobs.append(msgspec.structs.replace(known, values=values))
-        knobs += more
     else:
-        for knob in catalogue:
+        for knob in engine.knobs:
             why = _inapplicable(knob, words, machine, allow_quality=allow_quality, moe=moe)
             if why is None:
                 bounded = _bounded(knob, machine)
@@ -261,6 +260,7 @@ def make_space(
                     knobs.append(bounded)
                     continue
             left_out.append(why)
+    knobs += more
     given = read_knobs(words, catalogue)
     defaults = {knob.name: knob.default for knob in (*catalogue, *knobs) if knob.default is not None}
     ordered = sorted(knobs, key=lambda knob: STAGES.index(knob.stage))
