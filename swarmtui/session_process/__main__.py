@@ -1,5 +1,6 @@
 """Start the session process; the first worker is started before anything else, so that both import at the same time."""
 
+import gc
 import signal
 
 from swarmtui.processes.spawn import start_worker
@@ -10,8 +11,11 @@ def run() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     first_worker = start_worker()
+    gc.disable()  # imports leave no garbage: collections would only take time
     from swarmtui.session_process.main import main
 
+    gc.freeze()
+    gc.enable()
     main(first_worker)
 
 

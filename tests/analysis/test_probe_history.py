@@ -50,7 +50,7 @@ def flags(probes: list[ProbeResult]) -> list[bool]:
 
 def test_stationary_week_is_rarely_flagged() -> None:
     """At most 0.6 flagged probes per week, in the first week and later."""
-    found = [flags(hourly(Random(seed), 2 * WEEK)) for seed in range(40)]
+    found = [flags(hourly(Random(seed), 2 * WEEK)) for seed in range(20)]
     for week in (slice(WEEK), slice(WEEK, None)):
         assert sum(sum(flagged[week]) for flagged in found) / len(found) <= 0.6
 
@@ -60,7 +60,7 @@ def test_stationary_week_is_rarely_flagged() -> None:
 )
 def test_correlated_probes_and_heavy_tails_are_rarely_flagged(rho: float, outliers: float, df: int) -> None:
     """The goal is 0.6 per week; a rule without correlation flags 5 and more, with t3 tails 1.3."""
-    weeks = [flags(correlated(Random(seed), WEEK, rho, outliers, df)) for seed in range(40)]
+    weeks = [flags(correlated(Random(seed), WEEK, rho, outliers, df)) for seed in range(20)]
     assert sum(map(sum, weeks)) / len(weeks) <= 0.9
 
 

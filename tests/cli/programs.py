@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
+
+from tests.cli.preloaded import read_all, run_in_fork
 
 TIMEOUT_S = 150.0
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -67,14 +69,13 @@ class Sandbox:
         )
 
     def run(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> CommandResult:
+        """Run a command, where possible in a fork of a process that has imported its modules."""
+        if before is None and (ran := run_in_fork(arguments, self.environment | (env or {}), self.home, TIMEOUT_S)):
+            return CommandResult(ran.code, ran.out.decode(), ran.err.decode())
         return self.start(*arguments, env=env, before=before).wait()
 
     def run_each(self, *commands: tuple[str, ...]) -> list[CommandResult]:
-        """Run commands one after the other, each in a fork of one process: most of a short command is its imports."""
-        command = [sys.executable, "-c", _FORKED, *(json.dumps(words) for words in commands)]
-        ran = Program(command, self.environment, self.home).wait()
-        assert ran.code == 0, ran
-        return [CommandResult(*json.loads(line)) for line in ran.out.splitlines()]
+        return [self.run(*words) for words in commands]
 
     def run_benchmark(self, endpoint: str, *arguments: str, env: dict[str, str] | None = None) -> CommandResult:
         """`swarmtui run` with sessions saved in this sandbox."""
@@ -133,32 +134,6 @@ class Sandbox:
         shutil.rmtree(self.runtime, ignore_errors=True)
 
 
-# Prints exit code, stdout and stderr of each command as a line of JSON.
-_FORKED = """
-import importlib, json, os, pkgutil, sys, tempfile
-import swarmtui.cli
-
-for name in ("analysis", "cli", "client", "experiments", "sessions"):
-    package = importlib.import_module(f"swarmtui.{name}")
-    for module in pkgutil.walk_packages(package.__path__, f"swarmtui.{name}."):
-        importlib.import_module(module.name)
-for words in sys.argv[1:]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        if not (pid := os.fork()):
-            os.dup2(out.fileno(), 1)
-            os.dup2(err.fileno(), 2)
-            sys.argv = ["swarmtui", *json.loads(words)]
-            try:
-                swarmtui.cli.main()
-            except SystemExit as ended:
-                sys.stdout.flush()
-                os._exit(ended.code)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        texts = [os.pread(file.fileno(), 1 << 24, 0).decode() for file in (out, err)]
-    print(json.dumps([code, *texts]), flush=True)
-"""
-
-
 class Program:
     """A running command, in its own process group as a shell would start it."""
 
@@ -175,7 +150,7 @@ class Program:
         )
         self._out, self._err = bytearray(), bytearray()
         pipes = ((self.process.stdout, self._out), (self.process.stderr, self._err))
-        self._readers = [threading.Thread(target=_read, args=pipe, daemon=True) for pipe in pipes]
+        self._readers = [threading.Thread(target=read_all, args=pipe, daemon=True) for pipe in pipes]
         for reader in self._readers:
             reader.start()
 
@@ -203,12 +178,6 @@ class Program:
         for reader in self._readers:
             reader.join()
         return CommandResult(code, self._out.decode(), self._err.decode())
-
-
-def _read(pipe: BinaryIO, into: bytearray) -> None:
-    with pipe:
-        while part := os.read(pipe.fileno(), 1 << 16):
-            into += part
 
 
 class TerminalProgram:

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +72,26 @@ def servers(sandbox: Sandbox) -> list[str]:
             for process in sandbox.processes(part)]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, dict[str, Any]]]:
-    with open_sandbox(tmp_path_factory.mktemp("tuned")) as sandbox:
+# The sandbox, and what the tune printed.
+Tuned = tuple[Sandbox, dict[str, Any]]
+
+
+def test_grid_with_a_crash_and_a_hang(tmp_path: Path) -> None:
+    """One tune for all checks: it takes half a minute."""
+    with open_sandbox(tmp_path) as sandbox:
         path = tune_file(sandbox, CELLS, restarts="3")
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
-        yield sandbox, json.loads(ran.out)
+        tuned = sandbox, json.loads(ran.out)
+        check_crash_and_hang_are_rows_with_reason_and_log(tuned)
+        check_configurations_that_work_are_restarted_three_times_and_ranked_by_that(tuned)
+        check_more_slots_rank_first_with_the_effect_of_the_flag(tuned)
+        check_no_server_process_is_left(tuned)
+        check_finished_tune_is_only_shown(tuned)
+        check_sessions_store_the_flags_of_their_configuration(tuned)
 
 
-def test_crash_and_hang_are_rows_with_reason_and_log(
-    tuned: tuple[Sandbox, dict[str, Any]],
-) -> None:
+def check_crash_and_hang_are_rows_with_reason_and_log(tuned: Tuned) -> None:
     rows = tuned[1]["leaderboard"]
     assert len(rows) == 4
     by_mode: dict[str, list[dict[str, Any]]] = {}
@@ -98,9 +105,7 @@ def test_crash_and_hang_are_rows_with_reason_and_log(
     assert [row["state"] for row in rows] == ["done"] * 2 + ["broken"] * 2
 
 
-def test_configurations_that_work_are_restarted_three_times_and_ranked_by_that(
-    tuned: tuple[Sandbox, dict[str, Any]],
-) -> None:
+def check_configurations_that_work_are_restarted_three_times_and_ranked_by_that(tuned: Tuned) -> None:
     sandbox, found = tuned
     starts = state(sandbox)["starts"]
     by_round = [[start["flags"]["--mode"] for start in starts if start["round"] == number] for number in range(4)]
@@ -111,7 +116,7 @@ def test_configurations_that_work_are_restarted_three_times_and_ranked_by_that(
     assert [len(row["values"]) for row in found["leaderboard"][:2]] == [3, 3]
 
 
-def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_more_slots_rank_first_with_the_effect_of_the_flag(tuned: Tuned) -> None:
     found = tuned[1]
     assert found["leaderboard"][0]["flags"]["--slots"] == 4
     (effect,) = [effect for effect in found["effects"] if effect["pairs"]]
@@ -119,11 +124,11 @@ def test_more_slots_rank_first_with_the_effect_of_the_flag(tuned: tuple[Sandbox,
     assert effect["change"] == pytest.approx(effect["after"] / effect["before"] - 1) and effect["change"] > 0
 
 
-def test_no_server_process_is_left(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_no_server_process_is_left(tuned: Tuned) -> None:
     assert servers(tuned[0]) == []
 
 
-def test_finished_tune_is_only_shown(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_finished_tune_is_only_shown(tuned: Tuned) -> None:
     sandbox = tuned[0]
     before = len(sandbox.list_sessions())
     ran = sandbox.run(*tune_command(sandbox, sandbox.home / "tune.toml"))
@@ -132,7 +137,7 @@ def test_finished_tune_is_only_shown(tuned: tuple[Sandbox, dict[str, Any]]) -> N
     assert len(sandbox.list_sessions()) == before
 
 
-def test_sessions_store_the_flags_of_their_configuration(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_sessions_store_the_flags_of_their_configuration(tuned: Tuned) -> None:
     sandbox, found = tuned
     best = found["leaderboard"][0]
     session = sandbox.show_session(best["session"])["session"]

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,18 +89,26 @@ def server_processes(sandbox: Sandbox) -> list[FoundProcess]:
     return [process for part in parts for process in sandbox.processes(part) if "--auto" not in process.command_line]
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sandbox, dict[str, Any]]]:
-    with open_sandbox(tmp_path_factory.mktemp("auto")) as sandbox:
+# The sandbox, and what the tune printed.
+Tuned = tuple[Sandbox, dict[str, Any]]
+
+
+def test_tune_with_flags_that_help_crash_hang_or_answer_garbage(tmp_path: Path) -> None:
+    """One tune for all checks: it takes most of a minute."""
+    with open_sandbox(tmp_path) as sandbox:
         tried = knobs(
             "--threads=1,2", SLOTS, "--ubatch-size=512,1024", "--batch-size=2048,4096", "--flash-attn=auto,off"
         )
         ran = sandbox.run(*auto_command(sandbox, *tried, "--json"))
         assert ran.code == 0, ran
-        yield sandbox, json.loads(ran.out)
+        tuned = sandbox, json.loads(ran.out)
+        check_finds_the_flag_that_helps_and_ab_confirms_it(tuned)
+        check_crash_hang_unknown_flag_and_garbage_are_failures_with_their_reason(tuned)
+        check_result_is_one_experiment_with_page_log_row_and_no_process_left(tuned)
+        check_same_command_shows_the_result_and_starts_nothing(tuned)
 
 
-def test_finds_the_flag_that_helps_and_ab_confirms_it(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_finds_the_flag_that_helps_and_ab_confirms_it(tuned: Tuned) -> None:
     found = tuned[1]
     # A flag without effect may stay beside it, as the noise of a busy machine decides.
     assert found["code"] == "confirmed" and found["flags"]["--parallel"] == 4, found["sentence"]
@@ -110,9 +117,7 @@ def test_finds_the_flag_that_helps_and_ab_confirms_it(tuned: tuple[Sandbox, dict
     assert " -np 4" in found["command"] and " -np 1" in found["given"]
 
 
-def test_crash_hang_unknown_flag_and_garbage_are_failures_with_their_reason(
-    tuned: tuple[Sandbox, dict[str, Any]],
-) -> None:
+def check_crash_hang_unknown_flag_and_garbage_are_failures_with_their_reason(tuned: Tuned) -> None:
     by_flag = {name: row for row in reversed(tuned[1]["failed"]) for name in row["flags"] if name != "--parallel"}
     assert by_flag["--ubatch-size"]["line"] == "ggml_cuda: out of memory: tried to allocate 20 GiB"
     assert "not ready within 8 s" in by_flag["--batch-size"]["reason"]
@@ -122,9 +127,7 @@ def test_crash_hang_unknown_flag_and_garbage_are_failures_with_their_reason(
     assert len(by_flag.keys() - {"--threads"}) == 3
 
 
-def test_result_is_one_experiment_with_page_log_row_and_no_process_left(
-    tuned: tuple[Sandbox, dict[str, Any]],
-) -> None:
+def check_result_is_one_experiment_with_page_log_row_and_no_process_left(tuned: Tuned) -> None:
     sandbox, found = tuned
     (page,) = sandbox.sessions.glob(".tuning/*/result.html")
     assert "confirmed by ab" in page.read_text() and "<script" not in page.read_text()
@@ -135,7 +138,7 @@ def test_result_is_one_experiment_with_page_log_row_and_no_process_left(
     assert server_processes(sandbox) == []
 
 
-def test_same_command_shows_the_result_and_starts_nothing(tuned: tuple[Sandbox, dict[str, Any]]) -> None:
+def check_same_command_shows_the_result_and_starts_nothing(tuned: Tuned) -> None:
     sandbox, found = tuned
     before = starts(sandbox)
     tried = knobs("--threads=1,2", SLOTS, "--ubatch-size=512,1024", "--batch-size=2048,4096", "--flash-attn=auto,off")

@@ -25,7 +25,7 @@ with open(f"{folder}/starts", "a") as starts:
 for gpu in gpus.split(","):
     with open(f"{folder}/pid-{gpu}", "w") as file:
         file.write(str(os.getpid()))
-os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=20", f"--port={port}"])
+os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}"])
 """
 SWEEP = '[[knob]]\nkind = "power"\nwatts = [700, 350]\nprefill = false\n'
 POWER = '[[knob]]\nkind = "power"\nwatts = [700, 350, 280]\nprefill = false\n'

@@ -12,7 +12,7 @@ from tests.seeds.virtual_session import Freeze, simulate_sweep
 
 @pytest.mark.parametrize("c", [4, 50])
 def test_default_number_of_requests_is_enough(c: int) -> None:
-    truth = long_run(c, requests=1000)
+    truth = long_run(c, requests=500)
     short = zip(*(simulate_level(c, seed) for seed in range(10, 15)), strict=True)
     means = dict(zip(FIGURES, map(statistics.fmean, short), strict=True))
     for name, true in zip(FIGURES, truth, strict=True):

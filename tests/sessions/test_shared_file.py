@@ -345,7 +345,7 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
     ]
     documents = [(content, places(json.loads(content))) for content in contents]
     path, refused, used = tmp_path / "x.swarm.json.gz", 0, 0
-    for number in range(int(os.environ.get("DAMAGED_FILES", "300"))):
+    for number in range(int(os.environ.get("DAMAGED_FILES", "150"))):
         path.write_bytes(mutate(chance, *documents[number % 2]))
         try:
             use(path, own, tmp_path / "root")
@@ -354,4 +354,4 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
             assert "\n" not in str(error) and len(str(error)) < 500, number
         else:
             used += 1
-    assert refused > 60 and used > 30, "mutations of both kinds are tried"
+    assert refused > 30 and used > 15, "mutations of both kinds are tried"
