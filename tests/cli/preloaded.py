@@ -52,7 +52,7 @@ class _Server:
         with theirs:
             process = subprocess.Popen(
                 ["env", "--default-signal=HUP,INT", sys.executable, "-m", "tests.cli.preloaded"],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 env=self._environment,
                 cwd=_ROOT,
             )
