@@ -275,7 +275,8 @@ class PanelScreen(CursorScreen):
         self.choose_visible(self.panels)
         self.set_class(self.only_panel is not None, "-alone")
         for box in self.query("Horizontal, Vertical"):
-            box.display = any(panel.display for panel in box.query(LineWidget))
+            if panels := box.query(LineWidget):  # an input line has none, and shows itself
+                box.display = any(panel.display for panel in panels)
         for panel in self.panels:
             panel.redraw()
         for footer in self.query(KeyFooter):

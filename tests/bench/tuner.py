@@ -1,6 +1,6 @@
 """Search for flags on simulated servers whose best configuration is known, in virtual time.
 
-python -m tests.bench.tuner [--seeds N] [--budget MINUTES] [--noise CV] [--rugged]
+python -m tests.bench.tuner [--seeds N] [--first-seed N] [--budget MINUTES] [--noise CV] [--rugged]
 
 Half of the landscapes have knobs without any effect: what is claimed there is false. The others have four to six
 knobs: ordered ones with a best value or an end to their rise, switches, pairs that help or hinder each other (by up to
@@ -241,6 +241,7 @@ SEARCHERS: dict[str, Searcher] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=100, help="landscapes of each kind")
+    parser.add_argument("--first-seed", type=int, default=0, help="landscapes that the planner was not written with")
     parser.add_argument("--budget", type=float, default=20.0)
     parser.add_argument("--noise", type=float, default=0.02)
     parser.add_argument("--rugged", action="store_true", help="pairs of values that belong together at random")
@@ -256,7 +257,7 @@ def main() -> None:
         if (options.only and name != options.only) or (name == "optuna + ab" and find_spec("optuna") is None):
             continue
         regrets, starts, shares, minutes, gains = [], [], [], [], 0
-        for seed in range(options.seeds):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
             landscape = make_landscape(seed, options.noise, flat=False, rugged=options.rugged)
             found = searcher(landscape, rules, seed)
             regrets.append(1.0 - landscape.value(found.flags) / landscape.best)
@@ -265,7 +266,7 @@ def main() -> None:
             minutes.append(found.seconds / 60.0)
             gains += found.claimed
         false = 0
-        for seed in range(1000, 1000 + options.seeds):
+        for seed in range(options.first_seed + 1000, options.first_seed + 1000 + options.seeds):
             false += searcher(make_landscape(seed, options.noise, flat=True), rules, seed).claimed
         p90 = quantiles(regrets, n=10)[-1]
         within = sum(regret <= 0.05 for regret in regrets) / len(regrets)

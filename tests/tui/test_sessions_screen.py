@@ -314,6 +314,7 @@ async def test_a_shared_file_is_imported_and_becomes_the_baseline(tmp_path: Path
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("i", "x")
+        await until(lambda: "import a shared file: x" in screen_text(app))
         problem = app.screen.query_one(".input-line--problem", Static)
         await until(lambda: "ends with .swarm.json.gz" in str(problem.content))
         app.screen.query_one(Input).value = str(path)
