@@ -198,6 +198,7 @@ class Agent:
         return StreamRow(
             self.number, state[0], task.id if task else -1, task.type if task else "",
             (exchange.t_sent or 0) if exchange else 0, chunks, total, ttft, exchange.span_s if exchange else 0.0,
+            exchange is not None and self._phase == "level",
         )  # fmt: skip
 
     def _state(self) -> str:

@@ -124,7 +124,8 @@ WorkerCommand = Setup | Enqueue | StartStage | Begin | TakeBack | Drop | Ack | W
 class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     """One agent in one window. `chunks` counts those of this window, `total` those since the request started.
 
-    `span_s` is the time from the first chunk of the request to the latest.
+    `span_s` is the time from the first chunk of the request to the latest. `measured`: it is in flight, and counts in
+    its level.
     """
 
     agent: int
@@ -136,6 +137,7 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
     total: int
     ttft_s: float | None
     span_s: float = 0.0
+    measured: bool = False
 
     @property
     def request(self) -> tuple[int, int]:

@@ -39,8 +39,9 @@ class _Request:
         self.state = state
         span_s = (self._arrived_us[total - 1] - self._arrived_us[0]) / 1e6 if total else 0.0
         ttft_s = self._ttft_s if total else None
+        sent_ns, measured = record.t_sent_ns or 0, record.phase in ("level", "unfinished")
         return StreamRow(
-            record.agent, state, record.task, record.type, record.t_sent_ns or 0, total - before, total, ttft_s, span_s
+            record.agent, state, record.task, record.type, sent_ns, total - before, total, ttft_s, span_s, measured
         )
 
 

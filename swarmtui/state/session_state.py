@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
-from swarmtui.analysis.limits.slo import SloTally, parse_slo, usable_slo
+from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.model.answer import Answer
@@ -37,6 +37,7 @@ from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.limit_line import LimitLine
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
+from swarmtui.state.running_slo import RunningSlo
 from swarmtui.state.streams import StreamTally, Throughput
 from swarmtui.state.totals import TotalCounts
 from swarmtui.state.trace import TraceCounts
@@ -101,7 +102,7 @@ class SessionState:
         self.total: int | None = None
         self._trace = TraceCounts()
         self._slo = ""
-        self._slo_tally: SloTally | None = None
+        self._running_slo: RunningSlo | None = None
         self._provisional: dict[LevelKey, ProvisionalLevel] = {}
         # Tokens and seconds of this stage, by the rates of its ticks.
         self._stage_output = (0.0, 0.0)
@@ -165,7 +166,8 @@ class SessionState:
         self._done, self.total = 0, start.of
         self._begun = set()
         self._stage_output = (0.0, 0.0)
-        self._slo_tally = SloTally(parse_slo(self._slo)) if self._slo and start.phase == "level" else None
+        judged = self._slo and start.phase == "level"
+        self._running_slo = RunningSlo(self._slo, start.number, start.t_ns) if judged else None
         self.status = "warming up" if start.phase in ("warmup", "canary") else "running"
         self.note = "the same tasks serially" if serial else ""
         if not start.steered:
@@ -211,9 +213,8 @@ class SessionState:
         self._trace.add(record)
         self.quality.add_record(record)
         self._split.add_record(record)
-        stage = self._stage
-        if self._slo_tally is not None and stage is not None and record.stage == stage.number:
-            self._slo_tally.add(record)
+        if self._running_slo is not None:
+            self._running_slo.add(record)
         if traits(self.load).primary and record.phase == "level":
             # The newest ones; the report at the end covers all.
             records = self._mixed_records[record.c, None]
@@ -364,7 +365,7 @@ class SessionState:
         return len(self._begun) if not self._done and len(self._begun) < stage.c else None
 
     def frame(self, now: int, *, rows: bool) -> Frame:
-        stage, point = self._stage, self._point(now)
+        stage, point, newest = self._stage, self._point(now), self._throughput.rows
         if self._tasks is None:
             self._tasks = task_figures(self._mixed_records)
         quality, ttft_split = self._judge(now)
@@ -400,7 +401,7 @@ class SessionState:
             limit=self._limit.points(self._session, self.levels, self.servers, self.slots, self.telemetry),
             warnings=self.warnings,
             provisional=tuple(sorted(provisional, key=lambda level: level.offered_load)),
-            rows=tuple(sorted(self._throughput.rows.values(), key=lambda row: row.agent)) if rows else (),
+            rows=tuple(sorted(newest.values(), key=lambda row: row.agent)) if rows else (),
             rates=tuple(tally.view(agent) for agent, tally in self._tallies.items()) if rows else (),
             watched=self.watched.view() if rows else None,
             points=tuple(self._newest),
@@ -425,7 +426,7 @@ class SessionState:
             answer=self._answer,
             goodput=self._goodput,
             slo=self._slo,
-            slo_kept=self._slo_tally.conditions() if self._slo_tally is not None else (),
+            slo_kept=self._running_slo.conditions(newest.values(), now) if self._running_slo is not None else (),
             measured=self._measured,
             begun=self._agents_begun(),
             totals=self._totals.view(),

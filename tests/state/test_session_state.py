@@ -197,6 +197,35 @@ def test_the_requests_of_the_running_level_are_counted_by_condition_of_the_slo()
     assert [one.n for one in state.frame(0, rows=False).slo_kept] == [0, 0]
 
 
+def test_a_late_first_token_has_missed_the_slo_before_its_request_ends() -> None:
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s,stream_p10=20", alpha=0.2))
+    state.apply(stage(2))
+
+    def counts(t_s: float) -> list[tuple[int, int]]:
+        return [(one.good, one.n) for one in state.frame(int(t_s * 1e9), rows=False).slo_kept]
+
+    def show(t_s: float, *rows: StreamRow) -> None:
+        state.apply_frame(0, WorkerFrame(int(t_s * 1e9), 4, 4, 0, 0, rows, 0.0, 0, 0, 0))
+
+    late = StreamRow(0, "waiting", 3, "", 5, 0, 0, None, measured=True)
+    # One that keeps C in flight is not measured, and the last one is of the level before.
+    state.apply_frame(0, WorkerFrame(1, 3, 3, 3, 0, (late, StreamRow(1, "waiting", 4, "", 5, 0, 0, None)), 0, 0, 0, 0))
+    show(0.0, StreamRow(2, "waiting", 5, "", -1, 0, 0, None, measured=True))
+    assert counts(1.9) == [(0, 0), (0, 0)]
+    assert counts(2.1) == [(0, 1), (0, 0)]
+    show(3.0, StreamRow(0, "writing", 3, "", 5, 1, 1, 2.9, measured=True))
+    assert counts(3.5) == [(0, 1), (0, 0)]
+    # Its answer is checked before its record counts; then it counts once.
+    show(4.0, StreamRow(0, "idle", -1, "", 0, 0, 0, None))
+    assert counts(4.1) == [(0, 1), (0, 0)]
+    record = msgspec.structs.replace(request(0, [2900, 2910, 2920], task=3), t_sent_ns=5)
+    state.apply(RequestEntry(record=record))
+    assert counts(4.2) == [(0, 1), (1, 1)]
+    state.apply(stage(4, 2))
+    assert counts(9.0) == [(0, 0), (0, 0)]
+
+
 def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     state = SessionState(0)
     state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=2, step="climb")))

@@ -307,11 +307,13 @@ class SloTally:
         value = percentile(ordered, named / 100) if named is not None and enough else inf
         return median if isfinite(median) else None, value if isfinite(value) else None
 
-    def conditions(self) -> tuple[KeptShare, ...]:
+    def conditions(self, late: Sequence[int] = ()) -> tuple[KeptShare, ...]:
+        """`late` are requests in flight that have already missed each condition."""
         found = []
         for number, condition in enumerate(self.slo.conditions):
             size = dispersion(self.runs(number))
             good, n = self.counts[number]
+            n += late[number] if late else 0
             low, high = share_bounds(good / size, n / size)
             found.append(
                 KeptShare(

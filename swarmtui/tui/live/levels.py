@@ -19,7 +19,6 @@ from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
-from swarmtui.tui.live.plan_line import slo_so_far
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ class LevelNow(NamedTuple):
 def level_now(frame: Frame | None) -> LevelNow | None:
     if frame is None or frame.status == "ended":
         return None
-    counts = [(one.good, one.n) for one in slo_so_far(frame) if one.n]
+    counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
     good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
     doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, f"… {good} of {n}" if n else "…")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import NamedTuple
 
-import msgspec
-
-from swarmtui.analysis.limits.slo import JOB, WAITS, parse_slo
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
+from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.tui.lines import Line, Span, bar
@@ -25,8 +22,6 @@ _STATES = {
 }
 _CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "bad")}
 _SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
-# The states of a request without a first token.
-_WAITING = ("waiting", "prefill")
 _GAP = "  "
 _BAR = 8
 _MORE_GAP = 14
@@ -143,30 +138,11 @@ def _sign(level: SearchedLevel | None) -> str:
     return _SIGNS[level.state] if level is not None else ""
 
 
-def slo_so_far(frame: Frame) -> tuple[KeptShare, ...]:
-    """The requests of the running level that met each condition, of those that met or missed it so far.
-
-    One that waits for its first token longer than a limit has missed it, also before it ends: otherwise a level would
-    keep the SLO until its last second.
-    """
-    measuring = frame.status == "running" and frame.begun is None and following_c(frame) is None
-    if not frame.slo_kept or not measuring:
-        return frame.slo_kept
-    waiting = [row for row in frame.rows if row.ttft_s is None and row.t_sent_ns and row.state in _WAITING]
-    waits_s = [(frame.t_ns - row.t_sent_ns) / 1e9 for row in waiting]
-    found = []
-    # Between two searches, the counts may be those of another SLO.
-    for kept, condition in zip(frame.slo_kept, parse_slo(frame.slo).conditions, strict=False):
-        limit = min((condition.limits.get(name, inf) for name in WAITS if name != JOB), default=inf)
-        found.append(msgspec.structs.replace(kept, n=kept.n + sum(wait > limit for wait in waits_s)))
-    return tuple(found)
-
-
 def _gauges(frame: Frame) -> tuple[Gauge, ...]:
     if not frame.slo:
         return ()
     conditions = parse_slo(frame.slo).conditions
-    running = slo_so_far(frame) if frame.status != "ended" and following_c(frame) is None else ()
+    running = frame.slo_kept if frame.status != "ended" and following_c(frame) is None else ()
     found = []
     for number, condition in enumerate(conditions):
         words = condition.words(brief=True)
