@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 
 _QUIT_CHOICES = {
     "run": (
-        "A run is in progress. Stop it?",
-        "s  stop and save: requests in flight get up to 5 s",
-        "d  detach: it continues; swarmtui attach rejoins it",
+        "A run is in progress. How to quit?",
+        "s  stop, save and quit (requests in flight get 5 s)",
+        "d  quit, the run continues; swarmtui attach rejoins it",
+        "back to the run (x stops it and shows the result)",
     ),
     "tune": (
-        "A tune is in progress. Stop it?",
-        "s  stop: keep finished configurations, discard this one",
-        "d  detach: it continues; the same command shows it",
+        "A tune is in progress. How to quit?",
+        "s  stop and quit; finished configurations are kept",
+        "d  quit, the tune continues; the same command shows it",
+        "back to the tune",
     ),
 }
 
@@ -50,13 +52,13 @@ class QuitDialog(ModalScreen[str]):
         self._texts = _QUIT_CHOICES[running]
 
     def compose(self) -> ComposeResult:
-        question, stop, detach = self._texts
+        question, stop, detach, back = self._texts
         with Vertical(classes="box"):
             yield Static(question, markup=False)
             yield PickList([
                 ("stop", stop),
                 ("detach", detach),
-                ("back", "esc  back to the screen"),
+                ("back", f"esc  {back}"),
             ])  # fmt: skip
 
     def on_option_list_option_selected(self) -> None:

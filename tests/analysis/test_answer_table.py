@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -90,8 +91,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("missed", "missed_joint", AT_SLOTS | {"missed": JOINT},
      "12 of 20 requests met TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests"),
     ("missed", "cliff", CLIFF, "output changes by +1 %, and the first token takes 9 times as long"),
-    ("limit", "not_reached", SEARCHED | {"c": None}, "not reached: 32 agents were the most that were tried"),
-    ("limit", "not_reached", SWEEP | {"grows": True}, "not reached: 32 agents were the most that were tried"),
+    ("limit", "not_reached", SEARCHED | {"c": None}, "not reached: no level had more than 32 agents"),
+    ("limit", "not_reached", SWEEP | {"grows": True}, "not reached: no level had more than 32 agents"),
     ("limit", "errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},
      "the log of the server may say why"),
     ("limit", "evictions", AT_SLOTS | {"hits": ("0.94", "0.71")},
@@ -102,7 +103,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
     ("limit", "kv_cache", AT_SLOTS | {"kv_use": 0.97, "running": 9.0}, "the KV cache is 97 % full"),
-    ("limit", "queue", AT_SLOTS | {"slots": None}, "3.4 requests wait in the queue of the server on average"),
+    ("limit", "queue", AT_SLOTS | {"slots": None}, "the queue of the server has 3.4 waiting requests on average"),
     ("limit", "prefill", AT_SLOTS | {"slots": 64, "queued": 0.0, "ttft_s": 2.2, "prefill_s": 2.0},
      "on average 2.0 s of 2.2 s go into reading the prompt"),
     ("limit", "share_of_time", SEARCHED | {"missed": LATE_JOB, "longest_part": ("waiting for tools", "62 %", "job")},
@@ -142,23 +143,24 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "find out why requests fail, in the log of the server"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 24", "more_at_once": 24, "more_agents": 30, "rate_limit": 20.0},
-     "--max-num-seqs 24: 24 to 30 agents, then 20 tok/s each is the limit (prediction)"),
+     "--max-num-seqs 24: 24 to 30 agents, as fewer requests wait for a slot; then 20 tok/s each is the limit "
+     "(prediction)"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 18", "more_at_once": 18, "more_agents": 20},
-     "--max-num-seqs 18: up to 20 agents (prediction)"),
+     "--max-num-seqs 18: up to 20 agents, as fewer requests wait for a slot (prediction)"),
     ("next", "more_slots_tps", CLIFF | {"more_slots": "--parallel 8", "more_tps": 0.26},
-     "--parallel 8: about 26 % more tok/s in total (prediction)"),
+     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests (prediction)"),
     ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
      "--parallel 8: more requests run at once, if memory allows it"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
     ("next", "narrow_kv",
      {"narrow_kv": 0.31, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "KV cache of 65,536 tokens with 16 bits"},
-     "--kv-cache-dtype fp8: +31 % agents before the KV cache is full (prediction)"),
+     "--kv-cache-dtype fp8: +31 % agents before the KV cache is full, as a token takes less of it (prediction)"),
     ("next", "cuda_graphs", {"eager": "--enforce-eager", "because": "3 of 5 ms"},
      "without --enforce-eager: CUDA graphs launch a step at once"),
     ("next", "smaller_weights", HARDWARE | {"smaller_weights": 0.48},
-     "weights of 8 bits: about 48 % more tok/s with 20 agents (prediction)"),
+     "weights of 8 bits: about 48 % more tok/s with 20 agents, as a step reads less memory (prediction)"),
     ("next", "preemptions", {"preempted": (8, 12.0, 0.99)},
      "the KV cache is too small for this many requests: use fewer slots, a shorter context or an fp8 KV cache, or give "
      "it more memory"),
@@ -169,7 +171,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "speculative_decoding", {"drafts": ("2,4", "C=2: 30 % accepted")},
      "few draft tokens are accepted at C=2,4: draft fewer, or none"),
     ("next", "fewer_slots", {"enough_slots": 7, "step_law": "a step takes 2 + 5·b ms"},
-     "more than 7 slots add almost no throughput: they only make streams slower"),
+     "slots beyond 7 add almost no throughput: they only make streams slower"),
     ("next", "tensor_parallel", {"heads": (3, 40)},
      "TP=3 does not divide 40 heads: the server rejects it, or leaves GPUs idle"),
     ("next", "higher_levels", SWEEP | {"grows": True}, "more than 32 agents: tok/s still grew"),
@@ -231,6 +233,15 @@ def test_row_is_said_with_its_facts_and_not_without_any_of_them(
     assert one.text(known) == words
     for name in one.needs:
         assert one not in rows_said(question, msgspec.structs.replace(known, **{name: None})), name
+
+
+@pytest.mark.parametrize(("question", "code", "facts", "words"), CASES)
+def test_a_sentence_about_one_is_in_the_singular(question: Any, code: str, facts: dict[str, Any], words: str) -> None:
+    ones = {name: 1 for name, value in facts.items() if type(value) is int and value}
+    known = AnswerFacts(**(facts | ones | {"preemptions": 1.0, "queued": 1.0, "preempted": (1, 1.0, 0.9)}))
+    said = f"{row(question, code).text(known)} {row(question, code).evidence(known)}"
+    # "1 of 1 requests" has its plural from what it is a part of.
+    assert not re.search(r"(?<![\w.,–=])(?<!of )1 [a-z]{2,}s\b|\b1 [a-z]+ (were|are|have|wait|add)\b", said), said
 
 
 ALL = AnswerFacts(

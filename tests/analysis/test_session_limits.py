@@ -215,7 +215,10 @@ def advice(levels: Sequence[Level], server: DiscoveredServer, **counters: Any) -
 
 def test_full_kv_cache_is_advised_to_have_8_bits() -> None:
     found = advice([decoding(1), decoding(8)], served(kv_tokens=65_536), kv_use=0.98)
-    assert found["narrow_kv"] == "--kv-cache-dtype fp8: +100 % agents before the KV cache is full (prediction)"
+    assert (
+        found["narrow_kv"]
+        == "--kv-cache-dtype fp8: +100 % agents before the KV cache is full, as a token takes less of it (prediction)"
+    )
     narrow = served(kv_tokens=65_536, flags={"kv-cache-dtype": "fp8"})
     assert "narrow_kv" not in advice([decoding(1), decoding(8)], narrow, kv_use=0.98)
     assert "narrow_kv" not in advice([decoding(1), decoding(8)], served(kv_tokens=65_536), kv_use=0.4)

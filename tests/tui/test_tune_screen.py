@@ -193,7 +193,7 @@ async def test_configurations_can_be_watched_and_the_tune_continues_after_detach
         await pilot.press("g", *["j"] * (position - 5), "enter")
         await until(lambda: isinstance(app.screen, ReplayScreen))
         await pilot.press("escape", "q")
-        await until(lambda: "A tune is in progress. Stop it?" in screen_text(app))
+        await until(lambda: "A tune is in progress. How to quit?" in screen_text(app))
         await pilot.press("d")
     assert app.return_value is not None and app.return_value.detached
     await until(lambda: written(directory).status.ended != "")

@@ -164,10 +164,10 @@ async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, u
         await until(lambda: live.frame is not None and live.frame.finished >= 6)
         await pilot.press("q")
         await pilot.pause()
-        assert "A run is in progress. Stop it?" in screen_text(app)
+        assert "A run is in progress. How to quit?" in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert "A run is in progress. Stop it?" not in screen_text(app)
+        assert "A run is in progress. How to quit?" not in screen_text(app)
         await pilot.press("ctrl+c")
         await pilot.pause()
         await pilot.press("s")
@@ -288,11 +288,11 @@ async def test_quit_dialog_closes_when_the_run_ends(tmp_path: Path, until: Until
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until)
         await pilot.press("q")
-        await until(lambda: "A run is in progress. Stop it?" in screen_text(app))
+        await until(lambda: "A run is in progress. How to quit?" in screen_text(app))
         with contextlib.closing(attach(Path(live.directory).name, Subscribe())) as other:
             other.send(Stop(grace_s=0.0))
         await until(lambda: live.ended is not None)
-        await until(lambda: "A run is in progress. Stop it?" not in screen_text(app))
+        await until(lambda: "A run is in progress. How to quit?" not in screen_text(app))
         await until(lambda: "R run again" in screen_text(app).splitlines()[-1])
 
 

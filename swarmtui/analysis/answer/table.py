@@ -84,7 +84,7 @@ _HEADLINES = (
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
         lambda f: f"not even one agent with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "fewer_agents", ("agents", "slo", "lowest_c"), lambda f: f.agents == 0,
-        lambda f: f"fewer than {f.lowest_c} agents, the fewest that were tried, with {f.slo}{_sure(f)}"),
+        lambda f: f"fewer than {agents(f.lowest_c or 0)}, the fewest that were tried, with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "capacity", ("agents", "slo", "c"), lambda f: True, _capacity),
     AnswerRow("headline", "capacity_at_least", ("agents", "slo"), lambda f: f.c is None, _open_capacity),
     AnswerRow("headline", "single_level", ("best_c", "best_tps"), lambda f: f.levels == 1,
@@ -217,7 +217,7 @@ _HARDWARE = (
 _LIMITS = (
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
-        lambda f: f"not reached: {agents(f.highest_c or 0)} were the most that were tried"),
+        lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),
     AnswerRow("limit", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
         lambda f: "the log of the server may say why"),
     AnswerRow("limit", "evictions", ("c", "hits"), lambda f: True,
@@ -228,7 +228,7 @@ _LIMITS = (
     AnswerRow("limit", "kv_cache", ("c", "kv_use"), lambda f: (f.kv_use or 0.0) >= KV_FULL,
         lambda f: f"the KV cache is {percent(f.kv_use)} full"),
     AnswerRow("limit", "queue", ("c", "queued"), lambda f: _waits(f) and (f.queued or 0.0) > QUEUED,
-        lambda f: f"{short(f.queued, 2)} requests wait in the queue of the server on average"),
+        lambda f: f"the queue of the server has {short(f.queued, 2)} waiting requests on average"),
     AnswerRow("limit", "prefill", ("c", "ttft_s", "prefill_s"), _mostly_prefill,
         lambda f: f"on average {seconds(f.prefill_s, 2)} of {seconds(f.ttft_s, 2)} go into reading the prompt"),
     AnswerRow("limit", "share_of_time", ("c", "longest_part"), _takes_long,
@@ -253,17 +253,17 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
 
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
     """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
-    then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
+    then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
     least, most = facts.more_at_once or 0, facts.more_agents or 0
     low = "up to " if least <= (facts.agents or 0) or least >= most else f"{least} to "
-    return f"{facts.more_slots}: {low}{agents(most)}{then} (prediction)"
+    return f"{facts.more_slots}: {low}{agents(most)}, as fewer requests wait for a slot{then} (prediction)"
 
 
 def _preempted_text(facts: AnswerFacts) -> str:
     assert facts.preempted is not None
     c, number, kv_use = facts.preempted
     use = "" if kv_use is None else f", KV cache up to {percent(kv_use)} full"
-    return f"C={c}: {number:g} preemptions{use}"
+    return f"C={c}: {count_noun(round(number), 'preemption', 'preemptions')}{use}"
 
 
 def _full_text(facts: AnswerFacts) -> str:
@@ -297,7 +297,8 @@ _STEPS = (
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and _more_slots_help(f),
-        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total (prediction)",
+        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests "
+        "(prediction)",
         lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: f.more_agents is None and f.more_tps is None and _more_slots_help(f),
@@ -308,8 +309,8 @@ _STEPS = (
         lambda f: f"beyond C={f.slots} requests only queue: send fewer at once, or give the server more slots",
         evidence=_evidence_of_slots),
     AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: True,
-        lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full "
-        "(prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
+        lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full, "
+        "as a token takes less of it (prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
     AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
         lambda f: "the KV cache is too small for this many requests: use fewer slots, a shorter context or an "
         "fp8 KV cache, or give it more memory", evidence=_preempted_text),
@@ -329,13 +330,13 @@ _STEPS = (
         lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
         evidence=lambda f: (f.drafts or ("", ""))[1]),
     AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: True,
-        lambda f: f"more than {f.enough_slots} slots add almost no throughput: they only make streams slower",
+        lambda f: f"slots beyond {f.enough_slots} add almost no throughput: they only make streams slower",
         evidence=lambda f: f.step_law or ""),
     AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,
         lambda f: f"without {f.eager}: CUDA graphs launch a step at once", evidence=lambda f: f.because or ""),
     AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: True,
-        lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)} "
-        "(prediction)", evidence=lambda f: f.because or ""),
+        lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)}, "
+        "as a step reads less memory (prediction)", evidence=lambda f: f.because or ""),
     AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,
         lambda f: "TP={} does not divide {} heads: the server rejects it, or leaves GPUs idle".format(*f.heads or ()),
         evidence=lambda f: "--tensor-parallel-size {}, tag heads={}".format(*f.heads or ())),

@@ -294,7 +294,8 @@ def _host_pressure(facts: QualityFacts) -> Grade | None:
         found.append((CPU_PRESSURE.grade(use.pressure), pressure))
     if use.waited is not None:
         # A sum over processes, which can exceed the time.
-        found.append((CPU_WAIT.grade(use.waited), f"client and server waited {use.waited:.2f} s per second for one"))
+        waited = f"client and server together waited {use.waited:.2f} s for a CPU in each second"
+        found.append((CPU_WAIT.grade(use.waited), waited))
     if not found and not facts.no_cpu:
         return None
     bad_sentence = "the host was busy: the client, and a server on the same host, were delayed"
