@@ -35,7 +35,7 @@ class LineWidget(LaidOutOnce):
     """Base of all panels; a subclass returns its lines from `draw`.
 
     One with a title has a frame: its first line is the heading, which becomes the upper edge. `key` is the number of
-    the key that goes to it; a frame that is `in_focus` is brighter.
+    the key that goes to it; a frame that is `in_focus` is brighter and heavier.
     """
 
     app: SwarmApp
@@ -253,15 +253,15 @@ def heading(key: str, title: str, note: str, width: int) -> Line:
 
 
 def with_frame(lines: Sequence[Line], width: int, in_focus: bool) -> list[Line]:
-    """Put a frame around lines of this width; the first one is its upper edge."""
-    style = "focus" if in_focus else "frame"
+    """Put a frame around lines of this width; the first one is its upper edge. In focus it is bright and heavy."""
+    style, edges = ("focus", "┏┓┃┗┛━") if in_focus else ("frame", "╭╮│╰╯─")
     if not lines:
         return []
-    top = [(text, style if name == "frame" else name) for text, name in lines[0]]
+    top = [(text.replace("─", edges[5]), style) if name == "frame" else (text, name) for text, name in lines[0]]
     return [
-        [("╭", style), *top, ("╮", style)],
-        *([("│", style), *line, ("│", style)] for line in lines[1:]),
-        [("╰" + "─" * width + "╯", style)],
+        [(edges[0], style), *top, (edges[1], style)],
+        *([(edges[2], style), *line, (edges[2], style)] for line in lines[1:]),
+        [(edges[3] + edges[5] * width + edges[4], style)],
     ]
 
 

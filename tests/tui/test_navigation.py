@@ -117,7 +117,7 @@ async def test_levels_that_are_alone_explain_each_column(tmp_path: Path, until: 
         await pilot.press("4", "4")
         await until(lambda: " steady: output tok/s" in screen_text(app))
         shown = screen_text(app)
-        assert all(f"│ {name}: " in shown for name in ("wall", "stream", "TTFT", "slowdown", "scaling")), shown
+        assert all(f"┃ {name}: " in shown for name in ("wall", "stream", "TTFT", "slowdown", "scaling")), shown
         assert "too few requests" in shown and "in flight:" not in shown  # a column without room
 
 

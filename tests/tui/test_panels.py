@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import msgspec
 import pytest
 
+from swarmtui.model.client_protocol import Ended
+from swarmtui.model.session import Spread, TaskFigures
 from swarmtui.tui import live
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.keys import ACTIONS
 from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.live_panel import LivePanel, load_panels
 from swarmtui.tui.live.panels import PANELS
+from swarmtui.tui.live.screen import LiveScreen
+from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
-from tests.tui.frame_builders import RecordingSource
+from tests.tui.frame_builders import RecordingSource, frame
 from tests.tui.screen_text import screen_text
 
 
@@ -46,7 +51,7 @@ async def test_a_key_goes_to_a_panel_and_then_shows_it_alone(size: tuple[int, in
                 await pilot.press(str(panel.key))
                 await pilot.pause()
             assert [other.key for other in visible(app)] == [panel.key]
-            assert f"╭─ [{panel.key}] " in screen_text(app)
+            assert f"┏━ [{panel.key}] " in screen_text(app)
             await pilot.press(str(panel.key))
             await pilot.pause()
             assert len(visible(app)) > 1
@@ -69,6 +74,55 @@ async def test_a_panel_that_was_alone_stays_visible_with_the_others(size: tuple[
                 assert [other.key for other in visible(app) if other.in_focus] == [panel.key]
                 await pilot.press(str(panel.key))
             await pilot.press("escape", "escape")
+
+
+@pytest.mark.parametrize("keys", [("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("G", "g")])
+async def test_every_line_of_levels_that_are_alone_can_be_reached(keys: tuple[str, str]) -> None:
+    tasks = tuple(
+        TaskFigures(
+            c=1,
+            type=f"task{n}",
+            turn=0,
+            n=3,
+            ok=3,
+            ttft_s=Spread(n=3, p50=0.1),
+            per_stream_tps=40.0,
+            e2e_s=1.0,
+            tokens_out=9.0,
+            verdicts={},
+        )
+        for n in range(30)
+    )
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(4), levels=(level(c=1), level(c=2)), tasks=tasks))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4", "4")
+        await pilot.pause()
+        assert "task29" not in screen_text(app)
+        for _ in range(60):
+            await pilot.press(keys[0])
+        assert "task29" in screen_text(app)
+        for _ in range(60):
+            await pilot.press(keys[1])
+        assert "task29" not in screen_text(app) and "steady" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_result_is_shown_at_the_end_also_if_another_panel_was_alone(size: tuple[int, int]) -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("4", "4")
+        await pilot.pause()
+        assert [panel.key for panel in visible(app)] == [4]
+        source.live.apply(msgspec.structs.replace(frame(4), status="ended"))
+        source.live.apply(Ended("done", "", ""))
+        screen = app.screen
+        assert isinstance(screen, LiveScreen)
+        screen.data_changed()
+        await pilot.pause()
+        assert [panel.key for panel in visible(app) if panel.in_focus] == [7] and len(visible(app)) > 1
 
 
 async def test_esc_removes_a_message_before_it_does_anything_else(until: Until) -> None:

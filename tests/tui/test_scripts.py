@@ -93,7 +93,7 @@ async def test_streamed_scripts_are_painted_like_a_full_repaint(
             written.clear()
             assert_same(shown, repaint(app, *size))
             # Nothing was moved: the frames end in the last column.
-            assert all(line[-1] in "╮│╯" for line in shown.screen.display[3:-1])
+            assert all(line[-1] in "╮│╯┓┃┛" for line in shown.screen.display[3:-1])
 
 
 @pytest.fixture

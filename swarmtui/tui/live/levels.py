@@ -16,9 +16,9 @@ from swarmtui.report.remarks import grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
-from swarmtui.tui.lines import Line, Movable, Panel, longest_fit, part_text, wrapped_note
+from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
-from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # The blanks between columns: as many as fit.
 GAPS = (8, 7, 6, 5, 4, 3, 2)
-# The lines that a panel that is alone has at least for its heading, rows and remarks.
-_LEAST_ALONE = 7
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
@@ -155,17 +153,16 @@ def _planned_row(table: Table, load: float, now: LevelNow | None) -> tuple[Cell,
     return tuple(Cell(words.get(column.id, ""), "partial") for column in table.columns)
 
 
-class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
+class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
     """Shows the newest levels; the movement keys show earlier and planned ones."""
 
     key, title, place = 4, "levels", "levels"
-    # The first row that is shown; None follows the newest level.
+    # The first row that is shown beside other panels; None follows the newest level.
     _first: int | None = None
     _last_first = 0
-    _alone = False
 
     def update_from(self, data: LiveData) -> None:
-        self._alone = data.only_panel == self.key
+        self.alone = data.only_panel == self.key
         live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
         planned = planned_levels(live.session, live.frame)
@@ -174,47 +171,44 @@ class LevelsPanel(LivePanel, Movable, Panel[LevelsView]):
         self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, *live.marked_by, *now)
 
     def move(self, by: int) -> None:
+        if self.alone:
+            super().move(by)
+            return
         self._first = max(0, (self._last_first if self._first is None else self._first) + by)
         self.redraw()
 
-    def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.inner_size.height - 3))
-
     def move_to_edge(self, last: bool) -> None:
         self._first = None if last else 0
-        self.redraw()
+        super().move_to_edge(last)
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None or not view.table.rows:
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
         titles, *rows = table_lines(view.table, width, GAPS, WIDTHS)
-        meanings = self._meanings(view, width, height)
-        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms) - len(meanings))
+        alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
+        if self.alone:
+            remarks = block_lines(view.remarks, width)
+            lines = [titles, *rows, *alarms, *remarks, *self._meanings(view, width), *([[], *tasks] if tasks else [])]
+            return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
+        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
         shown = self._visible_rows(len(rows), room, view)
         last = range(shown[-1] + 1 - len(shown), shown[-1] + 1)
         cut = part_text(last, len(rows))
         marks = longest_fit(view.marks, width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
-        lines = [self.heading(note, width), titles, *(rows[at] for at in shown)]
-        lines += block_lines(view.alarms, width)
-        lines += remark_lines(view, width, height - len(lines) - len(meanings), self.keys_alone)
-        lines += meanings
-        if view.tasks.rows and len(lines) + 2 < height:
-            lines += [[], *table_lines(view.tasks, width)]
-        return lines if meanings else [*lines, *_legend(view.legend, width, height - len(lines))]
+        lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
+        lines += remark_lines(view, width, height - len(lines), self.keys_alone)
+        if tasks and len(lines) + 2 < height:
+            lines += [[], *tasks]
+        return [*lines, *_legend(view.legend, width, height - len(lines))]
 
-    def _meanings(self, view: LevelsView, width: int, height: int) -> list[Line]:
-        """Explain the columns that are shown, while the panel is alone, also where rows and remarks give way.
-
-        An open loop, where some of them mean something else, has the legend.
-        """
-        if not self._alone or not any(column.id == "scaling" for column in view.table.columns):
-            return []
+    def _meanings(self, view: LevelsView, width: int) -> list[Line]:
+        """Explain the columns that are shown; an open loop, where some mean something else, has the legend."""
+        if not any(column.id == "scaling" for column in view.table.columns):
+            return [[], *block_lines([Sentence(view.legend, "detail")], width)] if view.legend else []
         shown = [column.id for column in fit(view.table, width, GAPS, WIDTHS).columns]
-        texts = [Sentence(_MEANINGS[name], "detail") for name in shown if name in _MEANINGS]
-        lines = [[], *block_lines(texts, width)]
-        return lines if len(lines) <= height - _LEAST_ALONE else []
+        return [[], *block_lines([Sentence(_MEANINGS[name], "detail") for name in shown if name in _MEANINGS], width)]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
         """The rows that fit: those that were chosen, else the leading and the pinned ones with what is before them."""

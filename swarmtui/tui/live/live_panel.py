@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from swarmtui.text import count_noun
 from swarmtui.tui.baseline import Baseline
-from swarmtui.tui.lines import Line, LineWidget
+from swarmtui.tui.lines import Line, LineWidget, Movable, part_text
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live_model import LiveModel
@@ -87,6 +89,34 @@ class LivePanel(LineWidget):
 
     def cut_line(self, lines: int) -> Line:
         return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.keys_alone}", "dim")]
+
+
+class ScrollingPanel(LivePanel, Movable):
+    """While it is `alone`, the movement keys reach each of its lines."""
+
+    alone = False
+    # The first visible line; None before the first movement.
+    _top: int | None = None
+    _last_top = 0
+
+    def scrolled(self, note: str, lines: Sequence[Line], width: int, height: int, leading: int = 0) -> list[Line]:
+        """Return the heading and the visible lines: the first ones, but not without those before `leading`."""
+        room = max(1, height - 1)
+        top = max(0, min(leading - room if self._top is None else self._top, len(lines) - room))
+        self._last_top = top
+        part = part_text(range(top, min(len(lines), top + room)), len(lines))
+        return [self.heading(" · ".join(filter(None, (note, part))), width), *lines[top : top + room]]
+
+    def move(self, by: int) -> None:
+        self._top = max(0, self._last_top + by)
+        self.redraw()
+
+    def move_page(self, by: int) -> None:
+        self.move(by * max(1, self.inner_size.height - 2))
+
+    def move_to_edge(self, last: bool) -> None:
+        self._top = sys.maxsize if last else 0
+        self.redraw()
 
 
 def load_panels() -> list[type[LivePanel]]:

@@ -27,7 +27,7 @@ from swarmtui.tui.lines import (
     shaded_bars,
     wrapped_note,
 )
-from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.tables import table_lines
 
 _LABEL, _TEXT = 8, 15
@@ -103,10 +103,11 @@ def _client(frame: Frame) -> str:
     return f"client: {known}" if known else ""
 
 
-class MachinePanel(LivePanel, Panel[MachineView]):
+class MachinePanel(ScrollingPanel, Panel[MachineView]):
     key, title, place = 3, "GPU, server", "machine"
 
     def update_from(self, data: LiveData) -> None:
+        self.alone = data.only_panel == self.key
         self.show(machine_view(data))
 
     def draw(self, width: int, height: int) -> list[Line]:
@@ -116,15 +117,21 @@ class MachinePanel(LivePanel, Panel[MachineView]):
         gpus = view.telemetry.gpus if view.telemetry else ()
         simulated = any(gpu.simulated for gpu in gpus)
         self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
-        head = self.heading("SIMULATED" if simulated and "SIMULATED" not in self.title else "", width)
+        note = "SIMULATED" if simulated and "SIMULATED" not in self.title else ""
+        head = self.heading(note, width)
         below = _server_lines(view, width)
         room = height - 1
         if view.levels is not None and view.levels.rows:
             table = table_lines(view.levels, width)
+            if self.alone:
+                return self.scrolled(note, [*table, *below], width, height)
             return [head, *[*table, *below][:room]] if len(table) <= room else [head, *table[:1], *table[1 - room :]]
         if not gpus:
-            return [head, *[*wrapped_note(_no_gpus(view), width), *below][:room]]
+            lines = [*wrapped_note(_no_gpus(view), width), *below]
+            return self.scrolled(note, lines, width, height) if self.alone else [head, *lines[:room]]
         detailed = _detailed(view, gpus, width, room - len(below))
+        if self.alone:
+            return self.scrolled(note, [*detailed, *below], width, height)
         # Flags and client are left to the panel alone, GPUs are not.
         few = len(detailed) + min(2, len(below)) <= room
         lines = detailed if few else [line for gpu in gpus for line in _one_line(gpu, width)]

@@ -278,10 +278,13 @@ class LiveScreen(PanelScreen):
             self.update_in_front()
 
     def _handle_end(self, live: LiveModel) -> None:
-        """Compare the session with its baseline."""
+        """Show the result, also if another panel was alone, and compare the session with its baseline."""
         if self._end_handled or live.ended is None:
             return
         self._end_handled = True
+        if self.only_panel not in (None, ResultPanel.key):
+            self._focused = None
+            self.restore_panels()
         if live.session and live.session.previous and live.ended.directory:
             work = partial(self._record_effect, live.ended.directory, live.session.previous)
             run_in_background(self, work)
