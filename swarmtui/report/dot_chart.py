@@ -50,13 +50,16 @@ class DotGrid:
                 self.dot(x, y, style)
 
     def band(self, start: tuple[int, int, int], end: tuple[int, int, int], style: str) -> None:
-        """Shade the area between two edges, given by x, the lowest and the highest y at both ends."""
+        """Shade the area between two edges, given by x, the lowest and the highest y at both ends.
+
+        It has about one dot in each cell, half as many as a line.
+        """
         (left, low, high), (right, last_low, last_high) = start, end
         for x in range(left, right + 1):
             share = (x - left) / ((right - left) or 1)
             bottom, top = round(low + share * (last_low - low)), round(high + share * (last_high - high))
             for y in range(bottom, top + 1):
-                if (x + y) % 2 == 0:
+                if x % 2 == 0 and (x + y) % 4 == 0:
                     self.dot(x, y, style)
 
     def put(self, column: int, row: int, text: str, style: str) -> None:
@@ -138,18 +141,27 @@ _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
 
 
 class _Frame(NamedTuple):
-    """The place of a chart: its grid, its axes, and the cells between the left edge and the first point."""
+    """The place of a chart: its grid and its axes.
+
+    A level `limit` is drawn at the upper edge of a row of cells, so that every point is on its side of it.
+    """
 
     grid: DotGrid
     along: Axis
     up: Axis
+    limit: float | None = None
 
     def column(self, x: float) -> int:
         room = self.grid.width - 1 - 2 * _MARGIN
         return _MARGIN + round(self.along.share(x) * room)
 
     def dot(self, x: float, y: float) -> Dot:
-        return self.column(x) * ACROSS, _level(self.up.share(y), self.grid.height)
+        column, row = self.column(x) * ACROSS, _level(self.up.share(y), self.grid.height)
+        if self.limit is None:
+            return column, row
+        below = min(_level(self.up.share(self.limit), self.grid.height) // UP, max(0, self.grid.height - 2))
+        edge = below * UP + UP - 1
+        return column, edge if y == self.limit else max(row, edge + 1) if y > self.limit else min(row, edge)
 
 
 def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]:
@@ -172,7 +184,9 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
     along = _x_axis(charts)
     lines: list[Line] = []
     for number, (chart, count, up) in enumerate(zip(charts, rows, axes, strict=True)):
-        frame = _Frame(DotGrid(width - left - 1, count), along, up)
+        levels = ({y for _, y in series.points} for series in chart.series if series.stroke == "sparse")
+        limit = next((ys.pop() for ys in levels if len(ys) == 1), None)
+        frame = _Frame(DotGrid(width - left - 1, count), along, up, limit)
         _draw(frame, chart, first=number == 0)
         if number and height < _OWN_HEADINGS:
             _put_inside(frame.grid, chart)

@@ -145,6 +145,24 @@ def test_the_limit_of_an_slo_on_the_first_token_is_a_line_with_its_value() -> No
         assert "SLO" not in first_token_chart(times, {}, slo)[1], "far above, another figure, or one level"
 
 
+@pytest.mark.parametrize("height", range(8, 41))
+def test_a_point_just_above_the_slo_is_above_its_line_and_one_below_is_not(height: int) -> None:
+    chart = first_token_chart((0.3, 1.99, 2.0, 2.01, 2.3), {}, "ttft=2s")[0]
+    lines = paint_charts([chart], 72, height)[1:-1]
+    limit_rows = [at for at, line in enumerate(lines) for text, style in line if style == "bad" and text.strip()]
+    rows = {column: at for at, line in enumerate(text_of(lines)) for column, char in enumerate(line) if char == "●"}
+    first, below, equal, above, far = (rows[column] for column in sorted(rows))
+    assert len(set(limit_rows)) == 1
+    assert far <= above < limit_rows[0] <= equal <= below <= first
+
+
+def test_a_band_has_fewer_dots_than_a_line() -> None:
+    grid = DotGrid(20, 5)
+    grid.band((0, 0, 19), (39, 0, 19), "throughput1")
+    dots = sum((ord(char) - 0x2800).bit_count() for line in text_of(grid.lines()) for char in line if char in BRAILLE)
+    assert 0.5 * 20 * 5 <= dots <= 20 * 5, "a line has two in each cell"
+
+
 def test_what_is_not_measured_is_not_drawn() -> None:
     upper, lower = curve_charts([level(1, tps=None, ttft=0.2)], LevelMarks(False, None, None))
     assert upper.series == () and [series.points for series in lower.series] == [((1.0, 200.0),)]
