@@ -12,7 +12,7 @@ import pytest
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
-from swarmtui.model.findings import Finding, Slots
+from swarmtui.model.findings import Finding, SearchState, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level
@@ -77,6 +77,35 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
+
+
+@pytest.mark.parametrize(("width", "height"), [(78, 9), (118, 9)])
+def test_the_first_page_has_answer_reason_next_step_and_quality(width: int, height: int) -> None:
+    slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests (80 % sure)"
+    why = "at 20 agents the first token took 2.4 s (p90): all 16 slots are taken; the KV cache has room (31 % used)"
+    then = "--max-num-seqs 32: 20 to 30 agents, as fewer requests wait for a slot (prediction)"
+    long = msgspec.structs.replace(
+        ANSWER,
+        headline=AnswerSentence(code="capacity", sentence=f"18 agents (17–19) with {slo}"),
+        limit=AnswerSentence(code="slots", sentence=why),
+        next=(NextStep(code="slots", sentence=then, command="--max-num-seqs 32"),),
+    )
+    compared = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster at C=8 (24.9 to 26.3)"
+    view = result_view(ended_frame(long), Ended("done", "", "/saved"), levels_view(LEVELS), compared)
+    lines = text_of(result_lines(view, width, height, with_levels=False)).splitlines()
+    page = " ".join(" ".join(lines[: height - 1]).split())
+    assert all(
+        part in page for part in ("18 agents (17–19)", "Why no more", "Try next", "(prediction)", "Quality ● ok")
+    )
+    assert "Compared" in " ".join(lines), "the movement keys show the rest"
+
+
+def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:
+    search = SearchState(goal="capacity", step="bisect", low=1, high=4, next_c=2)
+    shown = msgspec.structs.replace(ended_frame(None), status="running", search=search, search_result="the cliff is 8")
+    text = result_text(shown, None)
+    assert "so far the SLO is kept with 1 agent and missed with 4" in text
+    assert "cliff is" not in text and "sweet spot" not in text
 
 
 def test_the_best_of_several_levels_is_large_without_an_slo() -> None:

@@ -22,10 +22,9 @@ _TWO_COLUMNS = 100
 _RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
 # From this size on, history and quality have regions in the right column.
 _WIDE, _HIGH = 170, 48
-# The share of the height that the agents have: fewer lines are enough on a low screen and beside a history, and the
-# curve gets the rest.
-_AGENTS, _AGENTS_LOW, _AGENTS_BESIDE = 0.28, 0.22, 0.2
-_LOW = 40
+# The share of the height that the agents and the result have: less is enough beside a history, and the curve gets the
+# rest.
+_AGENTS, _AGENTS_BESIDE = 0.28, 0.2
 # The numbers of a single column, without a frame.
 _STRIP = 3
 # The least height of a region with its frame, and of the upper ones of two columns.
@@ -95,7 +94,7 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     beside = width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
     # The agents' region is not larger than that of the curve.
     most = (body - lower) * left // (width + left)
-    share = _AGENTS_BESIDE if beside else _AGENTS_LOW if body < _LOW else _AGENTS
+    share = _AGENTS_BESIDE if beside else _AGENTS
     agents = max(_LEAST, min(most, round(body * share))) if with_agents else 0
     upper = body - lower - agents
     numbers = round(upper * 0.55)

@@ -9,10 +9,11 @@ from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import leading_steps, point_text, quality_text
 from swarmtui.report.table import Sentence, Table
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
@@ -37,7 +38,7 @@ _MARKED = ("best", "kept", "cliff", "missed")
 class ResultRow(NamedTuple):
     """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too.
 
-    `of_number`: it says what the large number is, or how sure it is.
+    `of_number`: it says what the large number is, or how sure it is. `last`: it comes last where not all have room.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ResultRow(NamedTuple):
     command: str = ""
     in_table: bool = False
     of_number: bool = False
+    last: bool = False
 
 
 class ResultView(NamedTuple):
@@ -104,23 +106,31 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True, last=True),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
-    return ResultRow("Compared", comparison, of_number=True)
+    return ResultRow("Compared", comparison, of_number=True, last=True)
 
 
 def _finding(frame: Frame | None) -> str:
-    """Where no answer is known: the sweet spot and the cliff; a single level has none."""
+    """Where no answer is known: the bracket of a search for the capacity, else the sweet spot and the cliff."""
     if frame is None:
         return ""
+    if frame.search is not None and frame.search.goal == "capacity" and frame.status != "ended":
+        return _bracket(frame.search)
     if frame.search_result:
         return frame.search_result
     enough = len(frame.levels) > 1 or is_open_loop(frame.levels)
     sentence = scaling(frame.levels, frame.slots).sentence if enough else ""
     return temper(sentence, find_doubts(frame.quality))
+
+
+def _bracket(search: SearchState) -> str:
+    kept = "" if not search.low else f"kept with {count_noun(search.low, 'agent', 'agents')}"
+    missed = "" if search.high is None else f"missed with {search.high}"
+    return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
 
 
 class ResultPanel(LivePanel, Page):
@@ -147,14 +157,18 @@ class ResultPanel(LivePanel, Page):
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
     """The lines below the heading.
 
-    Above levels that do not all fit, the sentence that repeats the table is left out first, then those far from the
-    marked ones.
+    Where they do not all fit, the answer, its reason, what to try and the quality come first. Above levels that do not
+    all fit, the sentence that repeats the table is left out first, then those far from the marked ones.
     """
     room = height - 1
     lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
     if levels and len(lines) + len(levels) > room:
-        lines = _above(view._replace(rows=tuple(row for row in view.rows if not row.in_table)), width)
+        view = view._replace(rows=tuple(row for row in view.rows if not row.in_table))
+        lines = _above(view, width)
         levels = _level_lines(view.levels, width, height, room - len(lines))
+    if len(lines) > room:
+        later = (row._replace(of_number=False) for row in view.rows if row.last)
+        lines = _above(view._replace(rows=(*(row for row in view.rows if not row.last), *later)), width)
     if not view.levels.table.rows:
         levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *levels]
