@@ -193,12 +193,13 @@ events = click.option(
     help="Print one JSON object a line on stdout for each level, verdict and warning; the table goes to stderr. See "
     "`swarmtui schema events`.",
 )
+addresses = click.argument("addresses", metavar="[ENDPOINT]", nargs=-1)
 endpoint = click.option(
     "--endpoint",
     "endpoints",
     multiple=True,
     metavar="URL|NAME|sim:PRESET",
-    help="What to benchmark; repeat for replicas.  [default: the one server found on this host]",
+    help="The same as ENDPOINT; repeat for replicas.  [default: the one server found on this host]",
 )
 model = click.option("--model", metavar="NAME", help="Model name.  [default: the first that the server lists]")
 api = click.option(

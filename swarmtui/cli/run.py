@@ -19,7 +19,7 @@ from swarmtui.cli.options import (
     parse_share,
     print_result,
 )
-from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request
+from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request, chosen_endpoints
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 
 
 @commands.command(cls=CheckedCommand, epilog=_FIGURES)
+@shared.addresses
 @shared.endpoint
 @shared.model
 @shared.api
@@ -207,9 +208,9 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 @click.option("--no-previews", is_flag=True, help="Store no text at all, not even the start of checked responses.")
 @click.option(
     "--baseline",
-    metavar="SESSION|last|FILE",
+    metavar="SESSION|last|marked|FILE",
     help="Compare with this session, or a file that somebody shared, at the end, and log the change; its seed is used "
-    "again.",
+    "again. marked: the one that b marks in the app.",
 )
 @shared.detect
 @click.option(
@@ -229,9 +230,10 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 @shared.quiet
 @shared.session_dir
 @click.pass_context
-def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
+def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -> None:
     """Benchmark an endpoint level by level, without the app.
 
+    ENDPOINT is a URL, a name in config.toml, or sim:PRESET; without one, it is the server found on this host.
     Progress goes to stderr, the table (or --json) to stdout. Ctrl-C stops and saves; a second Ctrl-C stops at once.
     """
     from swarmtui.processes.spawn import start_session_process
@@ -246,7 +248,7 @@ def run(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, qu
     mistakes = Mistakes(context)
     limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
     detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
-    request = build_run_request(endpoints, options, mistakes)
+    request = build_run_request(chosen_endpoints(context), options, mistakes)
     outputs, fail_unsure = make_outputs(options, as_json=as_json, quiet=quiet), options["fail_unsure"]
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 

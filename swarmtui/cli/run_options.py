@@ -40,6 +40,13 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     return built
 
 
+def chosen_endpoints(context: click.Context) -> tuple[str, ...]:
+    """Return those of --endpoint and of ENDPOINT, which replaces the one of config.toml."""
+    given: tuple[str, ...] = context.params["addresses"] or ()
+    configured = context.get_parameter_source("endpoints") is click.core.ParameterSource.DEFAULT_MAP
+    return given if given and configured else (*(context.params["endpoints"] or ()), *given)
+
+
 # The options of `run` and of the searches by what they are about, as --help shows them.
 OPTION_GROUPS = {
     "Load": (

@@ -10,7 +10,14 @@ import click
 from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import WholeNumber, commands, config_defaults
 from swarmtui.cli.run import run
-from swarmtui.cli.run_options import CheckedCommand, Mistakes, NoServerFound, build_run_request, only_endpoint
+from swarmtui.cli.run_options import (
+    CheckedCommand,
+    Mistakes,
+    NoServerFound,
+    build_run_request,
+    chosen_endpoints,
+    only_endpoint,
+)
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -44,7 +51,6 @@ def _options(*excluded: str) -> list[click.Parameter]:
 
 
 @commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, *_NOT_FOR_QUICK))
-@click.argument("address", metavar="[ENDPOINT]", required=False)
 @_slo
 @click.option(
     "--budget", default="60s", show_default=True, metavar="TIME", help="Time to search; then it answers as it can."
@@ -56,15 +62,7 @@ def _options(*excluded: str) -> list[click.Parameter]:
     help="Output token limit of each request.  [default: that of the workload, else 128: a minute is short]",
 )
 @click.pass_context
-def quick(
-    context: click.Context,
-    /,
-    address: str | None,
-    endpoints: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
-    **options: Any,
-) -> None:
+def quick(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -> None:
     """Say in about a minute how many agents a server carries, why no more, and what to try next.
 
     Runs one agent, doubles the number until the SLO is missed, then bisects, with an error of 20 % for each end of the
@@ -75,10 +73,10 @@ def quick(
     swarmtui quick
     swarmtui quick http://127.0.0.1:8000 --slo ttft_p90=1s,stream_p10=30
     """
-    if not address and not endpoints:
-        address = _found_endpoint()
-    chosen = (*endpoints, *((address,) if address else ()))
-    _search(context, chosen, options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True)
+    chosen = chosen_endpoints(context)
+    _search(
+        context, chosen or (_found_endpoint(),), options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True
+    )
 
 
 @commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, "requests"))
@@ -93,14 +91,15 @@ def quick(
     "--max-agents", "max_c", type=WholeNumber(1, 20_000), metavar="N", help="The highest C to try.  [default: 1024]"
 )
 @click.pass_context
-def capacity(context: click.Context, /, endpoints: tuple[str, ...], as_json: bool, quiet: bool, **options: Any) -> None:
+def capacity(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the most agents that a server carries within an SLO.
 
     Doubles the number of agents until a level misses the SLO, then bisects, decides the levels at the border with an
     error of 1 % for each look, and runs them again at the end; at least two levels have to miss it. Also says where
-    prompts are evicted from the KV cache. Exit code 1: not even one agent keeps the SLO.
+    prompts are evicted from the KV cache. ENDPOINT is a URL, a name in config.toml, or sim:PRESET; without one, it is
+    the server found on this host. Exit code 1: not even one agent keeps the SLO.
     """
-    _search(context, endpoints, options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
+    _search(context, chosen_endpoints(context), options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
 
 
 def _search(

@@ -58,6 +58,7 @@ from swarmtui.sessions.journal import (
     read_spooled,
     spool_files,
 )
+from swarmtui.sessions.marked import MARKED, marked_session
 from swarmtui.sessions.shared_file import is_shared_file, read_shared
 from swarmtui.state.session_state import follow_search
 from swarmtui.text import count_noun
@@ -73,7 +74,7 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 
 
 def load_session(root: Path, which: str) -> LoadedSession:
-    """Load a session by id, by a unique beginning or end of it, as `last`, or as `last~2`.
+    """Load a session by id, by a unique beginning or end of it, as `last`, as `last~2`, or as `marked`.
 
     `last` is the last one that measured a level; `last~2` is the second one before it that is complete and of the same
     endpoint and kind.
@@ -117,6 +118,10 @@ def with_session_beside(root: Path, which: str) -> tuple[str, str]:
 
 
 def _resolve(root: Path, which: str) -> str:
+    if which == MARKED:
+        if not (found := marked_session(root)):
+            raise BadInput("no session is marked: b on a result in the app marks it as baseline", key=which)
+        return found
     back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
     return _newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which)
 

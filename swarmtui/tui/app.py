@@ -126,7 +126,6 @@ class SwarmApp(PatchedApp[AppResult]):
         self._source = source
         self._request = request
         self._tune = tune
-        self.baseline = ""
         self._ended: dict[str, Ended] = {}
         self._quitting = False
         self._quit_dialog: Screen[Any] | None = None
@@ -227,8 +226,10 @@ class SwarmApp(PatchedApp[AppResult]):
     def open_run(self, request: RunRequest) -> None:
         """Start a session process and show its run in place of the current live screen or result."""
         self._close_source()
-        if self.baseline:
-            request = msgspec.structs.replace(request, previous=self.baseline)
+        from swarmtui.sessions.marked import marked_session
+
+        if marked := marked_session(self.session_root):
+            request = msgspec.structs.replace(request, previous=marked)
         self._source = LiveSource(start_session(request, Subscribe(hz=self.hz, rows=True)))
         for screen in self.screen_stack:
             if key_context(screen) in _LIVE_CONTEXTS:

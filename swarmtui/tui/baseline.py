@@ -80,6 +80,20 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
     )
 
 
+def toggle_baseline(root: Path, session: Session) -> str:
+    """Compare the next runs with this session, until another one is marked, or this one again; say which."""
+    from swarmtui.sessions.marked import mark_session, marked_session
+
+    name, was_marked = session.label or session.id, marked_session(root) == session.id
+    try:
+        mark_session(root, "" if was_marked else session.id)
+    except BadInput as problem:
+        return str(problem)
+    if was_marked:
+        return f"{name} is no baseline any more"
+    return f"baseline: {name}; the next runs here and `swarmtui run --baseline marked` are compared with it"
+
+
 def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: str = "") -> Pair | None:
     """Compare the levels so far, or the session that is `saved`, from which later comparisons are made, too.
 

@@ -100,7 +100,7 @@ ACTIONS: tuple[Action, ...] = (
            (*_PANELS, "result", "sessions")),
     Action("sessions", "L", "L", "sessions", "Saved sessions: results, compare, delete", "Session",
            (*_MAIN, "result"), False, True),
-    Action("baseline", "b", "b", "baseline", "Compare the next runs with this one", "Session",
+    Action("baseline", "b", "b", "baseline", "Compare the next runs with this one; again: not any more", "Session",
            (*_PANELS, "result"), False, True),
     Action("compare_baseline", "c", "c", "compare", "After the end: with its baseline or another one", "Session",
            _ENDED, False, True, "after_end"),

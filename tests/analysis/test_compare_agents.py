@@ -137,7 +137,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert "? +81.5 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
-    assert shell["How sure"].startswith("the ranges overlap; measure it again: swarmtui capacity --endpoint http")
+    assert shell["How sure"].startswith("the ranges overlap; measure it again: swarmtui capacity http")
     assert shell["How sure"].endswith(" --max-tokens 64")
     assert app["How sure"] == "the ranges overlap; R on its result measures this server again"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == "the ranges are apart"
@@ -155,7 +155,7 @@ def test_a_quick_search_that_was_disturbed_is_repeated_and_others_get_more_reque
     line = QualityLine(code="host_pressure", name="host CPU", state=state, value="", sentence="")
     session = msgspec.structs.replace(found.session, plan=plan)
     found = msgspec.structs.replace(found, session=session, quality=(line,))
-    assert command_again(found).startswith(f"swarmtui {command} --endpoint http")
+    assert command_again(found).startswith(f"swarmtui {command} http")
 
 
 def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:

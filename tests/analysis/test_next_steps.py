@@ -145,7 +145,7 @@ def test_a_command_asks_the_same_server_with_the_same_workload_and_slo(embedded:
     flags = {"preset": "moe-tp1", "slots": "4", "replicas": "1"}
     found = msgspec.structs.replace(found, servers=(DiscoveredServer(url=asked.url, flags=flags),))
     (command,) = (step.command for step in answer(with_scaling(found), None, "", {}).next)
-    assert command == f"swarmtui run --find-cliff --endpoint {address} --workload chat --slo ttft_p90=1s"
+    assert command == f"swarmtui run --find-cliff {address} --workload chat --slo ttft_p90=1s"
 
 
 @pytest.mark.parametrize(("ttft", "said"), [(1.65, ", median 1.65 s"), (2.2, "")])

@@ -57,6 +57,8 @@ def test_last_is_the_last_complete_session_of_the_same_endpoint_and_kind(tmp_pat
 
 def test_unknown_baseline_is_rejected_before_the_run(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
+        error = sandbox.run_benchmark("sim:moe-tp1", "--baseline", "marked").error_line(2)
+        assert "no session is marked: b on a result in the app marks it as baseline" in error
         ran = sandbox.run_benchmark("sim:moe-tp1", "--baseline", "last")
         assert "no sessions yet" in ran.error_line(2)
         assert sandbox.list_sessions() == []

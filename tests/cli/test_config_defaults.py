@@ -51,6 +51,9 @@ def test_command_line_overrides_defaults(sandbox: Sandbox) -> None:
         assert (level["c"], level["n"]) == (1, 2)
         ran = sandbox.run("run", "--duration", "200ms", "--levels", "1", *common)
         assert ran.code == 0, "--duration overrides the default of requests"
+        for command in ("run", "quick", "capacity"):
+            error = sandbox.run(command, "sim:nope", "--session-dir", str(sandbox.sessions)).error_line(2)
+            assert "sim:nope" in error and server.url not in error, "an address replaces that of the file"
         assert sandbox.run("probe", "--quiet", "--session-dir", str(sandbox.sessions)).code == 0
         (found,) = [row for row in sandbox.json("discover", "--json") if row["url"] == server.url]
         assert found["models"] == ["scripted"]

@@ -272,7 +272,7 @@ async def test_labels_in_the_footer_follow_the_state() -> None:
     [
         ("--parallel 8", "y copy --parallel 8 "),
         ("slots=8", "y copy slots=8 "),
-        ("swarmtui capacity --endpoint http://h", "y copy the command "),
+        ("swarmtui capacity http://h", "y copy the command "),
     ],
 )
 async def test_the_footer_says_what_is_copied_and_offers_no_comparison_without_a_baseline(

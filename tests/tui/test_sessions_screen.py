@@ -16,6 +16,7 @@ from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.journal import SearchEntry, entry_encoder
 from swarmtui.model.run_request import RunRequest
 from swarmtui.prompts import library
+from swarmtui.sessions.marked import marked_session
 from swarmtui.sessions.private import without_private
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.shared_file import import_shared, shared_bytes
@@ -325,7 +326,13 @@ async def test_a_shared_file_is_imported_and_becomes_the_baseline(tmp_path: Path
         await pilot.press("R")
         await until(lambda: "measured elsewhere" in screen_text(app))
         await pilot.press("b")
-        assert app.baseline == session.id
+        assert marked_session(root) == session.id
+        await pilot.press("b")
+        await until(lambda: "is no baseline any more" in screen_text(app) and not marked_session(root))
+        await pilot.press("b")
+        await until(lambda: marked_session(root) == session.id)
+        # The same one on the command line.
+        assert read_summary(root, "marked").session.id == session.id
         run = msgspec.structs.replace(
             read_summary(root, newest).session, id="20261231-000000-bbbb", previous=session.id
         )

@@ -21,11 +21,11 @@ def same_target(summary: Summary) -> str:
         # It has another address each time.
         address = simulator_address(summary.servers[0].flags if summary.servers else None)
     options = {
-        "--endpoint": address,
         "--workload": session.workload if session.workload != DEFAULT_WORKLOAD else None,
         "--slo": session.plan.slo if session.plan.slo != DEFAULT_SLO else None,
     }
-    return "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)
+    given = "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)
+    return f"{f' {shlex.quote(address)}' if address else ''}{given}"
 
 
 def command_again(summary: Summary) -> str:

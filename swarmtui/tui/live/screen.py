@@ -14,7 +14,7 @@ from textual.events import Click
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
-from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect
+from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect, toggle_baseline
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
@@ -444,10 +444,7 @@ class LiveScreen(PanelScreen):
         self.app.toast(f"copied: {command}" if command else "there is no command to copy")
 
     def action_baseline(self) -> None:
-        """Compare the next runs with this session, until another one is marked."""
         session = self._measured
-        if session is None:
-            self.app.toast("no baseline yet: no level is complete")
-        else:
-            self.app.baseline = session.id
-            self.app.toast(f"baseline: {session.label or session.id}; the next runs are compared with it")
+        self.app.toast(
+            toggle_baseline(self.app.session_root, session) if session else "no baseline yet: no level is complete"
+        )
