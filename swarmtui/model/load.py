@@ -200,6 +200,16 @@ class Closed(LimitedLoad, frozen=True, kw_only=True, tag="closed"):
         return 0.0 if self.canaries == "none" else parse_percentage(self.canaries, _CANARIES, "canaries")
 
     @property
+    def waits(self) -> bool:
+        """Whether a run waits for all its requests, instead of ending with its steady window."""
+        return self.complete or self.canary_share > 0 or not self.preroll
+
+    def counted(self, c: int) -> int:
+        """The requests of a run that end in its steady window, at least, and are counted."""
+        requests = self.per_run.at(c)
+        return requests if self.waits else max(1, requests - c + 1)
+
+    @property
     def half_width(self) -> float | None:
         """The half-width at which a run ends."""
         return None if self.precision is None else parse_percentage(self.precision, _PRECISION, "precision")

@@ -31,10 +31,9 @@ def make_source(load: Load, factory: TaskFactory, key: LevelKey, run: int, seed:
     total = None if load.duration_s is not None else load.per_run.at(c)
     match load:
         case Closed(preroll=True):
-            waits = load.complete or load.canary_share > 0
             goal = None if load.half_width is None else (load.half_width, load.per_run.at(c))
             total = total if goal is None else MOST_CYCLES * c
-            return ClosedLoopTasks(factory, c, total, load.canary_share, complete=waits, precision=goal)
+            return ClosedLoopTasks(factory, c, total, load.canary_share, complete=load.waits, precision=goal)
         case Closed():
             return NewTasks(factory, c, total)
         case Barrier() | Swarm():

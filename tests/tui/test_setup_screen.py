@@ -119,6 +119,13 @@ def test_preview_describes_prompts_check_load_and_a_sample() -> None:
     assert plan_text(known["s2-swarm-50"].plan).startswith("50 agents at once")
 
 
+def test_the_plan_says_how_many_requests_the_table_will_count() -> None:
+    assert "about 5 to 9 requests each" in plan_text(Plan(load=Closed(levels=(1, 2, 4, 8))))
+    assert ", 40 requests each" in plan_text(Plan(load=Closed(levels=(1,), requests=40)))
+    assert "about 4 to 32 requests each" in plan_text(Plan(load=Closed(levels=(1, 8), requests="4C", complete=True)))
+    assert "30 s each" in plan_text(Plan(load=Closed(levels=(1, 8), duration="30s")))
+
+
 def test_names_and_descriptions_are_separated() -> None:
     known = catalogue.builtin_workloads()
     lines = align_columns([(workload.name, workload.description) for workload in known], 200)

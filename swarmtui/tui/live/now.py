@@ -73,8 +73,8 @@ def now_view(data: LiveData, columns: int) -> NowView:
     level = _level_of_answer(frame) if data.has_ended and frame is not None else None
     numbers = _of_level(level) if level is not None else _of_frame(data)
     buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended).buckets
-    # The result of a saved session has no history; the course is then that over its levels.
-    levels = frame.levels if frame is not None and not buckets else ()
+    # The result has no history once it is saved: its course is that over its levels, also before.
+    levels = frame.levels if frame is not None and (level is not None or not buckets) else ()
 
     def course(of_point: Callable[[HistoryPoint], float | None], of_level: Callable[[Level], float | None]) -> Course:
         if levels:
@@ -92,7 +92,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
         _figure(seconds(numbers.ttft_s), "first token|TTFT", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
         _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
-                course(lambda p: p.server_waiting if ended else float(p.waiting), lambda x: x.queued), 1.0),
+                course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
     return NowView(_title(data, level), figures, parts)

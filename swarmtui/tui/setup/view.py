@@ -9,7 +9,7 @@ from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
-from swarmtui.model.load import Load
+from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
@@ -190,7 +190,7 @@ def plan_text(plan: Plan) -> str:
         goals["capacity"] = f"how many agents with {parse_slo(plan.slo).words()}"
     parts = [goals.get(plan.goal) or load.describe(load.sentence)]
     if plan.goal not in ("manual", "capacity") and load.has("requests"):
-        parts.append(f"{load.run_length} each")
+        parts.append(f"{_run_length(plan)} each")
     if load.runs > 1:
         parts.append(f"{load.runs} runs" + (", rotated" if load.rotates else ""))
     if load.serial_tasks is None:
@@ -200,6 +200,15 @@ def plan_text(plan: Plan) -> str:
     if plan.max_tokens is not None:
         parts.append(f"at most {plan.max_tokens:,} tokens per answer")
     return ", ".join(parts)
+
+
+def _run_length(plan: Plan) -> str:
+    """The requests that the table will count, where the levels are known."""
+    load = plan.load
+    if plan.goal != "sweep" or not isinstance(load, Closed) or load.duration_s is not None or load.half_width:
+        return load.run_length
+    least, most = min(map(load.counted, load.levels)), max(map(load.counted, load.levels))
+    return f"about {least} to {most} requests" if least < most else count_noun(least, "request", "requests")
 
 
 def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:
