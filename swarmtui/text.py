@@ -74,6 +74,14 @@ def count_noun(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def brief_flags(text: str) -> str:
+    """Shorten server flags to the first of them with its value: `parallel 2 …` of `--parallel 2 --ctx-size 4096`."""
+    if not text.startswith("--"):
+        return text
+    first, more, _ = text.removeprefix("--").partition(" --")
+    return f"{first} …" if more else first
+
+
 def display_width(text: str) -> int:
     """Return the number of terminal columns."""
     return len(text) if text.isascii() else sum(width for _, width in _clusters(text))

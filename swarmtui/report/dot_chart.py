@@ -13,7 +13,7 @@ from swarmtui.numbers import short
 from swarmtui.report.chart import Chart, ChartSeries, series_band
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
-from swarmtui.text import display_width, sanitize, truncate
+from swarmtui.text import brief_flags, display_width, sanitize, truncate
 
 Span = tuple[str, str]
 Line = list[Span]
@@ -325,7 +325,11 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
     line: Line = [(f" {chart.y}", chart.hue)]
     left = width - display_width(chart.y) - 2
     items: Line = []
-    for text, style in _legend(chart, {(series.name, series.stroke) for series in known}):
+    named = {(series.name, series.stroke) for series in known}
+    entries = _legend(chart, named)
+    if sum(display_width(text) + 2 for text, _ in entries) > left:
+        entries = _legend(chart, named, brief=True)
+    for text, style in entries:
         shown = truncate(text, max(12, left // 2)) if display_width(text) > left else text
         if display_width(shown) + 2 > left:
             break
@@ -334,7 +338,7 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
     return [*line, (" " * max(0, left + 1), ""), *items]
 
 
-def _legend(chart: Chart, known: Set[tuple[str, str]]) -> Line:
+def _legend(chart: Chart, known: Set[tuple[str, str]], *, brief: bool = False) -> Line:
     several = sum(series.stroke == "line" for series in chart.series) > 1
     found: Line = []
     for series, number in zip(chart.series, _numbers(chart), strict=True):
@@ -342,7 +346,8 @@ def _legend(chart: Chart, known: Set[tuple[str, str]]) -> Line:
         if series.stroke == "points":
             sign = _HOLLOW if series.hollow else _POINTS[0]
         if series.name and (several or series.stroke != "line") and (series.name, series.stroke) not in known:
-            found.append((f"{sign} {sanitize(series.name)}", series.hue))
+            name = sanitize(series.name)
+            found.append((f"{sign} {brief_flags(name) if brief else name}", series.hue))
     return found
 
 

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from swarmtui.report.table import Block
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer, relabel
-from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, part_text
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, longest_fit, part_text
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 
@@ -166,7 +166,8 @@ class Page(Movable):
     def __init__(self, title: str, *, key: int = 0, follow: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.title, self.key = title, key or self.key
-        self.note = ""
+        # Beside the title; where it has no room, the brief one.
+        self.note = self.brief_note = ""
         self.lines: list[Line] = []
         self._make: Callable[[int], list[Line]] | None = None
         self.top = 0
@@ -208,7 +209,8 @@ class Page(Movable):
         last = max(0, len(self.lines) - (height - 1))
         self.top = last if self.follow else min(self.top, last)
         shown = part_text(range(self.top, min(len(self.lines), self.top + height - 1)), len(self.lines))
-        note = " · ".join(part for part in (self.note, shown) if part)
+        named = longest_fit((self.note, self.brief_note or self.note), width - cell_width(self.title) - len(shown) - 15)
+        note = " · ".join(part for part in (named, shown) if part)
         return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
 
 

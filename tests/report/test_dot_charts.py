@@ -129,6 +129,15 @@ def first_token_chart(times: Sequence[float], p90: Mapping[int, float], slo: str
     return charts[1], "\n".join(text_of(paint_charts(charts, 72, 20)))
 
 
+def test_names_that_do_not_fit_keep_the_flag_that_differs_and_its_value() -> None:
+    names = ("--parallel 2 --ctx-size 16384", "--parallel 4 --ctx-size 32768")
+    series = tuple(ChartSeries(name, ((1.0, 50.0), (2.0, 90.0)), hue="throughput") for name in names)
+    chart = Chart("throughput", "Output throughput", "levels", "C", "output tok/s", series)
+    wide, narrow = (text_of(paint_charts([chart], width, 12))[0] for width in (100, 60))
+    assert all(name in wide for name in names)
+    assert "● parallel 2 …  ◆ parallel 4 …" in narrow
+
+
 def test_the_legend_names_a_p90_only_if_it_is_drawn() -> None:
     times = (0.5, 0.8, 1.2)
     assert "p90" not in first_token_chart(times, {4: 2.4})[1]

@@ -24,7 +24,7 @@ _RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
 _WIDE, _HIGH = 170, 48
 # The share of the height that the agents and the result have: less is enough beside a history, and the curve gets the
 # rest.
-_AGENTS, _AGENTS_BESIDE = 0.28, 0.2
+_AGENTS, _AGENTS_BESIDE = 0.26, 0.2
 # The numbers of a single column, without a frame.
 _STRIP = 3
 # The least height of a region with its frame, and of the upper ones of two columns.

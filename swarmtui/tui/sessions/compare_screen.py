@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from swarmtui.report.table import Sentence
+from swarmtui.text import brief_flags
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer
@@ -71,13 +72,17 @@ class CompareScreen(PanelScreen):
         found = compare(self._summaries, self._baseline, history=self._history)
         answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
         first = self._summaries[self._baseline].session.id
-        answer.note = f"compared with {self._names.get(first, first)}"
+        before = self._names.get(first, first)
+        answer.note, answer.brief_note = (f"compared with {name}" for name in (before, brief_flags(before)))
         answer.show_made(lambda width: comparison_lines(found, self._names, width))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
-        figures.note = f"A: {self._names.get(first, first)} · B: {others[0]}" if len(others) == 1 else ""
+        notes = (
+            [f"A: {name(before)} · B: {name(others[0])}" for name in (str, brief_flags)] if len(others) == 1 else [""]
+        )
+        figures.note, figures.brief_note = notes[0], notes[-1]
         figures.show_blocks(figure_blocks(found))
         self._show_curves()
 
