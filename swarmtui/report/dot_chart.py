@@ -330,12 +330,18 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
     if sum(display_width(text) + 2 for text, _ in entries) > left:
         entries = _legend(chart, named, brief=True)
     for text, style in entries:
-        shown = truncate(text, max(12, left // 2)) if display_width(text) > left else text
+        shown = _cut(text, max(12, left // 2)) if display_width(text) > left else text
         if display_width(shown) + 2 > left:
             break
         items.append((f"  {shown}", style))
         left -= display_width(shown) + 2
     return [*line, (" " * max(0, left + 1), ""), *items]
+
+
+def _cut(text: str, width: int) -> str:
+    """Cut a text before its last word if that is short: the value of a flag says more than its name."""
+    start, _, value = text.rpartition(" ")
+    return f"{truncate(start, width - len(value) - 1)} {value}" if len(value) <= width // 2 else truncate(text, width)
 
 
 def _legend(chart: Chart, known: Set[tuple[str, str]], *, brief: bool = False) -> Line:
