@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import sys
 
 from swarmtui.model.base import BadInput
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     added = [f"{key}={getattr(given, key)}" for key in ("speed", "slots", "replicas") if getattr(given, key)]
     separator = ("&" if "?" in given.preset else "?") if added else ""
     try:
+        gc.freeze()  # the modules stay: collections, also those of the shutdown, need not visit them
         preset, settings = parse_spec(f"{given.preset}{separator}{'&'.join(added)}")
         asyncio.run(serve(preset, settings, given.port, watch_stdin=given.watch_stdin))
     except BadInput as problem:

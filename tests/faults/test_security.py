@@ -512,22 +512,20 @@ def _reply_size(uid: int, path: Path, message: bytes) -> str:
 NESTED = b"\x82\xa4type\xa9Subscribe\xa1x" + b"\x91" * 100_000
 
 
-@pytest.mark.parametrize(
-    "message", [b"GET / HTTP/1.1\r\n\r\n", len(NESTED).to_bytes(4, "big") + NESTED, b"\xff" * 64, b""]
-)
-def test_client_with_another_protocol_is_disconnected(sandbox: Sandbox, message: bytes) -> None:
+def test_client_with_another_protocol_is_disconnected(sandbox: Sandbox) -> None:
     holding = HoldingResponder(1)
     with scripted_server(holding) as server:
         command = sandbox.start_benchmark(server.url, "--levels", "2", "--requests", "30", "--complete", "--no-gpu")
         (path,) = wait_until(lambda: list((sandbox.runtime / "swarmtui").glob("*.sock")), "a socket")
         wait_until(lambda: server.received, "the first request")
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-            client.sendall(message)
-            client.shutdown(socket.SHUT_WR)
-            client.settimeout(30)
-            while client.recv(1 << 16):
-                pass
+        for message in (b"GET / HTTP/1.1\r\n\r\n", len(NESTED).to_bytes(4, "big") + NESTED, b"\xff" * 64, b""):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+                client.sendall(message)
+                client.shutdown(socket.SHUT_WR)
+                client.settimeout(60)
+                while client.recv(1 << 16):
+                    pass
         holding.release.set()
         assert command.wait().code == 0
     assert sandbox.show_session()["levels"][0]["ok"] == 30
