@@ -102,6 +102,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "slots", AT_SLOTS | {"kv_use": 0.31}, "all 16 slots are taken; the KV cache has room (31 % used)"),
     ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
+    ("limit", "slots", AT_SLOTS | {"slots": 2, "running": None}, "both slots are taken"),
     ("limit", "kv_cache", AT_SLOTS | {"kv_use": 0.97, "running": 9.0}, "the KV cache is 97 % full"),
     ("limit", "queue", AT_SLOTS | {"slots": None}, "the queue of the server has 3.4 waiting requests on average"),
     ("limit", "prefill", AT_SLOTS | {"slots": 64, "queued": 0.0, "ttft_s": 2.2, "prefill_s": 2.0},

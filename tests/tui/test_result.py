@@ -12,7 +12,7 @@ import pytest
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
-from swarmtui.model.findings import Finding, SearchState, Slots
+from swarmtui.model.findings import Finding, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level
@@ -101,10 +101,11 @@ def test_the_first_page_has_answer_reason_next_step_and_quality(width: int, heig
 
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:
-    search = SearchState(goal="capacity", step="bisect", low=1, high=4, next_c=2)
+    unsure = SearchedLevel(c=4, visits=1, n=9, good=8, state="unsure")
+    search = SearchState(goal="capacity", step="bisect", low=1, high=4, next_c=2, levels=(unsure,))
     shown = msgspec.structs.replace(ended_frame(None), status="running", search=search, search_result="the cliff is 8")
     text = result_text(shown, None)
-    assert "so far the SLO is kept with 1 agent and missed with 4" in text
+    assert "so far the SLO is kept with 1 agent and missed with 4 (not sure yet)" in text
     assert "cliff is" not in text and "sweet spot" not in text
 
 

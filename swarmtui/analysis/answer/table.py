@@ -172,7 +172,8 @@ def _slots_taken(facts: AnswerFacts) -> bool:
 
 def _slots_text(facts: AnswerFacts) -> str:
     seen = ", as seen from the client," if facts.inferred else ""
-    taken = f"all {facts.slots} slots{seen} are taken" if facts.slots != 1 else f"the only slot{seen} is taken"
+    slots = {1: "the only slot", 2: "both slots"}.get(facts.slots or 0, f"all {facts.slots} slots")
+    taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
     has_room = facts.kv_use is not None and facts.kv_use < KV_FULL
     return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if has_room else "")
 

@@ -74,7 +74,8 @@ def now_view(data: LiveData, columns: int) -> NowView:
     numbers = _of_level(level) if level is not None else _of_frame(data)
     buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended).buckets
     # The result has no history once it is saved: its course is that over its levels, also before.
-    levels = frame.levels if frame is not None and (level is not None or not buckets) else ()
+    shown = frame.levels if frame is not None and (level is not None or not buckets) else ()
+    levels = [one for one in shown if one.headline_tps is not None]
 
     def course(of_point: Callable[[HistoryPoint], float | None], of_level: Callable[[Level], float | None]) -> Course:
         if levels:

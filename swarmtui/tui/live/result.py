@@ -128,8 +128,9 @@ def _finding(frame: Frame | None) -> str:
 
 
 def _bracket(search: SearchState) -> str:
-    kept = "" if not search.low else f"kept with {count_noun(search.low, 'agent', 'agents')}"
-    missed = "" if search.high is None else f"missed with {search.high}"
+    doubt = {level.c: " (not sure yet)" for level in search.levels if level.state == "unsure"}
+    kept = f"kept with {count_noun(search.low, 'agent', 'agents')}{doubt.get(search.low, '')}" if search.low else ""
+    missed = f"missed with {search.high}{doubt.get(search.high, '')}" if search.high is not None else ""
     return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
 
 
