@@ -64,7 +64,7 @@ _OTHER_PANELS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     "tune": (
         ("configurations", "The configurations and their figures"),
         ("leaderboard", "Best first, each compared with the best"),
-        ("Pareto, flags", "Pareto fronts and the effect of each flag"),
+        ("result", "What was found: the best, Pareto fronts, the effect of each flag"),
     ),
     "probes": (("probes", "The rate over time, and whether it drifted"), ("list", "All probes, newest first")),
     "log": (("log", "All changes"), ("change", "The whole text of the change")),

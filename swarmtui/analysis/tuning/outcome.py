@@ -359,7 +359,7 @@ def _not_tried(space: SearchSpace, progress: TuneProgress, starts: Sequence[Star
             broken = progress.ended == "no_baseline"
             reason = "there is nothing to compare it with" if broken else "the budget ended before its turn"
             yield NotTried(what=shown_name(knob.name), code="no_baseline" if broken else "budget", reason=reason)
-        elif values := _open_values(space, knob, starts, progress):
+        elif progress.ask is None and (values := _open_values(space, knob, starts, progress)):
             text = ", ".join(_shown(value) for value in values)
             yield NotTried(
                 what=f"{shown_name(knob.name)} {text}",

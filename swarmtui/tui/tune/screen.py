@@ -20,13 +20,14 @@ from swarmtui.experiments.store import read_steering, read_tune, request_stop, w
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Subscribe
-from swarmtui.model.tuning import Flags, Start, Tune, configuration_key, format_flags
+from swarmtui.model.tuning import Flags, Start, Tune, TuneSteering, configuration_key, format_flags
 from swarmtui.processes.exits import redact_given
 from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager, PanelScreen
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.live.header import HeaderPanel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
@@ -36,9 +37,9 @@ from swarmtui.tui.tune.view import TuneView, latest_row, log_sentences, tune_vie
 _RELOAD_S = 0.5
 # From this height on, what was found is below the configurations.
 _TWO_ROWS = 34
-_NO_FINDINGS = "a Pareto front needs two finished configurations"
 _FRAMES_HZ = 2.0
 _LOG_BYTES = 64 << 10
+_STEERING = ("pin", "veto", "add_configuration", "stop_after", "more_time")
 # What one key press adds to the budget.
 _MORE_S = 900.0
 
@@ -54,6 +55,7 @@ class TuneScreen(PanelScreen):
         self._directory = directory
         self._tune: Tune | None = None
         self._outcome: TuneOutcome | None = None
+        self._steering = TuneSteering()
         self._problem = ""
         self._live: LiveSource | None = None
         self._session = ""
@@ -66,7 +68,7 @@ class TuneScreen(PanelScreen):
             yield TableList(
                 "leaderboard", key=2, with_cursor=False, empty="no finished configuration yet", id="leaderboard"
             )
-            yield Page("Pareto fronts and flags", key=3, id="pareto")
+            yield Page("result", key=3, id="result")
         yield InputLine()
         yield KeyFooter()
 
@@ -87,6 +89,7 @@ class TuneScreen(PanelScreen):
                 self._tune = await asyncio.to_thread(read_tune, self._directory)
                 if self._tune is not None and self._tune.definition.auto is not None:
                     self._outcome = await asyncio.to_thread(read_outcome, self._directory)
+                    self._steering = await asyncio.to_thread(read_steering, self._directory)
                 self._problem = ""
             except BadInput as problem:
                 self._problem = sanitize(str(problem))
@@ -124,14 +127,16 @@ class TuneScreen(PanelScreen):
         self.query_one(HeaderPanel).show(header)
         self._list("configurations").show(view.configurations.table.part, view.configurations.keys, view.note)
         self._list("leaderboard").show(view.leaderboard.table.part, view.leaderboard.keys)
-        pareto = self.query_one("#pareto", Page)
-        pareto.show_blocks(view.findings or (Sentence(_NO_FINDINGS, "detail"),))
+        self.query_one(KeyFooter).show(self.actions())
+        result = self.query_one("#result", Page)
+        result.title = view.result_title
+        result.show_blocks(view.findings or (Sentence(view.no_findings, "detail"),))
 
     def _view(self) -> TuneView | None:
         if self._tune is None:
             return None
         frame = self._live.live.frame if self._live else None
-        return tune_view(self._tune, frame, time.time(), self._best_first, self._outcome)
+        return tune_view(self._tune, frame, time.time(), self._best_first, self._outcome, self._steering)
 
     def on_resize(self) -> None:
         super().on_resize()
@@ -164,6 +169,13 @@ class TuneScreen(PanelScreen):
         self.app.copy_to_clipboard(view.command)
         self.app.toast(f"copied, if this terminal allows it: {view.command}")
 
+    def actions(self) -> list[Action]:
+        """Name the keys that steer an automatic tune, before those that only look at it."""
+        if self._tune is None or self._tune.definition.auto is None or self._tune.status.ended:
+            return super().actions()
+        actions = in_footer(super().actions(), *_STEERING)
+        return sorted(actions, key=lambda action: (action.id != "open") + (action.id not in (*_STEERING, "open")))
+
     # an automatic tune is steered by a file that its process reads before each start
 
     def _steer(self, said: str, **changes: object) -> None:
@@ -177,15 +189,22 @@ class TuneScreen(PanelScreen):
         except BadInput as problem:
             self.app.toast(str(problem))
         else:
-            self.app.toast(said)
+            self._steering = steering
+            self.app.toast(f"{said}; the same command continues the tune" if tune.status.ended else said)
+            self.update_panels()
 
     def _selected_flags(self) -> Flags:
         key = self._current_list().selected
         return msgspec.json.decode(key, type=Flags) if key else {}
 
     def action_pin(self) -> None:
-        """Keep the flags of the selected configuration; those of the command remove all pins."""
+        """Keep the flags of the selected configuration; those that are pinned, or of the command, remove all pins."""
         flags = self._selected_flags()
+        pins = read_steering(self._directory).pins
+        if not flags and not pins:
+            self.app.toast("the command has no flags to pin: select another configuration")
+            return
+        flags = {} if flags == pins else flags
         said = f"pinned: {format_flags(flags)}" if flags else "nothing is pinned any more"
         self._steer(f"{said}; it applies from the next start on", pins=flags)
 
@@ -209,8 +228,13 @@ class TuneScreen(PanelScreen):
 
     def _add(self, read: Callable[[str], Flags], text: str | None) -> None:
         if text is not None:
-            flags, added = read(text), read_steering(self._directory).added
-            self._steer(f"{format_flags(flags)} is started next", added=(*added, flags))
+            flags, steering = read(text), read_steering(self._directory)
+            said = f"{format_flags(flags)} is started next"
+            if fixed := {name: value for name, value in steering.pins.items() if flags.get(name, value) != value}:
+                said = f"{format_flags(fixed)} is pinned; p on it removes the pin"
+            elif any(start.flags == flags for start in self._tune.starts) if self._tune else False:
+                said = f"{format_flags(flags)} was started before"
+            self._steer(said, added=(*steering.added, flags))
 
     def action_stop_after(self) -> None:
         tune = self._tune

@@ -10,7 +10,7 @@ from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.experiments.effects import TuneSummary, summarise_tune
 from swarmtui.experiments.grid import ConfigurationStatus, configuration_statuses, latest, round_title
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.tuning import Start, Tune, configuration_key, format_flags
+from swarmtui.model.tuning import Start, Tune, TuneSteering, configuration_key, format_flags
 from swarmtui.numbers import clock, rate
 from swarmtui.report.table import Block, Cell, Code, Fields, Sentence, Table
 from swarmtui.report.tune_outcome import outcome_blocks
@@ -21,10 +21,8 @@ from swarmtui.tui.live.header import HeaderView, StatusStyle, phase
 _SIGNS = {
     "waiting": "·", "starting": "◌", "warming up": "◐", "running": "▶", "stopping": "◑", "done": "●", "broken": "✖",
 }  # fmt: skip
+_NOT_STEERED = TuneSteering()
 _CODES: dict[str, Code] = {"waiting": "detail", "done": "ok", "broken": "failed"}
-
-
-_STEERING = "p pin · v veto · a add · s stop after this · + more time"
 
 
 class ConfigurationsView(NamedTuple):
@@ -41,14 +39,21 @@ class TuneView(NamedTuple):
     findings: tuple[Block, ...]
     note: str
     command: str = ""
+    result_title: str = "Pareto fronts and flags"
+    no_findings: str = "a Pareto front needs two finished configurations"
 
 
 def tune_view(
-    tune: Tune, frame: Frame | None, now: float, best_first: bool, outcome: TuneOutcome | None = None
+    tune: Tune,
+    frame: Frame | None,
+    now: float,
+    best_first: bool,
+    outcome: TuneOutcome | None = None,
+    steering: TuneSteering = _NOT_STEERED,
 ) -> TuneView:
     """`frame` is the newest of the current configuration's run; `now` is the wall clock.
 
-    `outcome` is what an automatic tune has found so far.
+    `outcome` is what an automatic tune has found so far, `steering` what the user decided.
     """
     statuses = configuration_statuses(tune)
     summary = summarise_tune(tune.definition, tune.starts)
@@ -57,8 +62,14 @@ def tune_view(
     if best_first:
         shown = sorted(statuses, key=lambda status: ranks.get(configuration_key(status.flags), len(statuses)))
     simulated = any(row.simulated for row in tune.starts)
+    titles = {}
+    if tune.definition.auto is not None:
+        titles = {
+            "result_title": "result" if tune.status.ended else "result so far",
+            "no_findings": "the command as it is comes first; the result follows",
+        }
     return TuneView(
-        header=_header(tune, statuses, summary, frame, now),
+        header=_header(tune, statuses, summary, frame, now, steering),
         configurations=ConfigurationsView(
             configuration_table(
                 [_configuration(status, summary, frame if status.is_active else None) for status in shown],
@@ -73,7 +84,6 @@ def tune_view(
         note=" · ".join(
             part
             for part in (
-                _STEERING if tune.definition.auto else "",
                 "in order of the leaderboard" if best_first else "" if tune.definition.auto else "file order",
                 f"{'▸ best ' if summary.ranked else ''}◆ on a Pareto front" if summary.leaderboard else "",
                 "GPU SIMULATED" if simulated else "",
@@ -82,6 +92,7 @@ def tune_view(
             if part
         ),
         command=outcome.command if outcome else summary.command,
+        **titles,
     )
 
 
@@ -98,6 +109,7 @@ def _header(
     summary: TuneSummary,
     frame: Frame | None,
     now: float,
+    steering: TuneSteering,
 ) -> HeaderView:
     definition, status = tune.definition, tune.status
     newest = max((each.round for each in statuses), default=0)
@@ -116,7 +128,7 @@ def _header(
     return HeaderView(
         title=(sanitize(f"tune {definition.name} · {definition.command}"),),
         phase=status.ended or "tuning",
-        progress=progress + (f", {failed} failed" if failed else ""),
+        progress=" · ".join((progress + (f", {failed} failed" if failed else ""), *_steered(tune, steering))),
         share=share,
         clock=(f"{clock(now - status.begun)} elapsed",) if not status.ended else (),
         quality=(),
@@ -124,6 +136,17 @@ def _header(
         notice=notice,
         notice_style=style,
     )
+
+
+def _steered(tune: Tune, steering: TuneSteering) -> list[str]:
+    """Say what the user decided, as long as it applies."""
+    waiting = [flags for flags in steering.added if not any(start.flags == flags for start in tune.starts)]
+    return [
+        *(["stops after this start"] if steering.stop_after is not None and not tune.status.ended else []),
+        *([f"pinned: {format_flags(steering.pins)}"] if steering.pins else []),
+        *([f"next: {', '.join(map(format_flags, waiting))}"] if waiting and not tune.status.ended else []),
+        *([f"vetoed: {', '.join(map(format_flags, steering.vetoes))}"] if steering.vetoes else []),
+    ]
 
 
 def _spent(tune: Tune) -> tuple[str, float | None]:
