@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from swarmtui.cli.app import is_terminal
-from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, reporter, run_request, show_tune
+from swarmtui.cli.experiment_options import (
+    OBJECTIVES,
+    confirm_commands,
+    plan_options,
+    reporter,
+    run_request,
+    run_tune,
+)
 from swarmtui.cli.options import print_result
 from swarmtui.experiments.grid import launch_command, tune_engine
 from swarmtui.model.base import BadInput
@@ -58,7 +64,7 @@ def auto_tune_file(options: dict[str, Any]) -> TuneFile:
         plan=plan,
         grid=dict(map(_parse_knob, options["knobs"])) or (recipe.values if recipe else {}),
         restarts=_RESTARTS,
-        objective=OBJECTIVES[options["objective"] or "agents"],  # type: ignore[arg-type]
+        objective=OBJECTIVES[options["objective"] or "agents"],
         auto=AutoSearch(
             budget=budget, slo=options["slo"] or "", allow_quality=options["allow_quality"],
             engine=_engine_name(options["engine"]), recipe=recipe,
@@ -125,9 +131,7 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     """Return the request of a start with all its requests: a search for the capacity, or a sweep."""
     assert tune.auto is not None
     plan, objective = tune.plan, tune.objective
-    options: dict[str, Any] = msgspec.structs.asdict(plan) | {"session_dir": session_dir, "seed": tune.seed}
-    options |= {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
-    options |= {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else (), "slo": tune.auto.slo}
+    options = plan_options(tune, session_dir) | {"slo": tune.auto.slo}
     options |= {"canaries": _CANARIES} if tune.auto.allow_quality else {}
     levels: str | None = ",".join(map(str, plan.levels))
     seconds = min(max(_PART * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
@@ -140,56 +144,37 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     return request
 
 
-def run_auto(
-    tune: TuneFile,
-    options: dict[str, Any],
-    *,
-    yes: bool,
-    show: bool,
-    retry: bool,
-    text: bool,
-    as_json: bool,
-    events: str | None,
-    quiet: bool,
-) -> int:
+def run_auto(tune: TuneFile, options: dict[str, Any]) -> int:
     """Run an automatic tune, or show the one that runs; return the exit code."""
     from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
-    from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.auto import AutoRunner
     from swarmtui.experiments.auto_plan import find_space
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
-    from swarmtui.experiments.tune import TuneJob, start_tune_process
     from swarmtui.model.client_protocol import Ended
     from swarmtui.report.tune_outcome import outcome_blocks
 
-    writer = open_events(as_json=as_json) if events else None
+    as_json, quiet = options["as_json"], options["quiet"]
+    writer = open_events(as_json=as_json) if options["events"] else None
     request = auto_request(tune, options["session_dir"])
     root = Path(request.session_root)
     directory = tune_directory(root, tune)
     found = read_experiment(directory, "tune")
     running = found is not None and not found.status.ended
-    tune, power_problem = with_power(tune, options["power"], found if show or running else None)
-    on_screen = is_terminal() and not (text or as_json or events or quiet)
+    tune, power_problem = with_power(tune, options["power"], found if options["show"] or running else None)
     stopped = False
-    if not show and on_screen and running:
-        stopped = show_tune(directory)
-    elif not show:
+    if not options["show"]:
         progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
         runner = AutoRunner(tune, request, directory, reporter(quiet), progress, observe)
-        if retry:
+        if options["retry_failed"]:
             runner.retry_failed()
-        confirm_commands(auto_commands_text(tune, find_space(runner.experiment, root), power_problem), yes)
-        if on_screen:
-            job = TuneJob(tune=tune, request=request, directory=str(directory), retry_failed=retry)
-            start_tune_process(job)
-            stopped = show_tune(directory)
-        else:
-            stop = StopControl()
-            with stop.on_signals():
-                runner.run(stop)
-            stopped = runner.experiment.status.ended == "stopped"
+
+        def confirm() -> None:
+            space = find_space(runner.experiment, root)
+            confirm_commands(auto_commands_text(tune, space, power_problem), options["yes"])
+
+        stopped = run_tune(runner, directory, confirm, options)
     stored = read_experiment(directory, "tune")
     if stored is None:
         raise BadInput("this tune has not been started", key="--show")

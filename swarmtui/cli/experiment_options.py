@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +16,46 @@ from swarmtui.cli.run_options import build_run_request
 from swarmtui.processes.exits import DONE, STOPPED
 from swarmtui.text import echo, sanitize
 
+if TYPE_CHECKING:
+    from swarmtui.experiments.runner import Runner
+    from swarmtui.model.tuning import Objective, TuneFile
+
 # What `tune --auto` optimises, by the names of figures.
-OBJECTIVES = {"agents": "agents", "tok_s": "out_tps", "j_per_token": "j_per_token", "ttft": "ttft_s"}
+OBJECTIVES: dict[str, Objective] = {
+    "agents": "agents", "tok_s": "out_tps", "j_per_token": "j_per_token", "ttft": "ttft_s",
+}  # fmt: skip
+
+
+def plan_options(tune: TuneFile, session_dir: str | None) -> dict[str, Any]:
+    """The options of `run` that the plan of a tune stands for."""
+    import msgspec
+
+    plan = tune.plan
+    options = msgspec.structs.asdict(plan) | {"seed": tune.seed, "session_dir": session_dir}
+    options |= {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
+    return options | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()}
+
+
+def run_tune(runner: Runner[TuneFile], directory: Path, confirm: Callable[[], None], options: dict[str, Any]) -> bool:
+    """Run a tune here, or on a terminal in a process that the app shows; return whether it was stopped."""
+    from swarmtui.client.session_client import StopControl
+    from swarmtui.experiments.store import read_experiment
+    from swarmtui.experiments.tune import TuneJob, start_tune_process
+
+    on_screen = is_terminal() and not any(options[name] for name in ("text", "as_json", "events", "quiet"))
+    found = read_experiment(directory, "tune")
+    running = found is not None and not found.status.ended
+    if on_screen and running:
+        return show_tune(directory)
+    confirm()
+    if on_screen:
+        tune, retry = runner.experiment.definition, options["retry_failed"]
+        start_tune_process(TuneJob(tune=tune, request=runner.request, directory=str(directory), retry_failed=retry))
+        return show_tune(directory)
+    stop = StopControl()
+    with stop.on_signals():
+        runner.run(stop)
+    return runner.experiment.status.ended == "stopped"
 
 
 def show_tune(directory: Path) -> bool:

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.app import is_terminal
-from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, reporter, run_request, show_tune
+from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape
@@ -190,17 +189,7 @@ def ab(
 @shared.events
 @shared.quiet
 @shared.session_dir
-def tune(
-    file: str | None,
-    yes: bool,
-    show: bool,
-    retry_failed: bool,
-    text: bool,
-    as_json: bool,
-    events: str | None,
-    quiet: bool,
-    **options: Any,
-) -> None:
+def tune(file: str | None, **options: Any) -> None:
     """Measure a server with every combination of flags in a grid, and rank them; or find the flags.
 
     \b
@@ -235,16 +224,13 @@ def tune(
     [plan]                                        # options of `swarmtui run`
     levels = [8]
     """
-    import msgspec
-
     from swarmtui.cli.auto_tune import auto_tune_file, run_auto
     from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.power import check_power
-    from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
-    from swarmtui.experiments.tune import TuneJob, TuneRunner, start_tune_process
+    from swarmtui.experiments.tune import TuneRunner
     from swarmtui.model.base import BadInput
     from swarmtui.model.client_protocol import Ended
     from swarmtui.model.tuning import parse_tune
@@ -255,52 +241,25 @@ def tune(
         raise BadInput("is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]", key=option)
     tune_file = auto_tune_file(options) if file is None else parse_tune(read_text(Path(file)), file)
     if tune_file.auto is not None:
-        sys.exit(
-            run_auto(
-                tune_file,
-                options,
-                yes=yes,
-                show=show,
-                retry=retry_failed,
-                text=text,
-                as_json=as_json,
-                events=events,
-                quiet=quiet,
-            )
-        )
-    writer = open_events(as_json=as_json) if events else None
-    plan = tune_file.plan
-    request = run_request(
-        msgspec.structs.asdict(plan)
-        | {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
-        | {"seed": tune_file.seed, "session_dir": options["session_dir"]}
-        | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()},
-        levels=",".join(map(str, plan.levels)),
-    )
+        sys.exit(run_auto(tune_file, options))
+    as_json, quiet = options["as_json"], options["quiet"]
+    writer = open_events(as_json=as_json) if options["events"] else None
+    levels = ",".join(map(str, tune_file.plan.levels))
+    request = run_request(plan_options(tune_file, options["session_dir"]), levels=levels)
     directory = tune_directory(Path(request.session_root), tune_file)
     progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
     runner = TuneRunner(tune_file, request, directory, reporter(quiet), progress, observe)
-    running = (found := read_experiment(directory, "tune")) is not None and not found.status.ended
-    on_screen = is_terminal() and not (text or as_json or events or quiet)
-    stopped = False
-    if retry_failed:
+    if options["retry_failed"]:
         runner.retry_failed()
-    if not show and on_screen and running:
-        stopped = show_tune(directory)
-    elif not show and runner.remaining():
+
+    def confirm() -> None:
         for knob in tune_file.knob:
             if knob.kind == "power":
                 check_power(knob.watts, knob.gpus)
-        confirm_commands(commands_text(tune_file), yes)
-        if on_screen:
-            job = TuneJob(tune=tune_file, request=request, directory=str(directory), retry_failed=retry_failed)
-            start_tune_process(job)
-            stopped = show_tune(directory)
-        else:
-            stop = StopControl()
-            with stop.on_signals():
-                runner.run(stop)
-            stopped = stop.requested
+        confirm_commands(commands_text(tune_file), options["yes"])
+
+    left = not options["show"] and runner.remaining() > 0
+    stopped = left and run_tune(runner, directory, confirm, options)
     rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
     summary = summarise_tune(tune_file, rows)
     message = "stopped; run the same command again to continue" if stopped else ""

@@ -46,10 +46,6 @@ class SessionClient:
         self._unpacker = Unpacker()
         self._ready: list[bytes] = []
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
     def fileno(self) -> int:
         return self._socket.fileno()
 

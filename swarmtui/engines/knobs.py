@@ -39,11 +39,10 @@ class Knob(Stored, frozen=True, kw_only=True):
 
     A name in capitals is an environment variable. `spellings` are other names of the same flag, `negative` is the flag
     that turns it off. `default` is what the server does without the flag; null if it chooses by itself. `moves` are the
-    limits that it changes. Without `restart`, a running server follows. `changes_quality`: answers, or the contexts
-    that are accepted, may be others. With `takes_memory`, higher values need more of it. A value is at most that of the
-    knobs `at_most`, or the number of `gpus` or `cores`. It needs the flags `needs_flags` in the command, and what
-    `needs` says. `scales` are flags that grow in proportion, if they are given. `json_key`: the value is a JSON object,
-    and this number in it is changed.
+    limits that it changes. `changes_quality`: answers, or the contexts that are accepted, may be others. With
+    `takes_memory`, higher values need more of it. A value is at most that of the knobs `at_most`, or the number of
+    `gpus` or `cores`. It needs the flags `needs_flags` in the command, and what `needs` says. `scales` are flags that
+    grow in proportion, if they are given. `json_key`: the value is a JSON object, and this number in it is changed.
     """
 
     name: str
@@ -53,7 +52,6 @@ class Knob(Stored, frozen=True, kw_only=True):
     default: Value | None = None
     spellings: tuple[str, ...] = ()
     negative: str = ""
-    restart: bool = True
     changes_quality: bool = False
     takes_memory: bool = False
     at_most: tuple[str, ...] = ()

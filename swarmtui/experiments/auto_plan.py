@@ -15,8 +15,8 @@ from swarmtui.analysis.tuning.space import Machine, SearchSpace, make_space
 from swarmtui.analysis.tuning.steps import SearchRules, TuneProgress
 from swarmtui.client.catalogue import count_gpus
 from swarmtui.engines.knobs import Knob, find_knob, parse_value
-from swarmtui.experiments.grid import launch_command, split_command, tune_engine
-from swarmtui.experiments.store import add_change, read_document, read_steering, without_secrets, write_document
+from swarmtui.experiments.grid import split_command, tune_engine
+from swarmtui.experiments.store import add_change, read_document, read_steering, shown_command, write_document
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import Flags, LoggedChange, Start, Tune, TuneFile, TuneSteering, format_flags
@@ -25,7 +25,6 @@ from swarmtui.sessions.store import read_summary
 # While configurations are screened, a start has this share of the requests.
 SCREEN_SHARE = 0.5
 _OUTCOME = "result.json"
-_PORT = 8000
 
 
 def tune_progress(experiment: Tune, directory: Path, root: Path, space: SearchSpace | None = None) -> TuneProgress:
@@ -86,7 +85,7 @@ def _live_knobs(tune: TuneFile) -> list[Knob]:
     """Return the knobs that need no restart; of power limits the highest first: what matters is how low they may be."""
     return [
         Knob(
-            name=live.key, stage="power", moves=("power",), restart=False,
+            name=live.key, stage="power", moves=("power",),
             values=tuple(sorted(live.watts, reverse=True)) if live.kind == "power" else live.values,
         )
         for live in tune.knob
@@ -151,14 +150,6 @@ def read_outcome(directory: Path) -> TuneOutcome | None:
 
 def write_outcome(directory: Path, outcome: TuneOutcome) -> None:
     write_document(directory / _OUTCOME, outcome)
-
-
-def shown_command(tune: TuneFile, flags: Flags) -> str:
-    """Return the command to copy, without secrets."""
-    try:
-        return str(launch_command(without_secrets(tune), flags, _PORT))
-    except BadInput:
-        return ""  # a stored tune whose command was redacted may no longer be complete
 
 
 def log_outcome(root: Path, tune: Tune, outcome: TuneOutcome) -> LoggedChange | None:

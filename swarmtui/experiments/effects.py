@@ -18,18 +18,16 @@ from swarmtui.experiments.grid import (
     StartT,
     first_restart,
     has_one_server,
-    launch_command,
     rank,
     starts_in_file_order,
     tune_rounds,
 )
-from swarmtui.experiments.store import without_secrets
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.experiments.store import shown_command
+from swarmtui.model.base import Stored
 from swarmtui.model.tuning import POWER, Flags, Objective, Start, TuneFile, Value, configuration_key
 from swarmtui.text import count_noun
 
 MIN_STARTS = 3
-_PORT = 8000
 _AVERAGED = (
     "out_tps", "per_stream_tps", "ttft_s", "j_per_token", "prefill_j_per_token", "decode_j_per_token", "mean_w",
     "start_s", "agents",
@@ -118,7 +116,7 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
         front_ttft=tuple(pareto(found, "ttft_s")),
         front_energy=tuple(pareto(found, "j_per_token")),
         effects=() if tune.auto else tuple(effects(known, tune.objective)),
-        command=_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
+        command=shown_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
         power=power,
         power_sentence=_power_sentence(power),
         one_server=has_one_server(tune),
@@ -144,13 +142,6 @@ def _power_sentence(effects: Sequence[PowerEffect]) -> str:
         return ""
     facts = AnswerFacts(power_effect=best_effect(effects) or effects[0])
     return rows_said("power", facts)[0].text(facts)
-
-
-def _command(tune: TuneFile, flags: Flags) -> str:
-    try:
-        return str(launch_command(without_secrets(tune), flags, _PORT))
-    except BadInput:
-        return ""  # a stored tune whose command was redacted may no longer be complete
 
 
 def _result(starts: Sequence[Start], first: int, objective: Objective) -> ConfigurationResult:

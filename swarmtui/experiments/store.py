@@ -19,7 +19,7 @@ import msgspec
 import psutil
 
 from swarmtui.engines.command_line import redact_flags
-from swarmtui.experiments.grid import starts_in_file_order, tune_digest
+from swarmtui.experiments.grid import launch_command, starts_in_file_order, tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
 from swarmtui.model.base import BadInput, Versioned, check_schema
 from swarmtui.model.endpoint import show_url
@@ -30,6 +30,7 @@ from swarmtui.model.tuning import (
     Definition,
     Experiment,
     ExperimentStatus,
+    Flags,
     LoggedChange,
     Tune,
     TuneFile,
@@ -45,6 +46,7 @@ _TYPES: dict[Kind, type[Experiment[Any]]] = {"ab": Experiment[AbTest], "tune": E
 _FOLDER = ".tuning"
 # Two readings of the start time of a process may differ by a clock tick.
 _START_TIME_TOLERANCE_S = 0.5
+_USUAL_PORT = 8000
 
 
 def tune_directory(root: Path, tune: TuneFile) -> Path:
@@ -130,6 +132,14 @@ def without_secrets(definition: Definition) -> Definition:
         for knob in definition.knob
     )
     return msgspec.structs.replace(definition, command=command, url=url, plan=plan, knob=knobs, stop="", env={})
+
+
+def shown_command(tune: TuneFile, flags: Flags) -> str:
+    """Return the command to copy, without secrets."""
+    try:
+        return str(launch_command(without_secrets(tune), flags, _USUAL_PORT))
+    except BadInput:
+        return ""  # a stored tune whose command was redacted may no longer be complete
 
 
 def process_start_time(pid: int) -> float:

@@ -156,7 +156,7 @@ def test_configuration_that_crashes_in_the_ab_test_gives_way_to_the_next() -> No
 
 
 def test_power_limit_is_tried_last_with_the_flags_that_were_found() -> None:
-    power = Knob(name="power_w", stage="power", values=(595, 525, 455, 385, 315), moves=("power",), restart=False)
+    power = Knob(name="power_w", stage="power", values=(595, 525, 455, 385, 315), moves=("power",))
 
     def joules(flags: Flags) -> float:
         watts = int(flags.get("power_w", 700))
@@ -176,7 +176,7 @@ def test_power_limit_is_tried_last_with_the_flags_that_were_found() -> None:
 
 
 def test_stages_leave_time_for_the_power_limit() -> None:
-    power = Knob(name="power_w", stage="power", values=(500, 300), moves=("power",), restart=False)
+    power = Knob(name="power_w", stage="power", values=(500, 300), moves=("power",))
     starts, _ = run(space_of(SLOTS, BATCH, MODE, power), peaked, RULES._replace(budget_s=240.0))
     assert any("power_w" in each.flags for each in starts)
 

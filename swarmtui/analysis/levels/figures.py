@@ -24,6 +24,7 @@ from swarmtui.analysis.levels.runs import (
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import (
     Tally,
+    count_known,
     mean,
     median,
     rate_summary,
@@ -126,7 +127,7 @@ def _level(
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
     wall_s = sum_known(run.wall_s for run in by_run)
-    tokens_in, tokens_out = _count(r.tokens_in for r in ok), _count(r.tokens_out for r in ok)
+    tokens_in, tokens_out = count_known(r.tokens_in for r in ok), count_known(r.tokens_out for r in ok)
     tokens_in_of_all = tokens_in if all(r.tokens_in is not None for r in ok) else None
     steady_s = sum_known(part.seconds if part else None for part in steady_parts)
     in_window = [run for run in counted if run.has_cycles]
@@ -162,7 +163,7 @@ def _level(
         token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cached_tokens=_count(r.cached_tokens for r in ok),
+        cached_tokens=count_known(r.cached_tokens for r in ok),
         out_tps_wall=out_tps_wall,
         out_tps_steady=out_tps_steady,
         out_tps_steady_hw=half_width,
@@ -252,7 +253,7 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
     for number in numbers:
         own = [record for record in finished if record.endpoint == number]
         ok = [record for record in own if record.ok]
-        tokens = _count(r.tokens_out for r in ok)
+        tokens = count_known(r.tokens_out for r in ok)
         own_endpoint = partial(_is_served_by, number)
         first_tokens = [r for run in in_window for r in first_tokens_in(run) if own_endpoint(r)] if in_window else ok
         replicas.append(
@@ -299,7 +300,7 @@ def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:
 def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
     if not run.filled and not run.steered:
-        return _count(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
+        return count_known(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
     if not any(record.ok and record.tokens_out is not None for record in run.finished):
         return None
     part = steady([r for r in run.records if endpoint in (None, r.endpoint)], 0, run.window)
@@ -344,7 +345,7 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     windowed = run.has_cycles
-    tokens = _count(r.tokens_out for r in ok)
+    tokens = count_known(r.tokens_out for r in ok)
     wall_s = run.wall_s
     return RunFigures(
         run=run.number,
@@ -384,11 +385,6 @@ def _single_or_mixed(values: set[str]) -> Any:
 
 def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
-
-
-def _count(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def task_figures(measured: Mapping[LevelKey, Sequence[Record]]) -> tuple[TaskFigures, ...]:

@@ -121,6 +121,12 @@ def sum_known(values: Iterable[float | None]) -> float | None:
     return fsum(known) if known else None
 
 
+def count_known(values: Iterable[int | None]) -> int | None:
+    """Sum the known counts; null if there is none."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
 def ratio(above: float | None, below: float | None) -> float | None:
     """Divide; null if either is null, or the divisor is zero."""
     return None if above is None or not below else above / below

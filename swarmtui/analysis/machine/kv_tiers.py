@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from swarmtui.analysis.levels.runs import LevelRun
-from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.stats import count_known, ratio
 from swarmtui.analysis.levels.traces import reusable_tokens
 from swarmtui.model.record import Record
 from swarmtui.model.session import KvFigures, Level
@@ -24,10 +24,10 @@ def kv_figures(
         cached = level.replay.cached_tokens
     if cached is None:
         cached = _part(level.tokens_in, seen.cache_hits, seen.cache_queries)
-    external = _count(record.engine.external_cached_tokens for record in ok if record.engine)
+    external = count_known(record.engine.external_cached_tokens for record in ok if record.engine)
     if external is None:
         external = _part(level.tokens_in, seen.external_tokens, seen.prompt_tokens)
-    blocks = _count(record.engine.evicted_blocks for record in ok if record.engine)
+    blocks = count_known(record.engine.evicted_blocks for record in ok if record.engine)
     evicted = blocks * block if blocks is not None and block else seen.evicted_tokens
     if cached is None and evicted is None and seen.kv_use is None:
         return None
@@ -37,7 +37,7 @@ def kv_figures(
     return KvFigures(
         cached_tokens=cached,
         external_tokens=external,
-        recomputed_tokens=_count(found[0] if found else None for found in again) if None not in again else None,
+        recomputed_tokens=count_known(found[0] if found else None for found in again) if None not in again else None,
         evicted_tokens=None if evicted is None else round(evicted),
         preemptions=seen.preemptions,
         kv_use=seen.kv_use,
@@ -50,11 +50,6 @@ def _part(tokens: int | None, part: float | None, whole: float | None) -> int | 
     """Return which part of the tokens of the measured requests is like that of all that a server counted."""
     share = ratio(part, whole)
     return None if tokens is None or share is None else round(tokens * share)
-
-
-def _count(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def sent_before(before: Record | None, record: Record, block_size: int | None) -> int | None:

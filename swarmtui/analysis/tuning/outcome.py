@@ -14,7 +14,7 @@ from typing import Literal
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.sequential import Decision
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.analysis.tuning.figures import error_line, higher_is_better, mean_value, objective_value, score
+from swarmtui.analysis.tuning.figures import error_line, mean_value, objective_value, score
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.analysis.tuning.steps import TuneProgress
 from swarmtui.engines.knobs import Knob
@@ -382,10 +382,3 @@ def starts_sentence(outcome: TuneOutcome) -> str:
         f"{count_noun(outcome.configurations, 'configuration', 'configurations')}, of {outcome.size:,} possible, "
         f"in {outcome.spent_s / 60:.1f} of {outcome.budget_s / 60:g} min"
     )
-
-
-def is_gain(outcome: TuneOutcome) -> bool:
-    """Whether the best configuration is better than the command as measured."""
-    if outcome.before is None or outcome.after is None:
-        return False
-    return (outcome.after > outcome.before) == higher_is_better(outcome.objective)
