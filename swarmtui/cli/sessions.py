@@ -254,7 +254,7 @@ def export(
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
     """
-    from swarmtui.model.base import BadInput
+    from swarmtui.model.base import BadInput, writing
     from swarmtui.report import export as render
     from swarmtui.sessions.store import open_session
 
@@ -267,7 +267,5 @@ def export(
     if output in (None, "-"):
         write_document(sys.stdout, content)
         return
-    try:
+    with writing(str(output)):
         Path(str(output)).write_bytes(content)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=str(output)) from None

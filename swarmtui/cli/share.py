@@ -104,9 +104,7 @@ def _write_leaderboard(
 
 
 def _write(name: str, content: bytes) -> None:
-    from swarmtui.model.base import BadInput
+    from swarmtui.model.base import writing
 
-    try:
+    with writing(name):
         Path(name).write_bytes(content)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=name) from None

@@ -10,7 +10,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import commands, print_result
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, writing
 from swarmtui.text import count_noun, echo
 
 _MAX_NAMED = 10
@@ -82,7 +82,7 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     if not logs.exists():
         raise BadInput(f"no logs of {agent} here; {_NO_LOGS}", source=str(logs))
     count, left_out = 0, list[str]()
-    try:
+    with writing(output):
         for session in record_sessions(agent, logs, left_out.append):
             make_private_directory(directory)
             file = directory / f"{session.id}.json"
@@ -94,8 +94,6 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
                 left_out.append(f"a session of {count_noun(len(session.requests), 'call', 'calls')}: {error.problem}")
                 continue
             count += 1
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=output) from None
     for problem in left_out[:_MAX_NAMED]:
         echo(f"left out: {problem}", err=True)
     if len(left_out) > _MAX_NAMED:

@@ -21,7 +21,7 @@ import psutil
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.grid import launch_command, starts_in_file_order, tune_digest
 from swarmtui.files import MAX_DATA, make_private_directory, read_file, write_file
-from swarmtui.model.base import BadInput, Versioned, check_schema
+from swarmtui.model.base import BadInput, Versioned, check_schema, writing
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.parsing import parse_json
 from swarmtui.model.tuning import (
@@ -74,11 +74,9 @@ def experiment_directory(root: Path, name: str) -> Path:
 @contextmanager
 def exclusive_lock(directory: Path, kind: Kind) -> Iterator[None]:
     """Allow one process per experiment; the kernel releases the lock when that process ends."""
-    try:
+    with writing(directory):
         make_private_directory(directory)
         fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
@@ -213,8 +211,6 @@ def read_document(path: Path, kind: type[T]) -> T | None:
 
 
 def write_document(path: Path, value: msgspec.Struct) -> None:
-    try:
+    with writing(path):
         make_private_directory(path.parent)
         write_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=str(path)) from None

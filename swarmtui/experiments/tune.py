@@ -34,7 +34,7 @@ from swarmtui.experiments.managed_server import free_port, server_environment
 from swarmtui.experiments.runner import Runner, Trial
 from swarmtui.experiments.store import read_tune
 from swarmtui.files import make_private_directory
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored, writing
 from swarmtui.model.load import Closed
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
@@ -163,7 +163,7 @@ def start_tune_process(job: TuneJob) -> None:
     """Start the process, detached from this terminal, and wait until it has written its first status."""
     directory = Path(job.directory)
     log = directory / "tune.log"
-    try:
+    with writing(directory):
         make_private_directory(directory)
         with log.open("wb") as out:
             log.chmod(0o600)
@@ -175,8 +175,6 @@ def start_tune_process(job: TuneJob) -> None:
                 start_new_session=True,
                 env=server_environment(job.request.secrets, job.tune.pass_env),
             )
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
     assert process.stdin is not None
     with process.stdin as pipe:
         pipe.write(msgspec.msgpack.encode(job))

@@ -20,7 +20,7 @@ import psutil
 from swarmtui.files import read_file
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.hosts import Host
-from swarmtui.processes.spawn import start_worker_on
+from swarmtui.processes.spawn import start_worker_on, wait_or_kill
 from swarmtui.version import __version__
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -123,11 +123,7 @@ class NodeAgent:
         """Wait for the workers, which exit when the session process closes their connections."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         for process in self._workers.values():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            wait_or_kill(process, max(0.0, deadline - time.monotonic()))
 
     def _sample_gpus(self, endpoints: tuple[str, ...]) -> None:
         from swarmtui.telemetry.gpu.readers import is_local, open_gpus

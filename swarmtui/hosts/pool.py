@@ -28,7 +28,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import SessionWarning
 from swarmtui.model.hosts import ClockOffset, Host
 from swarmtui.model.telemetry import Gpu
-from swarmtui.processes.spawn import StartedProcess, start_launcher
+from swarmtui.processes.spawn import StartedProcess, start_launcher, wait_or_kill
 from swarmtui.version import __version__
 
 T = TypeVar("T")
@@ -428,11 +428,7 @@ async def _read_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _await_exit(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(_EXIT_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    wait_or_kill(process, _EXIT_TIMEOUT_S)
     # A launcher that was killed, or a head that died, leaves processes of the private cluster behind.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

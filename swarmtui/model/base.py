@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -70,7 +71,21 @@ def check_schema(schema: int, source: str) -> None:
         raise BadInput(f"has schema {schema}, but this version reads schema {SCHEMA_VERSION}; {advice}", source=source)
 
 
-def unreadable_error(path: Path, error: OSError) -> BadInput:
-    if isinstance(error, FileNotFoundError):
-        return BadInput("no such file", source=str(path))
-    return BadInput(f"cannot be read: {error.strerror}", source=str(path))
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say as BadInput why the file cannot be read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadInput("no such file", source=str(path)) from None
+    except OSError as error:
+        raise BadInput(f"cannot be read: {error.strerror}", source=str(path)) from None
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Say as BadInput why the file or directory cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror}", source=str(path)) from None

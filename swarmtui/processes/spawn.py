@@ -118,11 +118,16 @@ class ServerProcess:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        try:
-            self._process.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        wait_or_kill(self._process, _EXIT_TIMEOUT_S)
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """Wait for a process that was told to exit; end it if it does not."""
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def start_simulator(spec: str) -> ServerProcess:

@@ -13,7 +13,7 @@ import msgspec
 from swarmtui.files import MAX_DATA, open_regular, read_file
 from swarmtui.model import load as loads
 from swarmtui.model.answer_check import find_check_problems
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 from swarmtui.model.parsing import find_line, parse_toml, suggest
 from swarmtui.model.workload import (
     ByLevel,
@@ -102,11 +102,8 @@ def workload_digest(found: WorkloadFile) -> str:
         paths = (path,)
     digested = hashlib.sha256(msgspec.json.encode(content, order="deterministic"))
     for path in paths:
-        try:
-            with os.fdopen(open_regular(path, MAX_DATA), "rb") as file:
-                digested.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise unreadable_error(path, error) from None
+        with reading(path), os.fdopen(open_regular(path, MAX_DATA), "rb") as file:
+            digested.update(hashlib.file_digest(file, "sha256").digest())
     return digested.hexdigest()[:16]
 
 
@@ -149,10 +146,8 @@ def data_path(found: WorkloadFile) -> Path | None:
 
 def read_text(path: Path) -> str:
     """Read UTF-8 text, with or without a byte order mark; BadInput names the line that is not UTF-8."""
-    try:
+    with reading(path):
         data = read_file(path, MAX_DATA)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

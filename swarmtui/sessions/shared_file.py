@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.files import make_private_directory, read_file, write_file
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 from swarmtui.model.load import MAX_STREAMS, traits
 from swarmtui.model.session import Summary
 from swarmtui.model.shared import SHARED, SHARED_SCHEMA, SHARED_SUFFIX, SharedFile, SharedHead
@@ -46,10 +46,8 @@ def shared_bytes(summary: Summary) -> bytes:
 def read_shared(path: Path) -> Summary:
     """Read a shared file, also one of another version: unknown fields are ignored, a newer schema is refused."""
     source = str(path)
-    try:
+    with reading(path):
         packed = read_file(path, _MAX_PACKED)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             content = file.read(_MAX_UNPACKED + 1)

@@ -15,7 +15,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
@@ -133,8 +133,6 @@ def write_export(root: Path, session_ids: Sequence[str], form: str, path: Path) 
     from swarmtui.sessions.store import open_session
 
     content = export([open_session(root, session_id) for session_id in sorted(session_ids)], form)
-    try:
+    with writing(path):
         write_file(path, content)
-    except OSError as error:
-        raise BadInput(f"cannot be written: {error.strerror}", source=str(path)) from None
     return len(content)

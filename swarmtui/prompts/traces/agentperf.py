@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.base import BadInput, Stored, unreadable_error
+from swarmtui.model.base import BadInput, Stored, reading
 from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.model.workload import Message, Tool, ToolCall
@@ -94,13 +94,11 @@ class _Manifest(Stored, frozen=True, kw_only=True):
 
 def manifest_files(path: Path) -> tuple[Path, ...]:
     """Return the files that a manifest names, or the manifest of a directory; none if there is none."""
-    try:
+    with reading(path):
         for manifest in sorted(path.glob(_MANIFESTS)) if path.is_dir() else [path] if path.match(_MANIFESTS) else []:
             if _MODE.encode() in (data := read_file(manifest)):
                 found: _Manifest = decode_json(data, _Manifest, str(manifest))
                 return tuple(_inside(manifest, task.trace) for task in found.tasks)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     return ()
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.base import BadInput, Stored, unreadable_error
+from swarmtui.model.base import BadInput, Stored, reading
 from swarmtui.model.trace import TraceRequest, TraceSession
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class _Bailian(_Mooncake, frozen=True, kw_only=True):
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not empty, with their numbers."""
-    try:
+    with reading(path):
         for number, line in enumerate(read_lines(path, MAX_DATA, _MAX_LINE), 1):
             if line is None:
                 raise BadInput(f"longer than {_MAX_LINE >> 20} MB", source=str(path), line=number)
@@ -56,8 +56,6 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
                 raise BadInput(f"more than {MAX_REQUESTS:,} lines; use a part of the file", source=str(path))
             if line.strip():
                 yield number, line
-    except OSError as error:
-        raise unreadable_error(path, error) from None
 
 
 def decode_line(decoder: msgspec.json.Decoder[T], line: bytes, path: Path, number: int) -> T:

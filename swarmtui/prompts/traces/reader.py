@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from swarmtui.files import MAX_DATA, read_lines
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 from swarmtui.model.trace import TraceSession
 from swarmtui.prompts.traces.agentperf import manifest_files, read_agentperf
 from swarmtui.prompts.traces.arrivals import read_bailian, read_csv, read_mooncake
@@ -55,10 +55,8 @@ def reader_of(path: Path) -> Reader:
         return read_csv
     if path.suffix == ".json":
         return read_weka
-    try:
+    with reading(path):
         head = next((line for line in read_lines(path, MAX_DATA, _HEAD) if line is None or line.strip()), b"")
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     if head is None:
         raise BadInput(f"longer than {_HEAD >> 20} MB", source=str(path), line=1)
     if b'"chat_id"' in head:

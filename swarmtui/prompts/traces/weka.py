@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from swarmtui.files import read_file
-from swarmtui.model.base import BadInput, Stored, unreadable_error
+from swarmtui.model.base import BadInput, Stored, reading
 from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 
@@ -57,10 +57,8 @@ class _File(Stored, frozen=True, kw_only=True):
 
 
 def read_weka(path: Path) -> Iterator[TraceSession]:
-    try:
+    with reading(path):
         data = read_file(path, _MAX_FILE)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     found: _File = decode_json(data, _File, str(path))
     _check_block_counts(found, path)
     requests: list[TraceRequest] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from swarmtui.files import open_regular
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 from swarmtui.telemetry.model_files.safetensors import Tensor
 
 _MAX_FILE = 1 << 50
@@ -79,26 +79,18 @@ def read_gguf(path: Path) -> GgufModel:
 
 
 def _read_file(path: Path) -> GgufModel:
-    try:
-        fd = open_regular(path, _MAX_FILE)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
-    try:
-        size = os.fstat(fd).st_size
+    with reading(path), os.fdopen(open_regular(path, _MAX_FILE), "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
         for limit in _HEADER_SIZES:
-            data = os.pread(fd, min(size, limit), 0)
+            data = os.pread(file.fileno(), min(size, limit), 0)
             try:
                 return _parse(data, size)
+            except _Refused as error:
+                raise BadInput(str(error), source=str(path)) from None
             except (struct.error, OverflowError):
                 if size <= limit:
                     raise BadInput("is cut off in its header", source=str(path)) from None
-        raise BadInput(f"its header is longer than {_HEADER_SIZES[-1] >> 20} MiB", source=str(path))
-    except _Refused as error:
-        raise BadInput(str(error), source=str(path)) from None
-    except OSError as error:
-        raise unreadable_error(path, error) from None
-    finally:
-        os.close(fd)
+    raise BadInput(f"its header is longer than {_HEADER_SIZES[-1] >> 20} MiB", source=str(path))
 
 
 def _parse(data: bytes, size: int) -> GgufModel:

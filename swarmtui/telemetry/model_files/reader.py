@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 from swarmtui.model.speed_of_light import ModelShape
 from swarmtui.telemetry.model_files.computed import computed_weights
 from swarmtui.telemetry.model_files.gguf import is_gguf, read_gguf
@@ -25,7 +25,7 @@ _PLAIN_TYPES = ("F32", "F16", "BF16", "F64")
 
 def read_model(path: Path) -> ModelShape:
     """Read a model; BadInput names the file that cannot be read, and why."""
-    try:
+    with reading(path):
         if path.suffix == ".gguf" or is_gguf(path):
             return _gguf_shape(path)
         directory = path if path.is_dir() else path.parent
@@ -37,8 +37,6 @@ def read_model(path: Path) -> ModelShape:
         models = [file for file in files if not file.name.startswith("mmproj")]
         if models:
             return _gguf_shape(_only_model(models, directory))
-    except OSError as error:
-        raise unreadable_error(path, error) from None
     raise BadInput("has neither config.json nor a GGUF file: not the directory of a model", source=str(path))
 
 

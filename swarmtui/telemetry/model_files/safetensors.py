@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from swarmtui.files import open_regular, read_file
-from swarmtui.model.base import BadInput, unreadable_error
+from swarmtui.model.base import BadInput, reading
 
 INDEX = "model.safetensors.index.json"
 _MAX_FILE = 1 << 50
@@ -101,13 +101,9 @@ def file_tensors(path: Path) -> list[Tensor]:
 
 
 def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
-    try:
-        fd = open_regular(path, _MAX_FILE)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
-    try:
-        size = os.fstat(fd).st_size
-        start = os.pread(fd, 8, 0)
+    with reading(path), os.fdopen(open_regular(path, _MAX_FILE), "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or length > size - 8:
             raise BadInput("not a safetensors file, or cut off: its header is longer than the file", source=str(path))
@@ -115,11 +111,7 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
             raise BadInput(
                 f"its header has {length:,} bytes; at most {_MAX_HEADER >> 20} MiB are read", source=str(path)
             )
-        text = os.pread(fd, length, 8)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
-    finally:
-        os.close(fd)
+        text = file.read(length)
     try:
         return _decode_header(text), size - 8 - length
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -128,9 +120,8 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
 
 def _read_json(path: Path, kind: type[Any], limit: int) -> Any:
     try:
-        return msgspec.json.decode(read_file(path, limit), type=kind)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
+        with reading(path):
+            return msgspec.json.decode(read_file(path, limit), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(str(error), source=str(path)) from None
 
