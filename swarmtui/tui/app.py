@@ -7,8 +7,8 @@ import gc
 import importlib
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Literal
@@ -207,6 +207,14 @@ class SwarmApp(PatchedApp[AppResult]):
         self.remove_toast()
         self.notify(sanitize(text), markup=False, timeout=_TOAST_S)
 
+    @contextmanager
+    def toasting(self) -> Iterator[None]:
+        """Show a mistake of the user, or of a file, as a toast; what follows it in the block is not done."""
+        try:
+            yield
+        except BadInput as problem:
+            self.toast(str(problem))
+
     def remove_toast(self) -> bool:
         """Remove the message that is shown; False if there is none."""
         holders = self.screen.query("ToastHolder")
@@ -264,22 +272,16 @@ class SwarmApp(PatchedApp[AppResult]):
     async def open_replay(self, root: Path, session_id: str) -> None:
         from swarmtui.sessions.replay import open_replay
 
-        try:
+        with self.toasting():
             replay = await asyncio.to_thread(open_replay, root, session_id)
-        except BadInput as problem:
-            self.toast(str(problem))
-        else:
             self.open_screen("replay", ReplaySource(replay, self.hz))
 
     async def open_result(self, root: Path, session_id: str) -> None:
         """Show the result of a saved session."""
         from swarmtui.sessions.store import read_summary
 
-        try:
+        with self.toasting():
             summary = await asyncio.to_thread(read_summary, root, session_id)
-        except BadInput as problem:
-            self.toast(str(problem))
-        else:
             self.open_screen("result", SavedSource(summary, str(root / session_id)))
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
@@ -287,14 +289,11 @@ class SwarmApp(PatchedApp[AppResult]):
         from swarmtui.analysis.compare.differences import session_names
         from swarmtui.sessions.store import read_for_comparison
 
-        try:
+        with self.toasting():
             summaries, history = await asyncio.to_thread(read_for_comparison, root, session_ids)
-        except BadInput as problem:
-            self.toast(str(problem))
-            return
-        names = zip(session_names(summaries), summaries, strict=True)
-        shown = {summary.session.id: sanitize(name) for name, summary in names}
-        self.open_screen("compare", root, summaries, shown, history)
+            names = zip(session_names(summaries), summaries, strict=True)
+            shown = {summary.session.id: sanitize(name) for name, summary in names}
+            self.open_screen("compare", root, summaries, shown, history)
 
     def run_ended(self, ended: Ended) -> None:
         """Keep the result under the session's id: the session may be moved to another directory later."""

@@ -74,10 +74,8 @@ class LogScreen(PanelScreen):
     def _mark(self, kept: Literal["kept", "reverted"] | None, note: str | None = None) -> None:
         if (selected := self._selected) is None:
             return
-        try:
+        with self.app.toasting():
             mark_change(self._root, selected.number, kept, note)
-        except BadInput as problem:
-            self.app.toast(str(problem))
         self._reload()
 
     def action_kept(self) -> None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from textual.app import ComposeResult
 
 from swarmtui.analysis.compare.probe_history import ProbeHistory
-from swarmtui.model.base import BadInput
 from swarmtui.report.chart import Chart
 from swarmtui.report.dot_chart import SMALLEST, paint_charts
 from swarmtui.report.probes import probe_chart, probe_sentences, probe_table
@@ -113,10 +112,8 @@ class ProbesScreen(PanelScreen):
         run_in_background(self, self._read, group="read")
 
     async def _read(self) -> None:
-        try:
+        with self.app.toasting():
             self._histories = await asyncio.to_thread(_histories, self._root)
-        except BadInput as problem:
-            self.app.toast(str(problem))
         self.update_in_front()
 
     def update_panels(self) -> None:

@@ -340,34 +340,25 @@ class SessionsScreen(PanelScreen):
     async def _import(self, path: Path) -> None:
         from swarmtui.sessions.shared_file import import_shared
 
-        try:
+        with self.app.toasting():
             name = await asyncio.to_thread(import_shared, path, self._root)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-            return
-        self.app.toast(f"{name} is imported; b on its result compares the next runs with it")
-        self._reload()
+            self.app.toast(f"{name} is imported; b on its result compares the next runs with it")
+            self._reload()
 
     def action_delete(self) -> None:
         if not (selected := self._selected_id()):
             return
-        try:
+        with self.app.toasting():
             self._deleted.delete(selected)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-            return
-        self._marked.discard(selected)
-        self.app.toast(f"{selected} is deleted; u restores it until this screen is closed")
-        self._reload()
+            self._marked.discard(selected)
+            self.app.toast(f"{selected} is deleted; u restores it until this screen is closed")
+            self._reload()
 
     def action_undo(self) -> None:
-        try:
+        with self.app.toasting():
             name = self._deleted.restore()
-        except BadInput as problem:
-            self.app.toast(str(problem))
-            return
-        self.app.toast(f"{name} is restored" if name else "nothing to restore")
-        self._reload()
+            self.app.toast(f"{name} is restored" if name else "nothing to restore")
+            self._reload()
 
 
 class DeletedSessions:

@@ -183,12 +183,9 @@ class TuneScreen(PanelScreen):
         if tune is None or tune.definition.auto is None:
             self.app.toast("only for an automatic tune")
             return
-        try:
+        with self.app.toasting():
             steering = msgspec.structs.replace(read_steering(self._directory), **changes)
             write_steering(self._directory, steering)
-        except BadInput as problem:
-            self.app.toast(str(problem))
-        else:
             self._steering = steering
             self.app.toast(f"{said}; the same command continues the tune" if tune.status.ended else said)
             self.update_panels()
@@ -303,11 +300,8 @@ class TuneScreen(PanelScreen):
             run_in_background(self, replay, group="replay")
 
     def _watch(self, session: str) -> None:
-        try:
+        with self.app.toasting():
             client = attach(session, Subscribe(hz=self.app.hz, rows=True))
-        except BadInput as problem:
-            self.app.toast(str(problem))
-        else:
             self.app.open_screen("tune_watch", LiveSource(client))
 
 
