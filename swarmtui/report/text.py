@@ -85,22 +85,20 @@ def page_width() -> int:
 
 def fits_terminal(blocks: Iterable[Block]) -> bool:
     """Whether the first line is still visible after these were printed; always so if stdout is a pipe or a file."""
-    if not sys.stdout.isatty():
-        return True
-    try:
-        lines = os.get_terminal_size(sys.stdout.fileno()).lines
-    except (OSError, ValueError):
-        return True
+    lines = _terminal_size().lines
     return not lines or paint(blocks).count("\n") < lines
 
 
-def _terminal_width(otherwise: int) -> int:
-    if not sys.stdout.isatty():
-        return otherwise
+def _terminal_size() -> os.terminal_size:
+    """Return the size of the terminal that stdout is; zeros if it is none, or does not tell."""
     try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+        return os.get_terminal_size(sys.stdout.fileno()) if sys.stdout.isatty() else os.terminal_size((0, 0))
     except (OSError, ValueError):
-        return otherwise
+        return os.terminal_size((0, 0))
+
+
+def _terminal_width(otherwise: int) -> int:
+    columns = _terminal_size().columns
     return max(_MIN_WIDTH, columns) if columns else otherwise
 
 

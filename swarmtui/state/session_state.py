@@ -6,11 +6,11 @@ The session process applies what happens as it happens, a replay what its journa
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
+from swarmtui.analysis.levels.stats import largest_known
 from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
@@ -393,8 +393,8 @@ class SessionState:
             finished=self.finished,
             errors=point.errors,
             error_counts=dict(self._errors),
-            lag_ms=_largest([frame.lag_ms for frame in workers]),
-            worker_cpu=_largest([share for _, _, share in self._cpu.values()]),
+            lag_ms=largest_known([frame.lag_ms for frame in workers]),
+            worker_cpu=largest_known([share for _, _, share in self._cpu.values()]),
             coalesced_chunks=self._coalesced_chunks,
             clock_steps=max((f.clock_steps for f in workers if f.clock_steps is not None), default=None),
             levels=self.levels,
@@ -441,7 +441,3 @@ def follow_search(search: SearchState | None, entry: Entry) -> SearchState | Non
         case StageStart(phase="level") if search is not None and (entry.steered or entry.c != search.next_c):
             return None
     return search
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

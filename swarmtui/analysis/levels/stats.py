@@ -127,6 +127,10 @@ def count_known(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
+def largest_known(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
 def ratio(above: float | None, below: float | None) -> float | None:
     """Divide; null if either is null, or the divisor is zero."""
     return None if above is None or not below else above / below

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from swarmtui.analysis.levels.runs import Span
-from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.stats import largest_known, ratio
 from swarmtui.model.telemetry import HostLoad, HostUse
 
 # A level may be shorter than the time between two readings, which grows on a host that has no time for them.
@@ -28,9 +28,9 @@ def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:
     known = [use for use in uses if use is not None]
     return (
         HostUse(
-            pressure=_largest([use.pressure for use in known]),
-            waited=_largest([use.waited for use in known]),
-            steal=_largest([use.steal for use in known]),
+            pressure=largest_known([use.pressure for use in known]),
+            waited=largest_known([use.waited for use in known]),
+            steal=largest_known([use.steal for use in known]),
         )
         if known
         else None
@@ -53,7 +53,3 @@ def host_use_within(readings: Sequence[HostLoad], spans: Iterable[Span]) -> Host
 def _change(before: int | None, after: int | None) -> int | None:
     """Return the growth of a counter; a process that ended takes its part with it."""
     return None if before is None or after is None else max(0, after - before)
-
-
-def _largest(values: Sequence[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
