@@ -155,7 +155,7 @@ def test_values_of_python_mean_what_the_command_line_says(tmp_path: Path) -> Non
 def test_every_option_of_a_run_can_be_given() -> None:
     from swarmtui.cli.run import run
 
-    elsewhere = {"endpoints", "as_json", "events", "metrics_port", "quiet", "session_dir", "find_cliff"}
+    elsewhere = {"addresses", "endpoints", "as_json", "events", "metrics_port", "quiet", "session_dir", "find_cliff"}
     decided_later = {"fail_if", "detect", "fail_unsure"}
     names = {str(param.name) for param in run.params} - elsewhere - decided_later
     assert names <= set(RunChoices.__struct_fields__)
