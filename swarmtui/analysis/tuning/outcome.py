@@ -151,7 +151,7 @@ def tune_outcome(
     changes = tuple(
         KnobChange(knob=name, before=space.baseline.get(name), after=value) for name, value in flags.items()
     )
-    before, after = _sides(starts, flags, objective)
+    before, after = _sides(starts, flags)
     values = [value for start in after if (value := objective_value(start, objective)) is not None]
     shown = (median(values) if objective == "agents" else mean_value(after, objective)) if values else None
     known = [value for start in before if (value := objective_value(start, objective)) is not None]
@@ -208,7 +208,7 @@ def _code(progress: TuneProgress, flags: Flags) -> OutcomeCode:
     return words.get(progress.decision.word, "not_sure")
 
 
-def _sides(starts: Sequence[Start], flags: Flags, objective: Objective) -> tuple[list[Start], list[Start]]:
+def _sides(starts: Sequence[Start], flags: Flags) -> tuple[list[Start], list[Start]]:
     """Return the starts of the command and of the best configuration: of the A/B test, else what is there of both."""
     confirm = [start for start in starts if start.step == "confirm" and start.state == "done"]
     after = [start for start in confirm if start.side == "B" and start.flags == flags]
