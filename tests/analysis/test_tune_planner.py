@@ -181,6 +181,50 @@ def test_stages_leave_time_for_the_power_limit() -> None:
     assert any("power_w" in each.flags for each in starts)
 
 
+AGENTS = RULES._replace(objective="agents")
+
+
+def carry(agents: int, high: int | None, tps: float) -> dict[str, object]:
+    return {"agents": agents, "agents_low": agents, "agents_high": high, "out_tps": tps}
+
+
+def run_agents(space: SearchSpace, found: Callable[[Flags], dict[str, object]]) -> TuneProgress:
+    starts: list[Start] = []
+    while (progress := plan_tune(space, AGENTS, starts)).ask is not None:
+        ask = progress.ask
+        measured = start(ask.flags, 1.0, step=ask.step, side=ask.side)
+        starts.append(msgspec.structs.replace(measured, **found(ask.flags)))
+        assert len(starts) < 200
+    return progress
+
+
+def test_between_equal_capacities_the_throughput_leads_on() -> None:
+    """No knob alone, and no two, change the capacity as far as a coarse search can see; all three do."""
+    best: Flags = {"--slots": 8, "--mode": "b", "--batch": 256}
+
+    def found(flags: Flags) -> dict[str, object]:
+        tps = 100.0 * 1.3 ** sum(flags.get(name) == value for name, value in best.items())
+        return carry(16, 31, tps) if tps > 200 else carry(8, 15, tps)
+
+    progress = run_agents(space_of(SLOTS, BATCH, MODE), found)
+    assert progress.winner == best
+    assert progress.decision is not None and progress.decision.word == "faster"
+
+
+def test_throughput_alone_is_no_claim_of_more_agents() -> None:
+    progress = run_agents(space_of(SLOTS, MODE), lambda flags: carry(8, 15, peaked(flags)))
+    assert progress.decision is not None and progress.decision.word == "same"
+
+
+def test_no_more_agents_are_claimed_than_a_command_whose_capacity_was_not_reached() -> None:
+    def found(flags: Flags) -> dict[str, object]:
+        return carry(128, 255, 200.0) if flags.get("--slots") == 8 else carry(64, None, 100.0)
+
+    progress = run_agents(space_of(SLOTS), found)
+    assert progress.winner == {"--slots": 8} and progress.decision is not None
+    assert progress.decision.word == "not sure yet" and "may carry more than 64 agents" in progress.decision.detail
+
+
 def test_excluded_and_bounded_values_are_never_started() -> None:
     small = Knob(
         name="--ubatch", stage="slots", values=(64, 128, 512), default=64, moves=("prefill",), at_most=("--batch",)

@@ -1,12 +1,13 @@
 """Search for flags on simulated servers whose best configuration is known, in virtual time.
 
-python -m tests.bench.tuner [--seeds N] [--first-seed N] [--budget MINUTES] [--noise CV] [--rugged]
+python -m tests.bench.tuner [--seeds N] [--first-seed N] [--budget MINUTES] [--noise CV] [--rugged] [--agents]
 
 Half of the landscapes have knobs without any effect: what is claimed there is false. The others have four to six
 knobs: ordered ones with a best value or an end to their rise, switches, pairs that help or hinder each other (by up to
 12 %, steadily; with `rugged` each pair of values by up to 15 %, at random), and values that crash. A start differs from
 the next by `noise`, and a measurement with half of the requests by as much again. Each search has the same budget: it
-gives its configuration, or keeps the command.
+gives its configuration, or keeps the command. With `agents` the objective is the capacity, as short searches find it:
+the last level that was kept while C was doubled, with all requests that or half as much again.
 
 tuner        the planner of `swarmtui tune --auto`: its claim is that of the A/B test
 optuna + ab  what Optuna's TPE chooses instead of the stages, then the same restarts and A/B test; if it is installed
@@ -44,6 +45,7 @@ class Landscape(NamedTuple):
     space: SearchSpace
     truth: dict[str, float]
     noise: float
+    tps_per_agent: float = 0.0
 
     def value(self, flags: Flags) -> float:
         return self.truth[configuration_key(flags)]
@@ -82,7 +84,7 @@ def make_landscape(seed: int, noise: float, *, flat: bool, rugged: bool = False)
         logs += together[chosen[pair[0]], chosen[pair[1]]]
         crashes = chosen[crash.name] in crashing and crash.name in flags
         truth[configuration_key(flags)] = 0.0 if crashes else BASE if flat else BASE * math.exp(logs)
-    return Landscape(engine, space, truth, noise)
+    return Landscape(engine, space, truth, noise, Random(f"agents {seed}").uniform(3.0, 8.0))
 
 
 def _together(
@@ -132,12 +134,26 @@ class Server:
         else:
             noise = self._landscape.noise
             spread = math.hypot(noise, 0.0 if full else noise)
+            agents, above = _capacity(
+                true * math.exp(self._rng.gauss(0.0, spread)) / self._landscape.tps_per_agent, full
+            )
             found = Start(
                 flags=flags, step=step, side=side, out_tps=true * math.exp(self._rng.gauss(0.0, spread)),  # type: ignore[arg-type]
                 start_s=START_S, took_s=START_S + MEASURE_S * (1.0 if full else SHARE),
+                agents=agents, agents_low=agents, agents_high=above - 1,
             )  # fmt: skip
         self.starts.append(found)
         return found
+
+
+def _capacity(true: float, full: bool) -> tuple[int, int]:
+    """Return the highest level that a short search finds to be kept, and the first that it finds to be missed."""
+    kept = 1
+    while 2 * kept <= true:
+        kept *= 2
+    if not full or kept < 2:
+        return kept, 2 * kept
+    return (3 * kept // 2, 2 * kept) if 3 * kept // 2 <= true else (kept, 3 * kept // 2)
 
 
 class Found(NamedTuple):
@@ -245,9 +261,12 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=20.0)
     parser.add_argument("--noise", type=float, default=0.02)
     parser.add_argument("--rugged", action="store_true", help="pairs of values that belong together at random")
+    parser.add_argument("--agents", action="store_true", help="optimise the capacity, as a short search finds it")
     parser.add_argument("--only", default="", choices=["", *SEARCHERS])
     options = parser.parse_args()
-    rules = SearchRules(objective="out_tps", budget_s=60.0 * options.budget, share=SHARE)
+    rules = SearchRules(
+        objective="agents" if options.agents else "out_tps", budget_s=60.0 * options.budget, share=SHARE
+    )
     print(f"{options.seeds} landscapes of each kind, noise {options.noise:.0%}, budget {options.budget:g} min")
     print(
         "| search | regret mean | p90 | within 5 % | gain claimed | starts | share of grid | minutes | false claims |"

@@ -6,10 +6,15 @@ import re
 from collections.abc import Sequence
 from math import exp, fsum, inf, log
 
+import msgspec
+
+from swarmtui.analysis.compare.sequential import Decision
 from swarmtui.model.tuning import Objective, Start
 
 # A capacity of no agent has no logarithm.
 _NO_AGENT = 0.5
+# How much of a change of the throughput counts between equal capacities.
+_RATE_WEIGHT = 0.5
 
 _OUT_OF_MEMORY = re.compile(r"out of memory|OOM|failed to allocate|cannot allocate|bad_alloc|insufficient memory", re.I)
 UNKNOWN_FLAG = re.compile(
@@ -39,6 +44,38 @@ def score(starts: Sequence[Start], objective: Objective) -> float:
     if not values or len(known) < len(values):
         return -inf
     return (1.0 if higher_is_better(objective) else -1.0) * fsum(known) / len(known)
+
+
+def search_score(starts: Sequence[Start], objective: Objective, base: Start | None) -> float:
+    """Return the score by which a search goes on: between equal capacities the throughput decides.
+
+    A capacity is a whole number, and after a short search a coarse one. Its throughput, compared with that of the
+    command (`base`), moves the score within the range in which the capacity is known, by up to half of it.
+    """
+    value = score(starts, objective)
+    if objective != "agents" or value == -inf or base is None or not base.out_tps:
+        return value
+    return value + fsum(_within_range(start, base.out_tps) for start in starts) / len(starts)
+
+
+def _within_range(start: Start, base_tps: float) -> float:
+    if not start.out_tps or not start.agents:
+        return 0.0
+    above = 2 * start.agents if start.agents_high is None else start.agents_high + 1
+    half = max(0.0, log(above / start.agents)) / 2
+    return min(max(_RATE_WEIGHT * log(start.out_tps / base_tps), -half), half)
+
+
+def bounded_decision(decision: Decision, before: Sequence[Start], objective: Objective) -> Decision:
+    """Return the verdict of an A/B test, which claims no more agents than a command whose capacity was not reached."""
+    open_ended = [start.agents for start in before if start.agents and start.agents_high is None]
+    if objective != "agents" or decision.word != "faster" or not open_ended:
+        return decision
+    why = f"the command may carry more than {max(open_ended)} agents: its search ended before a level missed the SLO"
+    advice = "a longer --budget, or a stricter --slo, would tell"
+    return msgspec.structs.replace(
+        decision, word="not sure yet", sentence=f"not sure yet: {why}", detail=f"{why}; {advice}"
+    )
 
 
 def error_line(start: Start) -> str:

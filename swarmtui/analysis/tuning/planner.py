@@ -6,9 +6,9 @@ what the user pins, vetoes or adds takes effect with the next start.
 
 1. The command as it is. 2. Stage by stage, one knob at a time from the best so far, with few requests: ordered knobs
 are climbed in the direction that helps, all values of others are tried; a small gain counts only if a second start
-agrees. Knobs are tried again while a whole pass still gains; those that a running server follows, such as the power
-limit, once and last. 3. The best few are restarted with all requests, and
-ranked by that. 4. The first of them and the command alternate, as in `ab`, whose verdict is the claim.
+agrees. Between equal numbers of agents the throughput decides. Knobs are tried again while a whole pass still gains;
+those that a running server follows, such as the power limit, once and last. 3. The best few are restarted with all
+requests, and ranked by that. 4. The first of them and the command alternate, as in `ab`, whose verdict is the claim.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import Literal
 
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.compare.verdicts import EQUIVALENT
-from swarmtui.analysis.tuning.figures import UNKNOWN_FLAG, error_line, higher_is_better, objective_value, score
+from swarmtui.analysis.tuning.figures import (
+    UNKNOWN_FLAG,
+    bounded_decision,
+    error_line,
+    higher_is_better,
+    objective_value,
+    search_score,
+)
 from swarmtui.analysis.tuning.space import Crash, SearchSpace
 from swarmtui.analysis.tuning.steps import Ask, SearchRules, Skipped, Tried, TuneProgress, WhyCode
 from swarmtui.engines.knobs import STAGES, Knob
@@ -118,7 +125,7 @@ class _Search:
 
     def _search(self) -> Asking:
         base = yield from self._screen({}, "baseline", "the command as it is")
-        if score(base, self._rules.objective) == -inf:
+        if self._value(base) == -inf:
             self.ended = "no_baseline"
             return
         self.leader = self._floor = {}
@@ -141,9 +148,12 @@ class _Search:
             self._screened[key] = (flags, [start])
         return self._screened[key][1]
 
+    def _value(self, starts: Sequence[Start]) -> float:
+        return search_score(starts, self._rules.objective, self._starts[0] if self._starts else None)
+
     def _score(self, flags: Flags) -> float:
         found = self._screened.get(configuration_key(flags))
-        return score(found[1], self._rules.objective) if found else -inf
+        return self._value(found[1]) if found else -inf
 
     def _consider(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, bool]:
         """Start a configuration, and make it the leader if it gains; return whether it did.
@@ -152,14 +162,14 @@ class _Search:
         """
         leader = self.leader or {}
         starts = yield from self._screen(flags, code, why)
-        gain = score(starts, self._rules.objective) - self._score(leader)
+        gain = self._value(starts) - self._score(leader)
         clear = _CLEAR_MORE_AGENTS if self._rules.objective == "agents" else _CLEAR_GAIN
         if log(1 + _GAIN) < gain < log(1 + clear) and len(starts) < 2 and self._has_time(flags):
             for each in (flags, leader):
                 again = self._screened[configuration_key(each)][1]
                 if len(again) < 2:
                     again.append((yield Ask(each, "screen", "again", "a small gain: is it more than chance?")))
-            gain = score(starts, self._rules.objective) - self._score(leader)
+            gain = self._value(starts) - self._score(leader)
         if gain > log(1 + _GAIN):
             self.leader = flags
             return True
@@ -186,7 +196,7 @@ class _Search:
         base = self._screened[configuration_key({})][1]
         if len(base) < 2 and self._has_time({}):
             base.append((yield Ask({}, "screen", "again", "the command again: how much do two starts differ?")))
-        gains = sorted(self._screened.values(), key=lambda each: -score(each[1], self._rules.objective))
+        gains = sorted(self._screened.values(), key=lambda each: -self._value(each[1]))
         if self._score(self.leader or {}) <= self._score(self._floor) + log(1 + _GAIN):
             self.leader = self._floor
             if gains[0][0] and self._space.refuse(gains[0][0], self.crashes) is None:
@@ -290,7 +300,7 @@ class _Search:
             self._add_crash(starts[-1], knob, before, value, leader)
         else:
             self.tried.append(Tried(knob.name, leader, flags))
-            self._gains[knob.name, str(value)] = score(starts, self._rules.objective) - self._score(leader)
+            self._gains[knob.name, str(value)] = self._value(starts) - self._score(leader)
         return gained
 
     def _add_crash(self, start: Start, knob: Knob, before: Value | None, value: Value, leader: Flags) -> None:
@@ -392,7 +402,7 @@ class _Search:
         if not most:
             return [flags for flags in self._candidates() if flags in self.finalists]
         usable = [flags for flags in self._candidates() if flags in self.finalists]
-        return sorted(usable, key=lambda flags: -score(self._restarts(flags), self._rules.objective))
+        return sorted(usable, key=lambda flags: -self._value(self._restarts(flags)))
 
     def _restarts(self, flags: Flags) -> list[Start]:
         return self._known.get(("restart", configuration_key(flags)), [])
@@ -408,7 +418,8 @@ class _Search:
         if checkpoint := max((point for point in CHECKPOINTS if point <= n), default=0):
             a, b = ([objective_value(s, rules.objective) or 1.0 for s in sides[side][:checkpoint]] for side in "AB")
             better: Literal["higher", "lower"] = "higher" if higher_is_better(rules.objective) else "lower"
-            self.decision = evaluate(a, b, detect=EQUIVALENT, max_runs=rules.max_runs, better=better)
+            decision = evaluate(a, b, detect=EQUIVALENT, max_runs=rules.max_runs, better=better)
+            self.decision = bounded_decision(decision, sides["A"][:checkpoint], rules.objective)
             if self.decision.done and len(sides["A"]) == len(sides["B"]) == checkpoint:
                 self.ended = "done"
                 return
