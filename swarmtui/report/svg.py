@@ -107,6 +107,7 @@ def draw_stacked(
     `upper` is the height of the first one, `lower` that of each other.
     """
     along = _x_axis(charts)
+    important = {x for chart in charts for series in chart.series for x, _ in series.marks}
     parts: list[str] = []
     below = 0.0
     for number, chart in enumerate(charts):
@@ -117,8 +118,8 @@ def draw_stacked(
         inset, right = (_INSET if chart.kind == "levels" else 0.0), (40.0 if chart.kind == "xy" else _RIGHT)
         end = below + room - (_BOTTOM if last else 16)
         area = _Area(along, up, below + _TOP, end, inset, right, width)
-        parts.append(_axes(chart, area, _x_ticks(charts, area) if last else ()))
-        parts.append(_content(chart, area, first=number == 0))
+        parts.append(_axes(chart, area, _x_ticks(area, important) if last else ()))
+        parts.append(_content(chart, area, important, first=number == 0))
         below += room - (0 if last else _BOTTOM - 30)
     return "".join(parts), int(below)
 
@@ -134,9 +135,8 @@ def _x_axis(charts: Sequence[Chart]) -> Axis:
     return level_axis(xs) if charts[0].kind == "levels" else value_axis([*xs, *(x for x, _ in charts[0].marks)], 7)
 
 
-def _x_ticks(charts: Sequence[Chart], area: _Area) -> list[tuple[float, str]]:
+def _x_ticks(area: _Area, important: set[float]) -> list[tuple[float, str]]:
     labels = [TickLabel(tick, area.x(tick), _CHARACTER * len(f"{tick:g}")) for tick in area.along.ticks]
-    important = {x for chart in charts for series in chart.series for x, _ in series.marks}
     return [(label.centre, f"{label.value:g}") for label in visible_ticks(labels, important, gap=_CHARACTER)]
 
 
@@ -163,7 +163,7 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     return "".join(parts)
 
 
-def _content(chart: Chart, area: _Area, *, first: bool) -> str:
+def _content(chart: Chart, area: _Area, important: set[float], *, first: bool) -> str:
     parts = [_time_marks(chart, area)] if chart.marks else []
     if any(series.stroke == "sparse" for series in chart.series):
         outline = f"M{_LEFT} {area.top}H{area.width - _RIGHT}V{area.bottom}H{_LEFT}Z"
@@ -186,7 +186,7 @@ def _content(chart: Chart, area: _Area, *, first: bool) -> str:
         if chart.kind != "time" and series.stroke in ("line", "points"):
             parts += _points(chart, series, number, area)
     if chart.kind == "levels" and chart.series:
-        parts += _values(chart.series[0], area)
+        parts += _values(chart.series[0], area, important)
         parts += _findings(chart.series, area, named=chart.boundary is None)
     return "".join(parts)
 
@@ -238,15 +238,18 @@ def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list
     return parts
 
 
-def _values(series: ChartSeries, area: _Area) -> list[str]:
-    """Write the values of a curve above its points, and above the rings around those that are marked."""
+def _values(series: ChartSeries, area: _Area, important: set[float]) -> list[str]:
+    """Write the values of a curve above its points, and above the rings around those that are marked.
+
+    Where not all fit, those are left out that are not `important`: marked on this curve, or on another over its axis.
+    """
     marked = dict(series.marks)
     # No more decimals than the largest value needs: 0.06 beside 4.51.
     largest = max(abs(y) for _, y in series.points)
     decimals = max(2, 2 - floor(log10(largest))) if largest else 2
     texts = {x: short(round(y, decimals) or y, 3) for x, y in series.points}
     labels = [TickLabel(x, area.x(x), _CHARACTER * len(text)) for x, text in texts.items()]
-    shown = {label.value for label in visible_ticks(labels, marked, gap=2.0)}
+    shown = {label.value for label in visible_ticks(labels, important, gap=2.0)}
     return [
         f'<text x="{area.x(x):.1f}" y="{area.y(y) - (12 if x in marked else 9):.1f}" class="value" '
         f'text-anchor="middle">{texts[x]}</text>'

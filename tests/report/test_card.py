@@ -72,6 +72,11 @@ def texts(svg: str) -> list[str]:
     return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
 
 
+def test_first_token_of_the_capacity_is_written_where_not_all_values_fit() -> None:
+    values = [text.text for text in ElementTree.fromstring(card_svg(carried())).iter(f"{SVG}text")]
+    assert "1.6" in values and "3.8" in values and "0.11" not in values
+
+
 def test_card_says_the_answer_and_what_was_measured() -> None:
     svg = card_svg(carried())
     said = texts(svg)

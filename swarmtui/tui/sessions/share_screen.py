@@ -57,4 +57,6 @@ def make_files(root: Path, session_id: str) -> list[Block]:
     except OSError as error:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
     hint = f"Nothing is sent. With a title of yours: swarmtui share {session_id} --label TEXT"
-    return shared_blocks(found, f"{', '.join(names)} in {directory.resolve()}", (), hint)
+    home = Path.home()
+    where = f"~/{directory.relative_to(home)}" if directory.is_relative_to(home) else str(directory.resolve())
+    return shared_blocks(found, f"{', '.join(names)} in {where}", (), hint)
