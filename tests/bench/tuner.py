@@ -117,6 +117,8 @@ class Server:
 
     def __init__(self, landscape: Landscape, seed: int) -> None:
         self._landscape, self._rng = landscape, Random(seed)
+        # A stream of its own, so that the throughputs are the same with any objective.
+        self._capacities = Random(f"capacities {seed}")
         self.starts: list[Start] = []
 
     @property
@@ -135,7 +137,7 @@ class Server:
             noise = self._landscape.noise
             spread = math.hypot(noise, 0.0 if full else noise)
             agents, above = _capacity(
-                true * math.exp(self._rng.gauss(0.0, spread)) / self._landscape.tps_per_agent, full
+                true * math.exp(self._capacities.gauss(0.0, spread)) / self._landscape.tps_per_agent, full
             )
             found = Start(
                 flags=flags, step=step, side=side, out_tps=true * math.exp(self._rng.gauss(0.0, spread)),  # type: ignore[arg-type]
