@@ -1,8 +1,16 @@
-"""Settings for all tests: no example of hypothesis fails because the machine is slow."""
+"""Settings for all tests: no example of hypothesis fails because the machine is slow, and long tests start first."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("any machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# Files with tests of half a minute; last, they would run on one core while the others are idle.
+_LONG = frozenset({"test_tune_auto.py", "test_tune_live.py", "test_tune.py", "test_tune_detached.py", "test_skill.py"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in _LONG)

@@ -33,14 +33,17 @@ from swarmtui.numbers import percent, rate, seconds, short
 from swarmtui.text import count_noun
 
 KV_FULL = 0.95
-THROTTLED = 0.05
 QUEUED = 0.2
 # While streams write, a GPU that computes for less of the time waits for the server's process.
 BUSY = 0.7
 # More than half of the time, or of a step.
 MOST = 0.5
-# A level in which prompts take more of the time says little about its decode steps.
+# A level in which prompts take more of the time says little about the mean of its decode steps.
 _MAX_PREFILL = 0.3
+# How far the tokens of a chunk may be from those of a step, for the time between chunks to be that of a step.
+_ONE_STEP = 0.1
+# What delays less of an answer than this does not bind.
+_DELAYS = 0.2
 # A fit that is further off predicts nothing: so it is where other kernels serve other batches, as in llama.cpp.
 _MAX_FIT_ERROR = 0.15
 # Clocks and bandwidths are not exact; a step that is faster than this contradicts the limit.
@@ -55,14 +58,15 @@ _KV_BITS = (("fp8", 8.0), ("q8_0", 8.5), ("int8", 8.0), ("q5", 5.5), ("q4", 4.5)
 class MeasuredLevel(NamedTuple):
     """What a level says about its decode steps: their streams, the mean context of these, and the time of a step.
 
-    `prefill` is the share of time that goes into reading prompts, and `prompt_tps` their rate beside that of one
-    agent alone.
+    `typical` says that `step_s` is the median, else it is the mean, in which the prompts of others are. `prefill` is
+    the share of time that goes into reading prompts, and `prompt_tps` their rate beside that of one agent alone.
     """
 
     level: Level
     batch: float
     context: float
     step_s: float | None
+    typical: bool
     prefill: float | None
     prompt_tps: tuple[float, float] | None
     seen: ServerState
@@ -170,9 +174,9 @@ def _measure(level: Level, single: Level | None, serving: Serving, seen: ServerS
     seen = seen or ServerState(engine="")
     tpot, prompt, output = level.tpot_s.mean, ratio(level.tokens_in, level.ok), ratio(level.tokens_out, level.ok)
     accepted = ratio(seen.accepted_tokens, seen.drafts) if serving.draft_tokens else None
-    step_s = None if tpot is None else tpot * (1.0 + (accepted or 0.0))
-    if serving.draft_tokens and accepted is None:
-        step_s = None  # how many tokens a step yields is not known
+    per_step = None if serving.draft_tokens and accepted is None else 1.0 + (accepted or 0.0)
+    typical_s = _typical_step(level, per_step, output)
+    mean_s = None if tpot is None or per_step is None else tpot * per_step
     most = level.c if serving.slots is None else min(level.c, serving.slots)
     # Little's law: the streams that are between their first and last token.
     decoding = most if tpot is None or not level.headline_tps else min(float(most), level.headline_tps * tpot)
@@ -182,11 +186,25 @@ def _measure(level: Level, single: Level | None, serving: Serving, seen: ServerS
         level=level,
         batch=max(1.0, decoding / serving.replicas),
         context=(prompt or 0.0) + 0.5 * (output or 0.0) if context is None else context,
-        step_s=step_s,
+        step_s=mean_s if typical_s is None else typical_s,
+        typical=typical_s is not None,
         prefill=share,
         prompt_tps=rates,
         seen=seen,
     )
+
+
+def _typical_step(level: Level, tokens: float | None, output: float | None) -> float | None:
+    """Return the median time between chunks where each of them holds the tokens of one step, else None.
+
+    A step that also reads the prompt of another agent is longer: with 64 agents of 128 + 256 tokens on a vLLM without
+    graphs for such steps, the mean was 9.6 ms and the median 5.7 ms, as that of a step that only decodes.
+    """
+    gaps = level.icl_s
+    if tokens is None or not output or not gaps.n or not gaps.p50:
+        return None
+    in_chunk = (output - 1.0) * level.tpot_s.n / gaps.n
+    return gaps.p50 if abs(in_chunk / tokens - 1.0) <= _ONE_STEP else None
 
 
 def _prefill(level: Level, single: Level | None) -> tuple[float | None, tuple[float, float] | None]:
@@ -206,7 +224,7 @@ def _step(one: MeasuredLevel, model: ModelShape, gpu: GpuFigures, serving: Servi
 
 
 def _point(one: MeasuredLevel, step: DecodeStep) -> tuple[float, float] | None:
-    if one.step_s is None or step.seconds is None or (one.prefill or 0.0) > _MAX_PREFILL:
+    if one.step_s is None or step.seconds is None or (one.prefill or 0.0) > (MOST if one.typical else _MAX_PREFILL):
         return None
     return (step.seconds, one.step_s) if one.level.has_complete_run else None
 
@@ -267,10 +285,12 @@ def binding(
             f"prompts take {percent(one.prefill)} of the time: {rate(now)} prompt tok/s, one agent alone {rate(alone)}"
         )
     split = level.ttft_split
-    if split is not None and not split.estimated and split.rest_s is not None and split.rest_s > MOST * split.ttft_s:
-        return "client", f"{seconds(split.rest_s, 2)} of {seconds(split.ttft_s, 2)} TTFT are outside the server"
+    answer_s = level.e2e_s.mean or 0.0
+    outside_s = None if split is None or split.estimated else split.rest_s
+    if split is not None and outside_s is not None and outside_s > max(MOST * split.ttft_s, _DELAYS * answer_s):
+        return "client", f"{seconds(outside_s, 2)} of {seconds(split.ttft_s, 2)} TTFT are outside the server"
     energy = level.energy
-    if energy is not None and (energy.throttled or 0.0) > THROTTLED:
+    if energy is not None and (energy.throttled or 0.0) > MOST:
         return "power", f"clocks lowered {percent(energy.throttled)} of the time ({', '.join(energy.throttle)})"
     busy = None if energy is None or energy.all_gpus or energy.simulated else energy.utilisation
     if busy is not None and busy < BUSY:
