@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from itertools import islice
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,4 +16,13 @@ _LONG = frozenset({"test_tune_auto.py", "test_tune_live.py", "test_tune.py", "te
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in _LONG)
+    """Put long tests first in what each worker of xdist begins with: an equal part of all tests, in their order."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.path.name in _LONG]
+    others = iter([item for item in items if item.path.name not in _LONG])
+    size = -(-len(items) // workers)
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        first = long[worker::workers]
+        ordered += [*first, *islice(others, max(0, size - len(first)))]
+    items[:] = [*ordered, *others]
