@@ -6,7 +6,9 @@ It is legible at half its width: no text is smaller than 20 of its 1200 pixels.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
+from math import fsum
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.marks import summary_marks
@@ -20,14 +22,14 @@ from swarmtui.report.charts import curve_charts
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
 from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, style_sheet
-from swarmtui.text import count_noun, display_width, truncate
+from swarmtui.text import count_noun, display_width
 
 WIDTH, HEIGHT = 1200, 675
 _LEFT, _RIGHT = 48, WIDTH - 48
 _PICTURE_X, _PICTURE_Y, _ZOOM = 470, 72, 1.6
 _PICTURE = (int((_RIGHT - _PICTURE_X) / _ZOOM), 168, 96)
-# The mean width of a character, as a share of the font's size; a little more than that of most texts.
-_CHARACTER = 0.5
+# Widths of letters in our font, in ems, where they are not those of most.
+_EMS = dict.fromkeys("iljtfr.,:;!'|()", 0.31) | dict.fromkeys("mwMW@%", 0.86) | {" ": 0.2}
 # A number with its unit, or a word.
 _FIGURE = re.compile(r"[\d.,–±]+ (?:s|ms|%|tok/s)(?!\w)\S*|\S+")
 _QUALITY: dict[str, Hue] = {"ok": "good", "note": "queue", "doubtful": "bad"}
@@ -80,12 +82,12 @@ def _head(summary: Summary, answer: Answer) -> str:
     """Draw the label, the mark of a simulation, and the quality of the measurement."""
     quality = f"quality {quality_text(answer)}" if answer.quality != "doubtful" else quality_text(answer)
     room = 560 if summary.session.simulated else 740
-    shown = truncate(quality, int(room / 22 / _CHARACTER))
+    shown = _fit(quality, room, 22)
     hue = _QUALITY[answer.quality]
-    label = truncate(summary.session.label or "swarmtui", 30)
+    label = _fit(summary.session.label or "swarmtui", 350, 22)
     parts = [
-        f'<text x="{_RIGHT}" y="50" text-anchor="end" class="card {hue}">{escape(shown)}</text>',
-        f'<circle cx="{_RIGHT - _width(shown, 22) - 16:.0f}" cy="43" r="8" fill="{DARK_PAGE[hue]}"/>',
+        f'<text x="{_RIGHT - 28}" y="50" text-anchor="end" class="card {hue}">{escape(shown)}</text>',
+        f'<circle cx="{_RIGHT - 8}" cy="43" r="8" fill="{DARK_PAGE[hue]}"/>',
         f'<text x="{_LEFT}" y="50" class="card strong">{escape(label)}</text>',
     ]
     if summary.session.simulated:
@@ -164,15 +166,15 @@ def _picture(summary: Summary) -> str:
 def _reasons(answer: Answer) -> str:
     """Draw why there are no more agents, and what to try next, below the picture."""
     steps = leading_steps(answer.next)
-    rows = (("Why no more", answer.limit.sentence, 2), ("Try next", steps[0].sentence if steps else "", 1))
-    parts, y = [], 504
-    for name, text, most in rows:
+    rows = (("Why no more", answer.limit.sentence), ("Try next", steps[0].sentence if steps else ""))
+    parts, y, left = [], 504, 3
+    for name, text in rows:
         if not text:
             continue
         parts.append(f'<text x="{_LEFT}" y="{y}" class="card soft">{name}</text>')
-        for line in wrap(text, _RIGHT - _LEFT - 150, 22, most):
-            parts.append(_line(_LEFT + 150, y, line))
-            y += 28
+        lines = wrap(text, _RIGHT - _LEFT - 150, 22, min(2, left))
+        parts += [_line(_LEFT + 150, y + 28 * at, line) for at, line in enumerate(lines)]
+        y, left = y + 28 * len(lines), left - len(lines)
     return "".join(parts)
 
 
@@ -185,17 +187,27 @@ def _facts(summary: Summary) -> str:
         " · ".join(filter(None, (known.workload, known.plan, known.tool, known.date))),
     )
     parts = [f'<path d="M{_LEFT} 578H{_RIGHT}" class="grid"/>']
-    most = int((_RIGHT - _LEFT) / 20 / _CHARACTER)
     for at, text in enumerate(lines):
         kind = "card small" if at == 0 else "card small soft"
-        parts.append(f'<text x="{_LEFT}" y="{605 + 26 * at}" class="{kind}">{escape(truncate(text, most))}</text>')
+        parts.append(
+            f'<text x="{_LEFT}" y="{605 + 26 * at}" class="{kind}">{escape(_fit(text, _RIGHT - _LEFT, 20))}</text>'
+        )
     return "".join(parts)
 
 
 def _width(text: str, size: float) -> float:
-    """Estimate the width of a text in our font; blanks and some letters are narrow."""
-    blanks, narrow = text.count(" "), sum(text.count(letter) for letter in "iljtfr.,:;!'|()")
-    return size * (0.2 * blanks + 0.3 * narrow + 0.51 * (display_width(text) - blanks - narrow))
+    """Estimate the width of a text in our font, by kinds of letters."""
+    ems = fsum(_EMS.get(letter, 0.62 if letter.isupper() else 0.53 * display_width(letter)) for letter in text)
+    return size * ems
+
+
+def _fit(text: str, width: float, size: float) -> str:
+    """Cut a text so that it is not wider than this."""
+    if _width(text, size) <= width:
+        return text
+    room = width - _width("…", size)
+    ends = bisect(range(len(text)), room, key=lambda end: _width(text[: end + 1], size))
+    return text[:ends].rstrip() + "…"
 
 
 def _line(x: float, y: float, text: str) -> str:
@@ -204,14 +216,13 @@ def _line(x: float, y: float, text: str) -> str:
 
 def wrap(text: str, width: float, size: float, most: int) -> Sequence[str]:
     """Break a text into at most so many lines of this width, at blanks; the last one may end with an ellipsis."""
-    columns = int(width / size / _CHARACTER)
     lines = [""]
     for word in _FIGURE.findall(text):
         longer = f"{lines[-1]} {word}".strip()
-        if display_width(longer) <= columns or not lines[-1]:
+        if _width(longer, size) <= width or not lines[-1]:
             lines[-1] = longer
         else:
             lines.append(word)
     if len(lines) > most:
         lines[most - 1 :] = [" ".join(lines[most - 1 :])]
-    return [truncate(line, columns) for line in lines if line]
+    return [_fit(line, width, size) for line in lines if line]
