@@ -136,11 +136,14 @@ def served(case: Case, options: argparse.Namespace) -> Iterator[int]:
 
 
 def measure(case: Case, url: str, folder: Path, api: str) -> dict[str, Any]:
-    """Run the load of a case; return the session as `run --json` prints it."""
+    """Run the load of a case; return the session as `run --json` prints it.
+
+    Tokens are drawn: the likeliest one would be the same in all streams, and with it the experts.
+    """
     workload = folder / f"{case.name}.toml"
     prompt, answer = case.tokens
     text = (
-        f'kind = "random"\nname = "{case.name}"\ninput_tokens = {prompt}\noutput_tokens = {answer}\ntemperature = 0.0\n'
+        f'kind = "random"\nname = "{case.name}"\ninput_tokens = {prompt}\noutput_tokens = {answer}\ntemperature = 1.0\n'
     )
     workload.write_text(text)
     words = [sys.executable, "-m", "swarmtui", "run", "--endpoint", url, "--workload", str(workload), "--json"]
