@@ -44,7 +44,7 @@ def compare_with_baseline(
         before=before.session.id,
         after=after.session.id,
         what=describe_changes(pair),
-        effect=pair.sentence,
+        effect=agents.claim(doubted=True) if agents and agents.scatter else pair.sentence,
         verdict=pair.verdict,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,

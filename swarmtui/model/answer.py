@@ -43,11 +43,12 @@ class NextStep(Stored, frozen=True, kw_only=True):
 class Answer(Stored, frozen=True, kw_only=True):
     """`headline` says how many agents (after a search, or a run with an SLO), else which level is best.
 
-    `agents` with `low` and `high` is the capacity, null if no SLO was judged; `high` is null if no level missed it.
-    `missed_c` is the lowest level that misses the SLO as measured. `confidence` is that of each bound: 0.99 for a
-    search at 1 %. `best_c` is the best measured level. `at_capacity` is the level of `agents`, else the best one.
-    `limit` says why there are no more: its code is `not_known` where no fact tells. `doubts` is empty if nothing puts
-    the measurement in doubt.
+    `agents` with `low` and `high` is the capacity, null if no SLO was judged: these ends are the highest level that is
+    surely kept, and one below the lowest that is surely missed. `high` is null if none is, and if something made the
+    server look slower, `disturbed`: missed levels prove nothing then. `missed_c` is the lowest level that misses it as
+    measured. `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level.
+    `at_capacity` is the level of `agents`, else the best one. `limit` says why there are no more: its code is
+    `not_known` where no fact tells. `doubts` is empty if nothing puts the measurement in doubt.
     """
 
     headline: AnswerSentence
@@ -64,3 +65,4 @@ class Answer(Stored, frozen=True, kw_only=True):
     next: tuple[NextStep, ...] = ()
     quality: Literal["ok", "note", "doubtful"] = "ok"
     doubts: str = ""
+    disturbed: str = ""

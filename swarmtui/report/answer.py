@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from swarmtui.analysis.capacity.words import agents_number
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
@@ -10,7 +11,15 @@ from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
 # Steps that measure again: they change nothing about the server.
-_SURER = ("quiet_host", "unsure_search")
+_SURER = ("quiet_host", "client_limit", "measure_again", "unsure_search")
+
+
+def answer_number(found: Answer) -> str:
+    """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`"""
+    doubtful = found.quality == "doubtful"
+    if found.agents is not None:
+        return "".join(agents_number(found.agents, is_open=found.high is None, doubtful=doubtful))
+    return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:

@@ -17,7 +17,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
-from swarmtui.report.answer import leading_steps, quality_text
+from swarmtui.report.answer import answer_number, leading_steps, quality_text
 from swarmtui.report.charts import curve_charts
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
@@ -70,8 +70,8 @@ def large_answer(answer: Answer) -> Large:
     """Return how many agents, or the throughput of the best level where no SLO was judged."""
     sentence = answer.headline.sentence
     if answer.agents is not None:
-        open_end = answer.high is None and answer.agents
-        return Large(f"{answer.agents}{'+' if open_end else ''}", "agent" if answer.agents == 1 else "agents", sentence)
+        number = answer_number(answer)
+        return Large(number, "agent" if answer.agents == 1 and answer.high is not None else "agents", sentence)
     point = answer.at_capacity
     if point is None or point.out_tps is None:
         return Large("", "", sentence)
@@ -100,17 +100,18 @@ def _head(summary: Summary, answer: Answer) -> str:
 
 def _answer(summary: Summary, answer: Answer) -> str:
     large = large_answer(answer)
+    hue = f";fill:{DARK_PAGE[_QUALITY['doubtful']]}" if answer.quality == "doubtful" else ""
     size = min(132, int(300 / max(1.0, 0.56 * len(large.number)))) if large.number else 0
     parts = [
-        f'<text x="{_LEFT}" y="190" class="figure" style="font-size:{size}px">{escape(large.number)}'
+        f'<text x="{_LEFT}" y="190" class="figure" style="font-size:{size}px{hue}">{escape(large.number)}'
         f'<tspan class="unit" dx="14">{escape(large.unit)}</tspan></text>'
     ]
     lines = wrap(_without_number(large), 400, 22, 4)
     parts += [_line(_LEFT, 232 + 28 * at, text) for at, text in enumerate(lines)]
     y = 232 + 28 * len(lines) + 16
-    for name, figure, more, hue in _figures(summary, answer)[: (460 - y) // 32 + 1]:
+    for name, figure, more, colour in _figures(summary, answer)[: (460 - y) // 32 + 1]:
         parts.append(
-            f'<text x="{_LEFT}" y="{y}" class="card"><tspan class="strong {hue}">{escape(figure)}</tspan> '
+            f'<text x="{_LEFT}" y="{y}" class="card"><tspan class="strong {colour}">{escape(figure)}</tspan> '
             f'{escape(name)} <tspan class="soft">{escape(more)}</tspan></text>'
         )
         y += 32
@@ -119,7 +120,7 @@ def _answer(summary: Summary, answer: Answer) -> str:
 
 def _without_number(large: Large) -> str:
     """Return the sentence without what is written large beside it."""
-    start = f"{large.number.removesuffix('+')} {large.unit} "
+    start = f"{large.number.strip('?+')} {large.unit} "
     return large.sentence.removeprefix("at least ").removeprefix(start) if large.number else large.sentence
 
 

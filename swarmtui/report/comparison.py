@@ -19,7 +19,8 @@ from swarmtui.analysis.compare.sessions import (
 )
 from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
 from swarmtui.analysis.quality.doubts import name_doubts
-from swarmtui.experiments.baseline import describe_changes, known_changes
+from swarmtui.experiments.baseline import describe_changes
+from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
 from swarmtui.report.answer import leading_steps, step_text
@@ -41,7 +42,6 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
-_SCATTER = "nothing is known to have changed: differences like this are the scatter of quick searches"
 _AGAIN = "R on its result measures this server again"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
@@ -114,14 +114,14 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     row = headline_row(pair)
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
-        AnswerLine("Changed", _changed(pair)),
+        AnswerLine("Changed", "" if pair.agents and pair.agents.scatter else describe_changes(pair)),
+        AnswerLine("At capacity", _at_capacity(pair)),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
     ]
-    lines.append(AnswerLine("At capacity", _at_capacity(pair)))
     if pair.agents and row and row.verdict:
         sure = "" if pair.doubts else row.verdict.word or ""
         lines.append(AnswerLine("Output", pair.throughput, _CODES.get(sure, "unsure")))
@@ -132,21 +132,19 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     return [line for line in lines if line.text]
 
 
-def _changed(pair: Pair) -> str:
-    """Name what changed; if nothing did, two quick searches that do not agree need no other reason."""
-    if pair.agents and pair.agents.quick and pair.agents.word == "not sure yet" and not known_changes(pair):
-        return _SCATTER
-    return describe_changes(pair)
-
-
 def _at_capacity(pair: Pair) -> str:
-    """`230 tok/s with 4 agents → 530 tok/s with 7`; that of equal capacities is the output that is compared anyway."""
+    """`310 tok/s, 210 per agent → 280 tok/s, 82 per agent`: what more agents cost each of them."""
     a, b = pair.at_a, pair.at_b
-    if a is None or b is None or a.out_tps is None or b.out_tps is None or a.c == b.c:
+    if a is None or b is None or a.out_tps is None or b.out_tps is None:
         return ""
     half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
-    before, after = (f"{rate(at.out_tps, half_width)} tok/s" for at in (a, b))
-    return f"{before} with {count_noun(a.c, 'agent', 'agents')} → {after} with {b.c}"
+    both = a.per_stream_tps is not None and b.per_stream_tps is not None
+
+    def figures(at: AnswerPoint) -> str:
+        each = f", {rate(at.per_stream_tps, half_width)} per agent" if both else ""
+        return f"{rate(at.out_tps, half_width)} tok/s{each}"
+
+    return f"{figures(a)} → {figures(b)}"
 
 
 def pair_code(pair: Pair) -> Code:
@@ -165,7 +163,9 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
     if pair.agents:
         overlap = pair.agents.word in ("same", "not sure yet")
         doubts = f", but {name_doubts(pair.doubts)}" if pair.doubts and not overlap else ""
-        why = "the ranges overlap" if overlap else f"the ranges are apart{doubts}"
+        apart = "the ranges are apart" if not overlap else "searches of an unchanged server can be this far apart"
+        why = "the ranges overlap" if pair.agents.overlap else f"{apart}{doubts}"
+        why = "" if pair.agents.scatter else why
         again = again if pair.verdict == "not sure yet" else ""
     if again and not in_app:
         again = f"measure it again: {pair.again}" if pair.again else ""
@@ -176,7 +176,7 @@ def large_change(pair: Pair) -> tuple[str, str, Code | None]:
     """Return what to show large, with its unit: agents before and after, or the change if it is known to be one."""
     code, row = pair_code(pair), headline_row(pair)
     if pair.agents:
-        return f"{pair.agents.before}→{pair.agents.after}", "agents", code
+        return "→".join(pair.agents.numbers), "agents", code
     if row is None or row.change is None or row.verdict is None or row.verdict.word not in ("faster", "slower"):
         return "", "", code
     return (

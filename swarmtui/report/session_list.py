@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from swarmtui.analysis.capacity.words import agents_number
 from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time, rate
@@ -113,12 +114,16 @@ def session_state(row: SessionRow) -> str:
 
 
 def answer_text(row: SessionRow) -> str:
-    """Return the capacity that was found, else the best of several levels; empty if nothing was measured."""
+    """Return the capacity that was found, else the best of several levels; empty if nothing was measured.
+
+    It has the doubt of the headline: `5+ agents`, `? 5 agents`.
+    """
     if row.agents is not None:
-        return count_noun(row.agents, "agent", "agents")
+        sign, number = agents_number(row.agents, is_open=row.agents_open, doubtful=row.doubtful)
+        return " ".join(filter(None, (sign, number, "agent" if number == "1" else "agents")))
     if not row.best_at:
         return ""
-    best = "best " if len(row.levels) > 1 else ""
+    best = f"{'? ' if row.doubtful else ''}{'best ' if len(row.levels) > 1 else ''}"
     return f"{best}{row.best_at}: {'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s"
 
 
@@ -132,8 +137,11 @@ def _requests(row: ListRow) -> int | None:
     return sum(known) if known else None
 
 
-def _answer(row: ListRow) -> str | None:
-    return (row.entry.result if isinstance(row.entry, SessionGroup) else answer_text(row.entry)) or None
+def _answer(row: ListRow) -> Cell | None:
+    if isinstance(row.entry, SessionGroup):
+        return Cell(row.entry.result) if row.entry.result else None
+    text = answer_text(row.entry)
+    return Cell(text, "unknown" if row.entry.doubtful else None) if text else None
 
 
 def _state_cell(row: ListRow) -> Cell:

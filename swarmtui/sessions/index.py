@@ -44,7 +44,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
     in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
-    the number of agents that keep the SLO, `previous` the baseline. `shared`: it was imported from a shared file, and
+    the number of agents that keep the SLO, `agents_open` if it may be any number more, `doubtful` if the measurement is
+    in doubt; `previous` is the baseline. `shared`: it was imported from a shared file, and
     has no journal.
     """
 
@@ -64,6 +65,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     curve: tuple[tuple[float, float], ...] = ()
     flags: dict[str, str] | None = None
     agents: int | None = None
+    agents_open: bool = False
+    doubtful: bool = False
     requests: int | None = None
     simulated: bool = False
     tags: dict[str, str] = {}
@@ -181,6 +184,8 @@ def _summary_row(summary: Summary) -> SessionRow:
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
         agents=summary.answer.agents if summary.answer else None,
+        agents_open=summary.answer is not None and summary.answer.agents is not None and summary.answer.high is None,
+        doubtful=summary.answer is not None and summary.answer.quality == "doubtful",
         requests=sum(level.n for level in summary.levels),
     )
 

@@ -145,7 +145,7 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     from swarmtui.report.comparison import SIGNS, pair_code
 
     said = pair.sentence
-    if doubtful and not pair.refused:
+    if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     return sanitize(f"{describe_changes(pair)}: {SIGNS[pair_code(pair)]} {said}")
 

@@ -32,6 +32,7 @@ JOINT = Missed(text="TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 % of requests", r
 
 MEASURED: dict[str, Any] = {"levels": 4, "lowest_c": 1, "highest_c": 32}
 SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "high": 19, "sure": 0.8, "c": 20}
+BUSY: dict[str, Any] = {"high": None, "doubts": ("the host was busy",), "disturbed": "the host was busy"}
 AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
 SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
 CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
@@ -56,10 +57,18 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
-    ("headline", "capacity", SEARCHED | {"doubts": ("the host was busy",)}, f"18 agents (17–19) with {SLO}"),
+    ("headline", "capacity", SEARCHED | {"doubts": ("tokens were estimated",)}, f"18 agents (17–19) with {SLO}"),
+    ("headline", "capacity_or_more", SEARCHED | BUSY,
+     f"18 agents or more (the host was busy, so missed levels prove nothing) with {SLO}"),
+    ("headline", "capacity_or_more", SEARCHED | BUSY | {"low": 0},
+     f"18 agents or more (the host was busy, so missed levels prove nothing) with {SLO}"),
+    ("headline", "agents_not_known", SEARCHED | BUSY | {"agents": 0, "low": 0},
+     f"how many agents is not known (the host was busy, so missed levels prove nothing) with {SLO}"),
+    ("headline", "capacity_at_least", SEARCHED | BUSY | {"c": None, "low": 0},
+     f"at least 18 agents with {SLO}; no level missed it"),
     ("headline", "capacity", SEARCHED | {"low": 0, "high": 18}, f"18 agents, perhaps fewer, with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"low": 0}, f"18 agents (perhaps fewer, at most 19) with {SLO} (80 % sure)"),
-    ("headline", "capacity", SEARCHED | {"low": 18, "high": None}, f"18 agents, perhaps more, with {SLO} (80 % sure)"),
+    ("headline", "capacity", SEARCHED | {"low": 18, "high": None}, f"18 agents or more with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"low": 0, "high": None},
      f"18 agents, perhaps fewer or more, with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"low": 18, "high": 18}, f"18 agents with {SLO} (80 % sure)"),
@@ -133,7 +142,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "not_known", SEARCHED | HARDWARE | {"binds": "bandwidth", "missed": SLOW_START},
      "what limits it is not known"),
     ("limit", "not_known", AT_SLOTS | {"missed": SLOW_STREAM}, "what limits it is not known"),
-    ("next", "quiet_host", SEARCHED | {"host": "host CPU 90 %"}, "run again when the host is quiet"),
+    ("next", "quiet_host", SEARCHED | {"host": "host CPU 90 %"}, "measure again when the host is quiet"),
+    ("next", "measure_again", SEARCHED | {"disturbed": "the server froze"}, "measure again, as the server froze"),
     ("next", "one_agent_misses", SEARCHED | {"agents": 0, "low": 0, "high": 0, "one_tps": 22.04},
      "try a looser SLO, or a smaller model: one agent has 22.0 tok/s (median)"),
     ("next", "client_limit", {"client": "client CPU 98 %"},
@@ -213,7 +223,9 @@ def test_every_row_of_the_table_has_a_case() -> None:
         ({"low": 18, "high": 18}, ["more_slots"]),
         ({"low": 9, "high": 22}, ["unsure_search", "more_slots"]),
         ({"high": None, "low": 9}, ["unsure_search", "more_slots"]),
-        ({"low": 9, "high": 22, "host": "host CPU 60 %"}, ["quiet_host", "more_slots"]),
+        (BUSY | {"low": 9, "host": "host CPU 60 %"}, ["quiet_host", "more_slots"]),
+        (BUSY | {"low": 9}, ["measure_again", "more_slots"]),
+        ({"client": "client CPU 98 %", "disturbed": "the client read late"}, ["client_limit", "more_slots"]),
         ({"low": 9, "high": 22, "sure": 0.99}, ["more_slots"]),
     ],
 )
@@ -222,6 +234,22 @@ def test_what_makes_an_answer_surer_comes_before_what_changes_the_server(
 ) -> None:
     facts = AnswerFacts(**(AT_SLOTS | {"more_slots": "--max-num-seqs 32"} | changed))
     assert [row.code for row in rows_said("next", facts)] == codes
+
+
+PREDICTED: dict[str, Any] = {
+    "more_slots": "--parallel 8", "more_at_once": 24, "more_agents": 30, "more_tps": 0.2, "enough_slots": 7,
+    "step_law": "a step takes 2 + 5·b ms", "narrow_kv": 0.3, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "16",
+    "smaller_weights": 0.5, "because": "15.3 GB per step",
+}  # fmt: skip
+
+
+def test_nothing_is_predicted_from_a_doubtful_measurement() -> None:
+    sure, doubted = (
+        [row.code for row in rows_said("next", AnswerFacts(**(AT_SLOTS | PREDICTED | {"doubts": doubts})))]
+        for doubts in ((), ("tokens were estimated",))
+    )
+    assert sure == ["more_slots_agents", "narrow_kv", "fewer_slots", "smaller_weights", "longer_search"]
+    assert doubted == ["more_slots", "longer_search"]
 
 
 @pytest.mark.parametrize(("question", "code", "facts", "words"), CASES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_blocks
 from swarmtui.sessions.index import SessionRow
+from swarmtui.tui.baseline import compared_text
 from tests.analysis.level_builders import level, summary
 
 SAID = AnswerSentence(code="capacity", sentence="12 agents")
@@ -39,7 +40,7 @@ def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") 
         ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → 0, 80 % sure"),
         ((8, 8, 9), (12, 10, 13), "more agents: 8 (8–9) → 12 (10–13), 80 % sure"),
         ((8, 8, 9), (30, 29, None), "more agents: 8 (8–9) → 30 (29 or more), 80 % sure"),
-        ((3, 0, 4), (30, 30, None), "more agents: 3 (perhaps fewer, at most 4) → 30, perhaps more, 80 % sure"),
+        ((3, 0, 4), (30, 30, None), "more agents: 3 (perhaps fewer, at most 4) → 30 or more, 80 % sure"),
         ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → 18"),
         ((18, 17, 19), (20, 19, 21), "not sure yet: 18 (17–19) → 20 (19–21)"),
         ((5, 5, 5), (4, 2, 9), "not sure yet: 5 → 4 (2–9)"),
@@ -66,15 +67,21 @@ def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
 
 
 def quick_search(
-    id: str, agents: int, *, confidence: float = 0.8, quality: Literal["ok", "doubtful"] = "ok"
+    id: str,
+    agents: int,
+    *,
+    confidence: float = 0.8,
+    quality: Literal["ok", "doubtful"] = "ok",
+    flags: str = "--parallel 4",
+    disturbed: str = "",
 ) -> Summary:
-    """A search that kept each level up to `agents`, and missed the next one, at an unchanged server."""
+    """A search that kept each level up to `agents`, and missed the next one."""
     levels = [level(c, tps=30.0 * c) for c in (1, agents - 1, agents, agents + 1)]
-    found = summary(levels, id, server_flags="--parallel 4", plan=Plan(goal="capacity", budget_s=60.0))
-    at = AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=30.0, out_tps=30.0 * agents)
+    found = summary(levels, id, server_flags=flags, plan=Plan(goal="capacity", budget_s=60.0))
+    at = AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=210.0 / agents, out_tps=30.0 * agents)
     answer = msgspec.structs.replace(
-        answered(agents, agents, agents),
-        missed_c=agents + 1, confidence=confidence, quality=quality, at_capacity=at,
+        answered(agents, agents, None if disturbed else agents),
+        missed_c=agents + 1, confidence=confidence, quality=quality, at_capacity=at, disturbed=disturbed,
     )  # fmt: skip
     judged = tuple(
         Goodput(c=one.c, n=16, good=16, share=1.0, per_s=None, out_tps=None, kept=one.c <= agents) for one in levels
@@ -85,35 +92,73 @@ def quick_search(
 @pytest.mark.parametrize(
     ("confidence", "quality", "said"),
     [
-        (0.8, "ok", "not sure yet: 7 (6–8) → 6 (5–7)"),
-        (0.99, "doubtful", "not sure yet: 7 (6–8) → 6 (5–7)"),
+        (0.8, "ok", "not sure yet: 7 → 6"),
+        (0.99, "doubtful", "not sure yet: 7 → 6"),
         (0.99, "ok", "fewer agents: 7 → 6, 99 % sure"),
     ],
 )
 def test_quick_searches_one_visited_level_apart_show_no_difference(
     confidence: float, quality: Literal["ok", "doubtful"], said: str
 ) -> None:
+    """The ranges are those of both results; how far apart quick searches can be is a matter of the verdict."""
     before, after = (
-        quick_search(id, agents, confidence=confidence, quality=quality)
-        for id, agents in (("20261115-014455-3f9a", 7), ("20261115-020000-aaaa", 6))
+        quick_search(id, agents, confidence=confidence, quality=quality, flags=flags)
+        for id, agents, flags in (("20261115-014455-3f9a", 7, "--parallel 4"), ("20261115-020000-aaaa", 6, "-np 5"))
     )
     pair = compare_pair(before, after)
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
-    scatter = "nothing is known to have changed: differences like this are the scatter of quick searches"
-    assert lines["Changed"] == (scatter if confidence == 0.8 else "no known change")
-    assert lines["At capacity"] == "210 tok/s with 7 agents → 180 tok/s with 6"
+    why = "searches of an unchanged server can be this far apart" if said.startswith("not") else "the ranges are apart"
+    assert lines["How sure"].startswith(why)
+    assert lines["At capacity"] == "210 tok/s, 30.0 per agent → 180 tok/s, 35.0 per agent"
     names = list(lines)
-    assert names.index("At capacity") < names.index("Output")
+    assert names.index("Changed") < names.index("At capacity") < names.index("How sure")
 
 
-def test_quick_searches_far_apart_differ_and_their_doubts_are_said_once_more() -> None:
-    before, after = quick_search("20261115-014455-3f9a", 4), quick_search("20261115-020000-aaaa", 7)
-    assert compare_pair(before, after).sentence == "more agents: 4 (3–5) → 7 (6–8), 80 % sure"
+SCATTER = "agents is the scatter of the measurement or the load of the host"
+
+
+@pytest.mark.parametrize(
+    ("after", "disturbed", "said"),
+    [
+        (5, "", f"nothing is known to have changed, so 4 → 5 {SCATTER}"),
+        (9, "", f"nothing is known to have changed, so 4 → 9 {SCATTER}; neither number is reliable"),
+        (9, "the host was busy", f"nothing is known to have changed, so 4 → 9 or more {SCATTER}; neither number is"),
+        (4, "", "same: 4 → 4"),
+    ],
+)
+def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: int, disturbed: str, said: str) -> None:
+    ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
+    pair = compare_pair(quick_search(ids[0], 4), quick_search(ids[1], after, disturbed=disturbed))
+    assert pair.sentence.startswith(said) and pair.verdict == ("same" if after == 4 else "not sure yet")
+    text = paint([pair_answer(pair, {})])
+    assert "probably" not in text and "apart" not in text and ("Changed " in text) == (after == 4)
+    assert compared_text(pair, "").count("change") == 1, "it is said once"
+    unknown = [
+        msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
+    ]
+    assert compare_pair(*unknown).verdict == "more agents", "flags that are not known may have changed"
+
+
+def test_after_a_busy_host_any_number_more_is_possible() -> None:
+    """A disturbed baseline has no upper end, so that no later one is above it; a disturbed later one may be."""
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
-    doubted = compare_pair(before, msgspec.structs.replace(after, quality=(busy,)))
-    lines = {line.name: line.text for line in answer_lines(doubted)}
-    assert lines["Agents"] == "probably more agents: 4 (3–5) → 7 (6–8), not sure: the host was busy"
+
+    def compared(first: str, second: str) -> dict[str, str]:
+        sides = (
+            quick_search(id, agents, flags=flags, disturbed=why)
+            for id, agents, flags, why in (
+                ("20261115-014455-3f9a", 5, "--parallel 2", first), ("20261115-020000-aaaa", 9, "--parallel 4", second),
+            )
+        )  # fmt: skip
+        before, after = (msgspec.structs.replace(side, quality=(busy,)) for side in sides)
+        return {line.name: line.text for line in answer_lines(compare_pair(before, after))}
+
+    lines = compared("the host was busy", "the host was busy")
+    assert lines["Agents"] == "not sure yet: 5 or more → 9 or more; the host was busy"
+    assert lines["How sure"].startswith("the ranges overlap")
+    lines = compared("", "the host was busy")
+    assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy"
     assert lines["How sure"].startswith("the ranges are apart, but the host was busy")
 
 
@@ -207,6 +252,23 @@ def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() 
     assert listed(answered(12, 10, 13)) == "▲ 5 (4–6) → 12 (10–13) agents"
     assert listed(answered(12, 10, 13), busy) == "? 5 (4–6) → 12 (10–13) agents"
     assert listed(answered(8, 2, 9)) == "? 5 (4–6) → 8 (2–9) agents"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"agents": 5}, "5 agents"),
+        ({"agents": 1}, "1 agent"),
+        ({"agents": 5, "doubtful": True}, "? 5 agents"),
+        ({"agents": 5, "agents_open": True, "doubtful": True}, "5+ agents"),
+        ({"agents": 0, "agents_open": True, "doubtful": True}, "? agents"),
+        ({"best_c": 4, "best_out_tps": 283.0, "levels": (1, 4), "doubtful": True}, "? best C=4: 283 tok/s"),
+    ],
+)
+def test_the_list_of_sessions_has_the_doubt_of_the_headline(row: dict[str, Any], said: str) -> None:
+    listed = SessionRow(id="20261115-014455-3f9a", model="m", workload="coding", **row)
+    (cell,) = session_table([ListRow(listed)], {}, ("answer",)).rows[0]
+    assert (cell.text, cell.code) == (said, "unknown" if listed.doubtful else None)
 
 
 def test_an_interval_that_tells_nothing_is_not_shown() -> None:

@@ -14,7 +14,8 @@ from swarmtui.analysis.limits.slo import goodput, parse_slo
 from swarmtui.model.answer import NextStep
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Slots
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import LevelKey, Plan
+from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityLine, ServerState
@@ -157,5 +158,34 @@ def test_the_missed_level_has_the_median_of_its_table_unless_the_count_contradic
     found = goodput(levels, {(c, None): [request(0, [at]) for at in first_ms[c]] for c in first_ms}, slo)
     asked = msgspec.structs.replace(summary(levels), goodput=found)
     assert answer(asked, slo, "ttft_p90=2s", {}).limit.sentence.startswith(
-        f"at 10 agents the first token took more than 2 s in 2 of 7 requests{said}: "
+        f"at 10 agents (not sure yet) the first token took more than 2 s in 2 of 7 requests{said}: "
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "high", "headline"),
+    [
+        ("host_pressure", None, "4 agents or more (the host was busy, so missed levels prove nothing) with "),
+        ("throttling", None, "4 agents or more (the GPUs were throttled, so missed levels prove nothing) with "),
+        ("server_stall", None, "4 agents or more (the server froze, so missed levels prove nothing) with "),
+        ("client_lag", None, "4 agents or more (the client read late, so missed levels prove nothing) with "),
+        ("token_counts", 9, "4 agents (4–9) with "),
+        ("in_flight", 9, "4 agents (4–9) with "),
+    ],
+)
+def test_what_makes_a_server_look_slower_leaves_the_number_of_agents_without_an_upper_end(
+    code: str, high: int | None, headline: str
+) -> None:
+    """Levels that were kept in spite of it are kept; one that was missed may only have been disturbed."""
+    slo = parse_slo("ttft_p90=2s")
+    levels = [level(4, tps=100, ttft=0.5), level(10, tps=110, ttft=3.0)]
+    records: dict[LevelKey, list[Record]] = {(4, None): [request(0, [500])] * 60, (10, None): [request(0, [3000])] * 60}
+    doubt = quality_line(code, "doubtful", "40 %")
+    asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo), quality=(doubt,))
+    found = answer(asked, slo, "ttft_p90=2s", {})
+    assert (found.agents, found.low, found.high, bool(found.disturbed)) == (4, 4, high, high is None)
+    assert found.headline.sentence.startswith(headline) and "fewer" not in found.headline.sentence
+    assert found.limit.sentence.startswith("at 10 agents (not sure yet) " if high is None else "at 10 agents the ")
+    nothing = msgspec.structs.replace(asked, goodput=goodput(levels[1:], records, slo), levels=(levels[1],))
+    said = answer(nothing, slo, "ttft_p90=2s", {}).headline.code
+    assert said == ("agents_not_known" if high is None else "fewer_agents")

@@ -30,12 +30,13 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     names = ["One agent", "Capacity", "At 1", "Why no more", "Try next", "Quality"]
     assert [line[:13].strip() for line in lines] == names
     text = dict(zip(names, (line[13:] for line in lines), strict=True))
-    found = "1 agent with a first token within 120 ms, for 50 % of requests"
     # Nothing is sure on a busy machine.
-    assert text["Capacity"] == found + (" (80 % sure)" if text["Quality"].startswith("ok") else "")
-    assert text["Why no more"].startswith("at 2 agents the first token took ")
+    sure = " (80 % sure)" if text["Quality"].startswith("ok") else ""
+    assert text["Capacity"].startswith("1 agent or more (" if "prove nothing" in text["Capacity"] else "1 agent with ")
+    assert text["Capacity"].endswith(f" with a first token within 120 ms, for 50 % of requests{sure}")
+    assert text["Why no more"].replace(" (not sure yet)", "").startswith("at 2 agents the first token took ")
     assert "the only slot is taken" in text["Why no more"]
-    assert text["Try next"].startswith(("slots=2: ", "run again when the host is quiet"))
+    assert text["Try next"].startswith(("slots=2: ", "measure again when the host is quiet"))
     shown = f"swarmtui sessions show {sandbox.session.name} --session-dir {sandbox.session.parent}"
     assert text["Quality"].endswith(f"saved: {shown}")
     assert "SLO: a first token within 120 ms, for 50 % of requests" in ran.err
@@ -50,8 +51,10 @@ def test_json_has_the_answer_and_an_exit_code(sandbox: Sandbox) -> None:
     ran = sandbox.run("quick", *slow, "--json", "--session-dir", str(sandbox.sessions))
     assert ran.code == 1, "not even one agent keeps it"
     answer = json.loads(ran.out)["answer"]
-    assert (answer["agents"], answer["low"], answer["high"]) == (0, 0, 0)
-    assert answer["headline"]["code"] == "no_agent" and answer["slo"] == "stream_p10=1000"
+    # On a busy machine a missed level proves nothing.
+    high, code = (None, "agents_not_known") if answer["disturbed"] else (0, "no_agent")
+    assert (answer["agents"], answer["low"], answer["high"]) == (0, 0, high)
+    assert answer["headline"]["code"] == code and answer["slo"] == "stream_p10=1000"
     # On a busy machine the client may be the reason; reading the prompt takes about half of the time of eight tokens.
     assert answer["limit"]["code"] in ("not_known", "client", "prefill_share")
     assert "less than 1000 tok/s" in answer["limit"]["sentence"]

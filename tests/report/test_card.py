@@ -117,6 +117,24 @@ def test_without_an_slo_the_throughput_is_large() -> None:
         card_svg(summary([]))
 
 
+def test_a_number_in_doubt_says_so_and_has_another_colour() -> None:
+    made = summary([level(18, tps=369.0)])
+    said = AnswerSentence(code="capacity", sentence="18 agents (17–19) with a first token within 2 s")
+    sure = Answer(headline=said, limit=said, agents=18, low=17, high=19)
+    doubted = msgspec.structs.replace(sure, quality="doubtful")
+    more = AnswerSentence(code="capacity_or_more", sentence="18 agents or more (the host was busy) with a first token")
+    busy = msgspec.structs.replace(doubted, headline=more, high=None, disturbed="the host was busy")
+    assert [large_answer(one).number for one in (sure, doubted, busy)] == ["18", "?18", "18+"]
+    cards = [card_svg(msgspec.structs.replace(made, answer=one)) for one in (sure, doubted, busy)]
+    assert [re.search(r'class="figure" style="font-size:[0-9]+px;fill', card) is not None for card in cards] == [
+        False,
+        True,
+        True,
+    ]
+    assert "or more (the host was busy)" in " ".join(texts(cards[2]))
+    assert "(17–19) with a first" in " ".join(texts(cards[1]))
+
+
 def drawn_sizes(svg: str) -> set[float]:
     """Return the sizes of all texts in pixels of the card."""
     style = re.search(r"<style>(.*?)</style>", svg, re.DOTALL)

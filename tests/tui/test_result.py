@@ -25,7 +25,7 @@ from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
-from swarmtui.tui.live.result import result_lines, result_view
+from swarmtui.tui.live.result import large_lines, result_lines, result_view
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.sessions.compare_screen import CompareScreen
 from tests.analysis.level_builders import level, summary
@@ -148,8 +148,19 @@ def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
 
 def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:
     for code, drawn in (("fewer_agents", "<"), ("capacity_at_least", "┗━┛+ agents"), ("capacity", "┗━┛ agents")):
-        bound = msgspec.structs.replace(ANSWER, headline=AnswerSentence(code=code, sentence="so many agents"))
-        assert drawn in result_text(ended_frame(bound), None), code
+        high = None if code == "capacity_at_least" else 19
+        said = AnswerSentence(code=code, sentence="so many agents")
+        assert drawn in result_text(ended_frame(msgspec.structs.replace(ANSWER, headline=said, high=high)), None), code
+
+
+def test_a_doubtful_number_has_the_colour_and_the_sign_of_doubt() -> None:
+    said = AnswerSentence(code="capacity_or_more", sentence="18 agents or more (the host was busy)")
+    doubted = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
+    busy = msgspec.structs.replace(doubted, headline=said, high=None, disturbed="the host was busy")
+    seen = [result_view(ended_frame(answer), None, levels_view(()), "") for answer in (ANSWER, doubted, busy)]
+    assert [(view.number, view.style) for view in seen] == [("18", "good"), ("?18", "warn"), ("18+", "warn")]
+    drawn = large_lines("18+", "agents", (), 79, "warn")
+    assert all(line[0][1] == "warn" for line in drawn)
 
 
 def test_a_long_path_is_shortened_to_the_name_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +200,10 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:
-    again = NextStep(code="quiet_host", sentence="run again when the host is quiet", command="")
+    again = NextStep(code="quiet_host", sentence="measure again when the host is quiet", command="")
     busy = msgspec.structs.replace(ANSWER, next=(again, *ANSWER.next))
     text = " ".join(result_text(ended_frame(busy), None).split())
-    assert "run again when the host is quiet; then more slots: about 30 agents" in text
+    assert "measure again when the host is quiet; then more slots: about 30 agents" in text
 
 
 def test_slots_that_the_server_reports_replace_inferred_ones() -> None:

@@ -38,6 +38,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         next=next_steps(facts),
         quality=_quality(summary.quality),
         doubts=", ".join(facts.doubts),
+        disturbed=facts.disturbed or "",
     )
 
 
@@ -57,7 +58,9 @@ def _limit(facts: AnswerFacts) -> AnswerSentence:
     missed = rows_said("missed", facts)
     if not missed:
         return AnswerSentence(code=row.code, sentence=row.text(facts))
-    said = f"at {agents(facts.c or 0)} {missed[0].text(facts)}: {row.text(facts)}"
+    possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
+    at = f"at {agents(facts.c or 0)}{' (not sure yet)' if possible else ''}"
+    said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
     return AnswerSentence(code=row.code, sentence=said)
 
 

@@ -15,7 +15,7 @@ from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, Slo
-from swarmtui.analysis.quality.doubts import find_doubts
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, name_doubts
 from swarmtui.engines.base import flag_number
 from swarmtui.engines.registry import engine_named, tensor_parallel_size
 from swarmtui.model.base import Stored
@@ -86,8 +86,9 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     """The facts of a session. `c` is the level at which something ends: the first missed one, or the cliff.
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
-    of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `one_tps` is the median
-    of one agent alone. `grows`: tok/s still grew at the highest level.
+    of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
+    the server look slower: then missed levels prove nothing, and `high` is null. `one_tps` is the median of one agent
+    alone. `grows`: tok/s still grew at the highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
     slots, which is `more_at_once`; `more_agents` (at most) and `more_tps` are predicted for them, and `rate_limit`, in
     tok/s, ends that.
@@ -108,6 +109,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     high: int | None = None
     sure: float | None = None
     doubts: tuple[str, ...] = ()
+    disturbed: str | None = None
     one_tps: float | None = None
     best_c: int | None = None
     best_tps: float | None = None
@@ -167,6 +169,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
     facts = AnswerFacts(
         levels=len(measured),
         doubts=find_doubts(quality),
+        disturbed=name_doubts(find_disturbances(quality)) or None,
         one_tps=next((level.per_stream_tps.p50 for level in measured if level.key == (1, None)), None),
         client=_lines(quality, _CLIENT),
         host=_lines(quality, _HOST),
@@ -194,8 +197,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
     )
     if slo is not None:
         facts = _add_range(facts, summary, slo)
-    elif scaling.cliff is not None:
-        cliff = scaling.cliff
+    elif (cliff := scaling.cliff) is not None:
         facts = msgspec.structs.replace(
             facts, c=cliff.c, c_before=cliff.c_before, gain=cliff.gain, wait=cliff.ttft_factor
         )
@@ -210,11 +212,9 @@ def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
     if best is None:
         return {}
     return {
-        "best_c": best.c,
-        "best_tps": best.headline_tps,
-        "best_half_width": best.half_width,
+        "best_c": best.c, "best_tps": best.headline_tps, "best_half_width": best.half_width,
         "grows": scaling.cliff is None and best.c == max(level.c for level in levels) and len(levels) > 1,
-    }
+    }  # fmt: skip
 
 
 # how many agents
@@ -236,7 +236,8 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     missed = next((level for level in summary.goodput if level.c == found.c), None)
     return msgspec.structs.replace(
         facts,
-        slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, high=found.high, sure=found.sure,
+        slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, sure=found.sure,
+        high=found.high if facts.disturbed is None else None,
         c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 
@@ -292,7 +293,8 @@ def _missed(found: Goodput, slo: Slo, levels: Sequence[Level]) -> Missed | None:
 
 def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: KvCliff | None) -> AnswerFacts:
     worst = max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
-    split = level.ttft_split
+    split = level.ttft_split if level.ttft_split and not level.ttft_split.estimated else None
+    waits = (level.host.waited, level.host.steal) if level.host else ()
     evicts = kv is not None and kv.c == level.c and kv.hit_before is not None and kv.hit_after is not None
     return msgspec.structs.replace(
         facts,
@@ -304,12 +306,10 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: K
         failed=level.errors,
         requests=level.n,
         error=worst,
-        ttft_s=split.ttft_s if split and not split.estimated else None,
-        prefill_s=split.prefill_s if split and not split.estimated else None,
+        ttft_s=split.ttft_s if split else None,
+        prefill_s=split.prefill_s if split else None,
         longest_part=_longest_part(level.waterfall),
-        host_share=max((x for x in (level.host.waited, level.host.steal) if x is not None), default=None)
-        if level.host
-        else None,
+        host_share=max((share for share in waits if share is not None), default=None),
     )
 
 

@@ -68,8 +68,12 @@ def _capacity(facts: AnswerFacts) -> str:
     return f"{agents(number)}{range_clause(number, facts.low, facts.high)} with {facts.slo}{_sure(facts)}"
 
 
+def _disturbed(facts: AnswerFacts) -> str:
+    return f"{facts.disturbed}, so missed levels prove nothing"
+
+
 def _open_capacity(facts: AnswerFacts) -> str:
-    number, low = facts.agents or 0, facts.low
+    number, low = facts.agents or 0, facts.low if facts.disturbed is None else facts.agents
     said = f"at least {agents(number)}" if low == number else f"{agents(number)}{range_clause(number, low, None)}"
     return f"{said} with {facts.slo}{_sure(facts)}; no level missed it"
 
@@ -81,6 +85,10 @@ def _best_rate(facts: AnswerFacts) -> str:
 _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
+    AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0,
+        lambda f: f"how many agents is not known ({_disturbed(f)}) with {f.slo}"),
+    AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: True,
+        lambda f: f"{agents(f.agents or 0)} or more ({_disturbed(f)}) with {f.slo}"),
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
         lambda f: f"not even one agent with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "fewer_agents", ("agents", "slo", "lowest_c"), lambda f: f.agents == 0,
@@ -276,9 +284,9 @@ def _full_text(facts: AnswerFacts) -> str:
 def _is_wide(facts: AnswerFacts, share: float) -> bool:
     """Whether a longer search would say more: the ends of the interval are further apart than this share of it.
 
-    On a busy host it would be as uncertain.
+    One that is disturbed would be as uncertain.
     """
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.host is not None:
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
         return False
     return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
 
@@ -287,29 +295,37 @@ _STEPS = (
     AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
-    AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "run again when the host is quiet",
+    AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
         evidence=lambda f: f.host or ""),
-    AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"), lambda f: f.agents == 0 and f.lowest_c == 1,
+    AnswerRow("next", "client_limit", ("client",), lambda f: True,
+        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
+        evidence=lambda f: f.client or ""),
+    AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
+        lambda f: f"measure again, as {f.disturbed}"),
+    AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
+        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s (median)"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
         lambda f: "a longer search first, as the number is not sure",
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
-    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"), _more_slots_help,
+    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
+        lambda f: not f.doubts and _more_slots_help(f),
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
-        lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and _more_slots_help(f),
+        lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
         lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests "
         "(prediction)",
         lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
-        lambda f: f.more_agents is None and f.more_tps is None and _more_slots_help(f),
+        lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
         lambda f: f"{f.more_slots}: more requests run at once, if memory allows it",
         lambda f: f.more_slots or "", _evidence_of_slots),
     AnswerRow("next", "queue", ("slots",),
-        lambda f: _more_slots_help(f) and (f.more_slots is None or (f.more_tps or MIN_GAIN) < MIN_GAIN),
+        lambda f: _more_slots_help(f)
+        and (f.more_slots is None or (not f.doubts and (f.more_tps or MIN_GAIN) < MIN_GAIN)),
         lambda f: f"beyond C={f.slots} requests only queue: send fewer at once, or give the server more slots",
         evidence=_evidence_of_slots),
-    AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: True,
+    AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: not f.doubts,
         lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full, "
         "as a token takes less of it (prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
     AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
@@ -317,9 +333,6 @@ _STEPS = (
         "fp8 KV cache, or give it more memory", evidence=_preempted_text),
     AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
         lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
-    AnswerRow("next", "client_limit", ("client",), lambda f: True,
-        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
-        evidence=lambda f: f.client or ""),
     AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
         lambda f: "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the "
         "measurement",
@@ -330,12 +343,12 @@ _STEPS = (
     AnswerRow("next", "speculative_decoding", ("drafts",), lambda f: True,
         lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
         evidence=lambda f: (f.drafts or ("", ""))[1]),
-    AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: True,
+    AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: not f.doubts,
         lambda f: f"slots beyond {f.enough_slots} add almost no throughput: they only make streams slower",
         evidence=lambda f: f.step_law or ""),
     AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,
         lambda f: f"without {f.eager}: CUDA graphs launch a step at once", evidence=lambda f: f.because or ""),
-    AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: True,
+    AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: not f.doubts,
         lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)}, "
         "as a step reads less memory (prediction)", evidence=lambda f: f.because or ""),
     AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from swarmtui.analysis.capacity.words import range_text
+from swarmtui.analysis.capacity.words import agents_number, range_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
 
+_Range = tuple[int | None, int | None]
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 
 # The ends of a range that are less sure than this differ by a visited level between searches of the same server.
@@ -18,10 +19,12 @@ _SURE = 0.95
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
-    """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges that are compared.
+    """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
-    `word` is what the ranges say. `confidence` is that of the less certain capacity; null if they decide nothing.
-    `quick`: one of the searches was.
+    `word` is what the ranges say: wider ones if their ends are not sure. `confidence` is that of the less certain
+    capacity; null if they decide nothing. `numbers` are shown where they stand alone. `overlap`: the ranges of the
+    answers do; `apart`: even the wider ones do not. `scatter`: the numbers differ, although everything that is known
+    is the same.
     """
 
     word: AgentsWord
@@ -29,10 +32,16 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     after: int
     detail: str
     confidence: float | None = None
-    quick: bool = False
+    numbers: tuple[str, str]
+    overlap: bool = False
+    apart: bool = False
+    scatter: bool = False
 
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
+        if self.scatter:
+            reliable = "; neither number is reliable" if self.apart else ""
+            return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
         probably = doubted and self.word != "not sure yet"
         same = "the " if probably and self.word == "same" else ""
         return f"{'probably ' if probably else ''}{same}{self.word}: {self.detail}"
@@ -42,21 +51,29 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         sure = "" if self.confidence is None else f", {short_percent(self.confidence)} sure"
         if doubts:
             sure = f"{'; ' if self.word == 'not sure yet' else ', not sure: '}{name_doubts(doubts)}"
-        return f"{self.claim(doubted=bool(doubts))}{sure}"
+        start = "nothing is known to have changed, so " if self.scatter else ""
+        return f"{start}{self.claim(doubted=bool(doubts))}{sure}"
 
 
 def compare_agents(
-    before: Answer | None, after: Answer | None, kept_before: Sequence[int] = (), kept_after: Sequence[int] = ()
+    before: Answer | None,
+    after: Answer | None,
+    kept_before: Sequence[int] = (),
+    kept_after: Sequence[int] = (),
+    *,
+    unchanged: bool = False,
 ) -> AgentsChange | None:
-    """Return null unless both sessions have a capacity for the same SLO; `kept` are the visited levels that keep it."""
+    """Return null unless both sessions have a capacity for the same SLO; `kept` are the visited levels that keep it.
+
+    `unchanged`: the server, its flags and the plan are known to be the same.
+    """
     if before is None or after is None or before.agents is None or after.agents is None or before.slo != after.slo:
         return None
-    first, second = _compared_range(before, kept_before), _compared_range(after, kept_after)
-    above = second[0] is not None and first[1] is not None and second[0] > first[1]
-    below = second[1] is not None and first[0] is not None and second[1] < first[0]
+    order = _order(_compared_range(before, kept_before), _compared_range(after, kept_after))
+    scatter = unchanged and before.agents != after.agents
     word: AgentsWord = "not sure yet"
-    if above or below:
-        word = "more agents" if above else "fewer agents"
+    if order and not scatter:
+        word = "more agents" if order > 0 else "fewer agents"
     elif after.agents == before.agents:
         word = "same"
     known = [answer.confidence for answer in (before, after) if answer.confidence is not None]
@@ -65,14 +82,33 @@ def compare_agents(
         before=before.agents,
         after=after.agents,
         detail=" → ".join(
-            f"{number}{range_text(number, *ends)}" for number, ends in ((before.agents, first), (after.agents, second))
+            f"{found.agents}{range_text(found.agents or 0, *_range(found))}" for found in (before, after)
         ),
-        confidence=min(known) if known and (above or below) else None,
-        quick=any(sure < _SURE for sure in known),
+        confidence=min(known) if known and order and not scatter else None,
+        numbers=(_number(before), _number(after)),
+        overlap=not _order(_range(before), _range(after)),
+        apart=bool(order),
+        scatter=scatter,
     )
 
 
-def _compared_range(answer: Answer, kept: Sequence[int]) -> tuple[int | None, int | None]:
+def _order(first: _Range, second: _Range) -> int:
+    """Return 1 if the second range is above the first, -1 if it is below, 0 if they overlap."""
+    above = second[0] is not None and first[1] is not None and second[0] > first[1]
+    below = second[1] is not None and first[0] is not None and second[1] < first[0]
+    return int(above) - int(below)
+
+
+def _range(answer: Answer) -> _Range:
+    """Return the range as the headline has it: of a server that looked slower than it is, the agents or more."""
+    return (answer.agents, None) if answer.disturbed else (answer.low, answer.high)
+
+
+def _number(answer: Answer) -> str:
+    return "".join(agents_number(answer.agents or 0, is_open=answer.high is None, doubtful=False))
+
+
+def _compared_range(answer: Answer, kept: Sequence[int]) -> _Range:
     """Return the range of a capacity for a comparison: a visited level wider on each side if its ends are not sure.
 
     It goes from the next lower level that was kept to the first one that was missed. A quick search, or one of a

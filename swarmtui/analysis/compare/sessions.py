@@ -12,10 +12,12 @@ from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
+    CLIENT_DIFFERENCES,
     Difference,
     comparison_refusals,
     flag_differences,
     is_same_configuration,
+    known_flags,
     server_differences,
     session_differences,
 )
@@ -166,15 +168,21 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
     headline = _headline(a, b, _for_sentence(before, after, both))
-    agents = None if refused else compare_agents(a.answer, b.answer, _kept_levels(a), _kept_levels(b))
+    flags, differences = flag_differences(a, b), (*session_differences(a.session, b.session), *server_differences(a, b))
+    # Flags that are not known may have changed.
+    unchanged = not flags and all(found.code in CLIENT_DIFFERENCES for found in differences)
+    unchanged = unchanged and known_flags(a) is not None and known_flags(b) is not None
+    agents = None
+    if not refused:
+        agents = compare_agents(a.answer, b.answer, _kept_levels(a), _kept_levels(b), unchanged=unchanged)
     throughput = _sentence(rows, refused, headline)
     return Pair(
         a=a.session.id,
         b=b.session.id,
         refused=refused,
         notes=_notes(a, b),
-        flags=flag_differences(a, b),
-        differences=(*session_differences(a.session, b.session), *server_differences(a, b)),
+        flags=flags,
+        differences=differences,
         rows=rows,
         machine=tuple(
             row for key in both for row in machine_rows(a, b, before[key], after[key], refused=bool(refused))

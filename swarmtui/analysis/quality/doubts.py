@@ -33,6 +33,12 @@ _DOUBTS = {
     "first_reads": "first tokens were read late",
     "coalesced_chunks": "chunks arrived together",
 }
+# What can only make a server look slower than it is. A client that is slow to send holds C a little lower, too; from a
+# twentieth on, `in_flight` says so, which is none of these.
+_SLOWING = (
+    "server_stall", "client_lag", "turnaround", "send_delay", "client_cpu", "host_pressure", "host_steal",
+    "other_clients", "throttling", "gpu_clocks",
+)  # fmt: skip
 _MAX_DOUBTS = 2
 
 
@@ -41,6 +47,11 @@ def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(_DOUBTS[line.code] for line in lines if line.state == "doubtful" and line.code in _DOUBTS)
     )
+
+
+def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
+    """Return the doubts that can only make a server look slower: a level that is missed then proves nothing."""
+    return find_doubts(line for line in lines if line.code in _SLOWING)
 
 
 def doubt_text(line: QualityLine) -> str:

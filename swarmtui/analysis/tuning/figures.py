@@ -71,7 +71,7 @@ def bounded_decision(decision: Decision, before: Sequence[Start], objective: Obj
     open_ended = [start.agents for start in before if start.agents and start.agents_high is None]
     if objective != "agents" or decision.word != "faster" or not open_ended:
         return decision
-    why = f"the command may carry more than {max(open_ended)} agents: its search ended before a level missed the SLO"
+    why = f"the command may carry more than {max(open_ended)} agents: no level of its search surely missed the SLO"
     advice = "a longer --budget, or a stricter --slo, would tell"
     return msgspec.structs.replace(
         decision, word="not sure yet", sentence=f"not sure yet: {why}", detail=f"{why}; {advice}"

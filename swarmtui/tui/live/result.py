@@ -11,7 +11,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import leading_steps, point_text, quality_text
+from swarmtui.report.answer import answer_number, leading_steps, point_text, quality_text
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
@@ -51,10 +51,11 @@ class ResultRow(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large; `problem` is why the run ended early."""
+    """`number` and `unit` are drawn large, in the `style` of the quality; `problem` is why the run ended early."""
 
     number: str
     unit: str
+    style: str
     rows: tuple[ResultRow, ...]
     problem: str
     levels: LevelsView
@@ -75,6 +76,7 @@ def result_view(
     return ResultView(
         number=number,
         unit=unit,
+        style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.quality == "doubtful" else "good",
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
         levels=levels,
@@ -86,13 +88,12 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     if answer is None or frame is None:
         return "", ""
     if answer.agents is not None:
-        number = {
-            "fewer_agents": f"<{min((level.c for level in frame.levels), default=1)}",
-            "capacity_at_least": f"{answer.agents}+",
-        }.get(answer.headline.code, str(answer.agents))
+        number = answer_number(answer)
+        if answer.headline.code == "fewer_agents":
+            number = f"<{min((level.c for level in frame.levels), default=1)}"
         return number, "agent" if number == "1" else "agents"
     several = len(frame.levels) > 1 and not is_open_loop(frame.levels)
-    return (str(answer.best_c), "best") if several and answer.best_c is not None else ("", "")
+    return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
 def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
@@ -177,7 +178,7 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
 
 def _above(view: ResultView, width: int) -> list[Line]:
     problem = block_lines([Sentence(view.problem, "note")] if view.problem else [], width)
-    return [*problem, *large_lines(view.number, view.unit, view.rows, width)]
+    return [*problem, *large_lines(view.number, view.unit, view.rows, width, view.style)]
 
 
 def _level_lines(view: LevelsView, width: int, height: int, room: int | None = None) -> list[Line]:
