@@ -227,7 +227,8 @@ def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open
             "request was due; send delay: p99 or maximum. in flight: mean, from when a request was sent."
         )
     else:
-        headline = "steady" if any(level.headline_is_steady for level in levels) else "wall"
+        known = [level.headline_is_steady for level in levels] or ["steady" in shown]
+        headline = "steady" if any(known) else "wall"
         rates = "wall and stream are output tok/s: "
         if "steady" in shown:
             rates = "steady, wall and stream are output tok/s: while C requests were in flight, "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
 from swarmtui.model.findings import KeptShare
 from swarmtui.model.record import Record
@@ -33,7 +35,14 @@ class RunningSlo:
                 late = tuple(_is_late(condition, row, now) for condition in self._tally.slo.conditions)
                 if any(late):
                     self._late[row.agent, *row.request] = late
-        return self._tally.conditions([sum(late) for late in zip(*self._late.values(), strict=True)])
+        conditions = self._tally.slo.conditions
+        counts = [sum(of) for of in zip(*self._late.values(), strict=True)] or [0] * len(conditions)
+        return tuple(
+            msgspec.structs.replace(share, value=self._tally.percentile_so_far(number, counts[number]))
+            if conditions[number].limits.keys() == {"ttft"}
+            else share
+            for number, share in enumerate(self._tally.conditions(counts))
+        )
 
 
 def _is_late(condition: SloCondition, row: StreamRow, now: int) -> bool:

@@ -8,9 +8,10 @@ import pytest
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.findings import KvCliff, SearchedLevel, SearchState, SearchStep
+from swarmtui.model.findings import Goodput, KvCliff, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.session import Session
 from swarmtui.tui.live.header import header_view
+from swarmtui.tui.live.levels import level_now
 from swarmtui.tui.live.machine import machine_view
 from swarmtui.tui.live.plan_line import plan_line, plan_view, step_texts
 from swarmtui.tui.live_model import LiveModel
@@ -38,7 +39,7 @@ def session() -> Session:
     return hello().session
 
 
-def searching(good: tuple[int, int] = (41, 44), n: int = 44) -> Frame:
+def searching(good: tuple[int, int] = (4, 4), n: int = 4) -> Frame:
     tally = SloTally(parse_slo(DEFAULT_SLO))
     tally.add_counts(12, [(one, n) for one in good])
     return msgspec.structs.replace(frame(12), search=SEARCH, slo=DEFAULT_SLO, slo_kept=tally.conditions())
@@ -54,12 +55,13 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ███░░░░░ 3/8 ┄ 16 missed ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ████░░░░ 4 of 8 requests ┄ 16 missed "
+        "✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
 
 
 def test_a_condition_below_its_share_has_a_sign() -> None:
-    assert "✖ first token ≤ 2 s · ✓ ≥ 20" in text(searching((20, 44)), 140)
+    assert "✖ first token ≤ 2 s · ✓ ≥ 20" in text(searching((2, 4)), 140)
     assert "  first token ≤ 2 s · ≥ 20 tok/s" in text(searching((0, 0), 0), 140)
 
 
@@ -90,7 +92,7 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
 def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
     shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
     assert words(shown, 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 planned ┄ 16 missed first token ≤ 2 s · ≥ 20 tok/s"
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 begins ┄ 16 missed first token ≤ 2 s · ≥ 20 tok/s"
     )
     assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
     assert header_view(session(), shown, None, None).phase == "C=12 begins"
@@ -99,7 +101,7 @@ def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_befo
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
     assert header_view(session(), shown, None, None).phase == "warming up: 3 of 12 agents began"
-    assert "┄ 12 warming up ┄" in words(shown, 140)
+    assert "┄ 12 ░░░░░░░░ 0 of 8 requests ┄" in words(shown, 140)
 
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
@@ -130,13 +132,13 @@ def test_the_room_in_the_kv_cache_is_linked_to_the_answer(code: str, is_said: bo
 def test_a_cliff_is_about_queues_not_an_slo() -> None:
     search = msgspec.structs.replace(SEARCH, goal="cliff", step=None)
     shown = msgspec.structs.replace(frame(12), search=search)
-    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 no queue ┄ 12 ███░░░░░ 3/8 ┄ 16 queues"
+    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 no queue ┄ 12 ███░░░░░ 3 of 8 requests ┄ 16 queues"
     assert step_texts(search) == ()
 
 
 def test_a_sweep_shows_which_of_its_levels_are_done_running_and_planned() -> None:
     shown = msgspec.structs.replace(frame(4), levels=(level(c=1), level(c=2)))
-    assert words(shown, 80) == "sweep 1 ✓ 2 ✓ 4 ███░░░░░ 3/8 8"
+    assert words(shown, 80) == "sweep 1 ✓ 2 ✓ 4 ███░░░░░ 3 of 8 requests 8"
 
 
 def test_manual_control_names_the_keys_that_lead_on() -> None:
@@ -147,4 +149,47 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "how many agents? 1 ? 2 kept ┄ 12 3/8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ 4/8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+
+
+def moments() -> list[Frame]:
+    """A search from its first level to the end."""
+    begins = msgspec.structs.replace(SEARCH, levels=(), low=None, high=None, visits=0, step="climb")
+    few = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
+    ended = msgspec.structs.replace(SEARCH, next_c=None, step=None)
+    many = tuple(SearchedLevel(c=c, visits=1, n=6, good=6, state="kept") for c in range(1, 12))
+    full = msgspec.structs.replace(SEARCH, levels=(*many, *SEARCH.levels[-1:]), low=11)
+    shown = [msgspec.structs.replace(searching(), search=search) for search in (begins, few, SEARCH, full, ended)]
+    return [*shown, msgspec.structs.replace(searching((0, 0), 0), begun=3), msgspec.structs.replace(searching(), c=8)]
+
+
+@pytest.mark.parametrize("width", [70, 80, 90, 100, 120, 160, 200])
+def test_the_line_of_a_search_has_one_shape_at_a_width(width: int) -> None:
+    lines = [text(moment, width) for moment in moments()]
+    assert len({line.lstrip().partition("?")[0] for line in lines}) == 1
+    assert len({line.rpartition("first token")[1] for line in lines}) == 1
+    assert len({any(word in line for word in ("kept", "missed")) for line in lines[1:5]}) == 1
+    assert all("/" in line or " of " in line for line in (lines[0], lines[2], lines[3], lines[5]))
+
+
+def test_the_plan_and_the_table_of_levels_count_the_same_requests_at_all_visits_of_a_level() -> None:
+    again = SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure")
+    search = msgspec.structs.replace(SEARCH, levels=(again,))
+    shown = msgspec.structs.replace(searching((3, 3), 3), search=search, run=2)
+    assert "12 ?▸ 8/13" in text(shown, 80)
+    now = level_now(shown)
+    assert now is not None and now.counted == "… 4 of 8"
+    # The search has counted this visit: its verdict stands.
+    done = msgspec.structs.replace(shown, run=1)
+    assert (now := level_now(done)) is not None and not now.counted
+
+
+def test_a_sweep_with_an_slo_has_no_sign_of_a_kept_level_before_it_is_judged() -> None:
+    levels = (level(c=1), level(c=2))
+    shown = msgspec.structs.replace(frame(4), levels=levels, slo=DEFAULT_SLO)
+    assert "✓" not in text(shown, 120).partition("4 ")[0]
+    verdicts = tuple(
+        Goodput(c=c, kept=kept, good=3, n=3, share=1.0, per_s=None, out_tps=None) for c, kept in ((1, True), (2, None))
+    )
+    ended = msgspec.structs.replace(shown, status="ended", goodput=verdicts)
+    assert "sweep 1 ✓ 2 ? 4 8" in words(ended, 120)

@@ -122,7 +122,7 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     flagged = tuple(msgspec.structs.replace(one, flags=(flag,)) for one in LEVELS)
     flagged = (*flagged[:2], msgspec.structs.replace(flagged[2], flags=(flag, failed)))
     text = result_text(ended_frame(levels=flagged), None)
-    assert "coalesced chunks in 3 levels · failed requests at C=4; 4 says more" in text
+    assert "coalesced chunks in 3 levels · failed requests at C=4; press 4 for more" in text
     assert "40 % of chunks" not in text
     # Panel 4 would have no room for more than these words, either.
     assert result_text(ended_frame(levels=flagged), None, height=6).rstrip().endswith("failed requests at C=4")
@@ -139,11 +139,11 @@ def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
     table = levels_view(levels, answer=shown.answer)
     view = result_view(shown, Ended("done", "", "/saved"), table, "")
     text = text_of(result_lines(view, 79, 19, with_levels=True))
-    assert len(text.splitlines()) == 18 and "4 shows more of the 20 levels" in text
+    assert len(text.splitlines()) == 18 and "press 4 for more of the 20 levels" in text
     assert all(sign in text for sign in ("  10 ", " ▸11 ", " ▼12 ", "  13 ")) and "\n    1 " not in text
     assert "At 18" not in text
     whole = text_of(result_lines(view, 79, 40, with_levels=True))
-    assert "4 shows" not in whole and "At 18" in whole and "  20 " in whole
+    assert "press 4" not in whole and "At 18" in whole and "  20 " in whole
 
 
 def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:
@@ -178,7 +178,7 @@ def test_a_doubt_is_said_once_after_the_answer() -> None:
     doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
     for width, before in ((79, "18 agents"), (118, "Try next")):
         text = " ".join(result_text(ended_frame(doubtful), None, width=width).split())
-        assert "? not sure: the host was busy (6 says more)" in text and text.count("the host was busy") == 1
+        assert "? not sure: the host was busy (press 6 for more)" in text and text.count("the host was busy") == 1
         assert text.index("18 agents") <= text.index(before) < text.index("not sure")
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 

@@ -78,7 +78,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
             await until(lambda: first.ended is not None)
             server.kill()
             server.wait(60)
-            await until(lambda: "server down for 0:0" in notice(app) and "waiting" in notice(app))
+            await until(lambda: "the server went down 0:0" in notice(app))
             await pilot.press("R")
             await until(lambda: "the server is down; press R when it is back" in screen_text(app))
             with simulator(port, 4):
@@ -116,6 +116,6 @@ def test_phase_counts_the_time_of_an_outage() -> None:
 
 
 def test_server_notice() -> None:
-    assert server_notice(42.0, "") == "server down for 0:42, waiting"
+    assert server_notice(42.0, "") == "the server went down 0:42 ago"
     assert server_notice(None, "the same flags") == "the server is back, R runs it again: the same flags"
     assert server_notice(None, "") == ""

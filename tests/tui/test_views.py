@@ -66,7 +66,7 @@ def model_of(seen: Frame, session: Session | None = None) -> LiveModel:
 def figures(seen: Frame, session: Session | None = None) -> dict[str, tuple[str, str]]:
     """The four numbers by unit, each with its note."""
     view = now_view(live_data(model_of(seen, session)), 20)
-    return {figure.unit: (figure.value, figure.note) for figure in view.figures}
+    return {figure.units[0]: (figure.value, figure.note) for figure in view.figures}
 
 
 def test_zero_is_0_and_unknown_is_a_dash() -> None:
@@ -126,7 +126,7 @@ def test_a_mixed_load_shows_its_primary_task_separately() -> None:
     seen = msgspec.structs.replace(frame(2), rows=rows, load="mixed")
     stream_rates = {0: StreamRate(0, 30.0, ()), 1: StreamRate(1, 20.0, ())}
     rated = msgspec.structs.replace(seen, rates=tuple(stream_rates.values()))
-    assert figures(rated, session)["per agent writing"] == ("30.0", "side 20.0")
+    assert figures(rated, session)["per agent while it writes"] == ("30.0", "side 20.0")
     shown = streams_view(seen, stream_rates, "agent", "", 0, 9, primary_type(session)).shown
     assert [line.primary for line in shown] == [True, False]
 
@@ -195,7 +195,7 @@ def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
     live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
     view = now_view(live_data(live, has_ended=True), 20)
     assert view.title == "at 2 agents" and view.figures[0].value == "90.0"
-    assert [figure.unit for figure in view.figures] == ["tok/s", "per agent", "first token", "queued"]
+    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT", "queued"]
 
 
 def test_one_level_has_one_figure_with_the_digits_that_its_half_width_leaves() -> None:
@@ -274,20 +274,20 @@ def test_quality_is_that_of_the_worst_line() -> None:
         QualityLine(name="lag", state="doubtful", value="", sentence=""),
         QualityLine(name="reads", state="wrong", value="", sentence=""),
     )
-    assert header_view(*manual(quality=lines), None, None).quality[0] == "✖ wrong: reads +1"
+    assert header_view(*manual(quality=lines), None, None).quality[0] == "✖ wrong: reads and 1 more"
 
 
 def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
     doubts = (("host_pressure", "host CPU"), ("coalesced_chunks", "coalesced chunks"))
     lines = tuple(QualityLine(code=code, name=n, state="doubtful", value="", sentence="") for code, n in doubts)
     view = header_view(*manual(quality=lines), None, None)
-    assert view.quality == ("? not sure: the host was busy +1", "? the host was busy +1", "? not sure")
+    assert view.quality == ("? not sure: the host was busy and 1 more", "? the host was busy and 1 more", "? not sure")
     for width in (80, 200):
         panel = HeaderPanel()
         panel.view = view
         line = text_of(panel.draw(width, 3)).splitlines()[0]
         assert view.title[-1] in line and "? " in line
-    assert "the host was busy +1" in line
+    assert "the host was busy and 1 more" in line
 
 
 def test_the_header_says_what_a_new_goal_waits_for() -> None:
@@ -531,7 +531,7 @@ async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> 
         app.screen.update_panels()
         await pilot.pause()
         shown = screen_text(app)
-        assert "[3] 8 GPUs" in shown and "more GPUs: press 3 twice" in shown
+        assert "[3] 8 GPUs" in shown and "↑↓ 1–" in shown and "SIMULATED" not in shown
         await pilot.press("3", "3")
         await pilot.pause()
         assert screen_text(app).count("8.0/24.0 GiB") == 8

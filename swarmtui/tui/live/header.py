@@ -16,7 +16,7 @@ from swarmtui.numbers import clock, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
-from swarmtui.tui.live.plan_line import PlanView, following_c, plan_line, plan_view, step_texts
+from swarmtui.tui.live.plan_line import PlanView, following_c, is_finishing, plan_line, plan_view, step_texts
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -106,13 +106,15 @@ def header_view(
 def server_notice(down_s: float | None, changes: str) -> str:
     """Describe a server that went down or was restarted after the run."""
     if down_s is not None:
-        return f"server down for {clock(down_s)}, waiting"
+        return f"the server went down {clock(down_s)} ago"
     return f"the server is back, R runs it again: {sanitize(changes)}" if changes else ""
 
 
 def _stage(frame: Frame) -> str:
     if (following := following_c(frame)) is not None:
         return f"C={following} begins"
+    if is_finishing(frame):
+        return "finishing: the last figures are computed and saved"
     if frame.begun is not None:
         return f"warming up: {frame.begun} of {count_noun(frame.c, 'agent', 'agents')} began"
     return f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring"
@@ -127,6 +129,8 @@ def phase(frame: Frame) -> str:
     if frame.status in ("draining", "pausing"):
         first = "pausing, " if frame.status == "pausing" else ""
         return f"{first}{count_noun(frame.in_flight, 'request', 'requests')} in flight: the answers are awaited"
+    if frame.status == "paused" and frame.c and not frame.steered:
+        return f"paused, {load}: p starts this level again"
     if frame.status in ("paused", "stopping") and frame.c:
         return f"{frame.status}, {load}"
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
@@ -159,7 +163,7 @@ def _quality(lines: tuple[QualityLine, ...]) -> tuple[tuple[str, ...], StatusSty
         return (f"{sign} quality ok",), style
     sign, style = QUALITY_SIGNS[bad[0].state]
     state = "not sure" if bad[0].state == "doubtful" else bad[0].state
-    more = f" +{len(bad) - 1}" if len(bad) > 1 else ""
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
     said = f"{sanitize(doubt_text(bad[0]))}{more}"
     return (f"{sign} {state}: {said}", f"{sign} {said}", f"{sign} {state}"), style
 

@@ -19,6 +19,7 @@ from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
+from swarmtui.tui.live.plan_line import judged_so_far
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
@@ -30,26 +31,37 @@ GAPS = (8, 7, 6, 5, 4, 3, 2)
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
-# What the columns mean, one line each, while the panel is alone.
+# What the columns mean.
 _MEANINGS = {
+    "n": "n: requests that are counted",
+    "errors": "err: requests that failed",
+    "cap_hits": "cap: answers that were cut at the token limit",
     "slo": "SLO met: requests that met the condition that was met least often",
     "steady": "steady: output tok/s of all agents while C requests were in flight",
     "half_width": "±: half-width of the 95 % interval of steady",
     "wall": "wall: output tok/s from the first request to the last token",
     "stream": "stream: output tok/s of one agent while it writes (mean)",
+    "baseline": "baseline: the same figure of the baseline",
+    "change": "change: compared with the baseline, and whether that is sure",
     "ttft": "TTFT: time to the first token (median)",
+    "tpot": "TPOT: time between tokens of one answer (mean)",
+    "e2e": "e2e: time to the end of an answer (median)",
+    "passed": "passed: answers that passed their check",
+    "in_flight": "in flight: requests at a time (mean)",
     "slowdown": "slowdown: how much less the stream rate is than with one agent",
-    "scaling": "scaling: output tok/s of all agents, compared with one agent",
+    "scaling": "scaling: {} of all agents, compared with one agent",
 }
+# Columns that need no words where there is little room.
+_PLAIN = ("n", "errors", "cap_hits")
 
 
 class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks, the tasks of a mixed load and what the columns mean.
 
     `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
-    are marked. `pinned` are shown, too: the best level and the running one. `marks` explains the signs, in several
-    versions from long to short. Where there is no room for all remarks, `by_kind` has one line for each kind, `grouped`
-    a few words.
+    are marked. `pinned` are always shown: the best level, the first past it and the running one. `marks` explains the
+    signs, in several versions from long to short. Where there is no room for all remarks, `by_kind` has one line for
+    each kind, `grouped` a few words.
     """
 
     table: Table
@@ -86,8 +98,8 @@ def levels_view(
     marks = level_marks(levels, slots, answer, search)
     met = slo_cells(goodput, search)
     if search is not None and search.goal == "capacity":
-        # Until a level has a verdict: its requests so far.
-        met = ({now.load: Cell(now.counted, "partial")} if now is not None else {}) | (met or {})
+        # The running level: its requests so far, at this visit and at those before.
+        met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     table = level_table(levels, tasks, baseline, provisional, marks, growing=True, slo=met)
@@ -95,6 +107,7 @@ def levels_view(
     following = [load for load in planned if load not in begun]
     table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
     marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
+    running = now.load if now is not None else None
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
@@ -109,7 +122,7 @@ def levels_view(
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
-        tuple(at for at, load in enumerate(begun) if load in (marks.best, now.load if now else None)),
+        tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
         table.note,
         tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
@@ -131,7 +144,7 @@ def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4
 
 
 class LevelNow(NamedTuple):
-    """The load of the running level, what it does, and how many of its requests met the SLO so far."""
+    """The load of the running level, what it does, and in a search how many of its requests met the SLO so far."""
 
     load: float
     doing: str
@@ -141,10 +154,10 @@ class LevelNow(NamedTuple):
 def level_now(frame: Frame | None) -> LevelNow | None:
     if frame is None or frame.status == "ended":
         return None
-    counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
-    good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
+    counts = judged_so_far(frame)
+    counted = "" if counts is None else f"… {counts[0]} of {counts[1]}" if counts[1] else "…"
     doing = "measuring" if frame.begun is None else "warming up"
-    return LevelNow(frame.c if frame.rate is None else frame.rate, doing, f"… {good} of {n}" if n else "…")
+    return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 
 
 def _planned_row(table: Table, load: float, now: LevelNow | None) -> tuple[Cell, ...]:
@@ -189,41 +202,47 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
             remarks = block_lines(view.remarks, width)
-            lines = [titles, *rows, *alarms, *remarks, *self._meanings(view, width), *([[], *tasks] if tasks else [])]
+            meanings = [[], *block_lines([Sentence(text, "detail") for text in _meanings(view, width)], width)]
+            lines = [titles, *rows, *alarms, *remarks, *meanings, *([[], *tasks] if tasks else [])]
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
-        room = max(1, height - 2 - bool(view.remarks) - len(view.alarms))
+        # The rows that are pinned come before remarks and alarms.
+        room = max(1, min(len(view.pinned), height - 2), height - 2 - bool(view.remarks) - len(view.alarms))
         shown = self._visible_rows(len(rows), room, view)
-        last = range(shown[-1] + 1 - len(shown), shown[-1] + 1)
-        cut = part_text(last, len(rows))
+        is_run = shown[-1] + 1 - shown[0] == len(shown)
+        cut = part_text(range(shown[0], shown[-1] + 1), len(rows)) if is_run else f"↑↓ {len(shown)} of {len(rows)}"
         marks = longest_fit(view.marks, width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
-        lines += remark_lines(view, width, height - len(lines), self.keys_alone)
+        lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(view.legend, width, height - len(lines))]
-
-    def _meanings(self, view: LevelsView, width: int) -> list[Line]:
-        """Explain the columns that are shown; an open loop, where some mean something else, has the legend."""
-        if not any(column.id == "scaling" for column in view.table.columns):
-            return [[], *block_lines([Sentence(view.legend, "detail")], width)] if view.legend else []
-        shown = [column.id for column in fit(view.table, width, GAPS, WIDTHS).columns]
-        return [[], *block_lines([Sentence(_MEANINGS[name], "detail") for name in shown if name in _MEANINGS], width)]
+        return [*lines, *_legend(_meanings(view, width, _PLAIN), width, height - len(lines))]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
-        """The rows that fit: those that were chosen, else the leading and the pinned ones with what is before them."""
+        """The rows that fit: those that were chosen, else the pinned ones and others next to the leading ones."""
         follow = max(0, min(total, view.leading.stop) - room)
         first = min(follow if self._first is None else self._first, max(0, total - room))
         self._last_first = first
         window = range(first, min(total, first + room))
-        before = [at for at in view.pinned if at < first and self._first is None]
-        replaced = [at for at in window if at not in view.pinned][: len(before)]
-        return [*before, *(at for at in window if at not in replaced)][-room:]
+        if self._first is not None:
+            return list(window)
+        pinned = [at for at in view.pinned if at < total][-room:]
+        others = [at for at in window if at not in pinned]
+        return sorted((*pinned, *others[max(0, len(pinned) + len(others) - room) :]))
 
 
-def _legend(text: str, width: int, room: int) -> list[Line]:
+def _meanings(view: LevelsView, width: int, known: Sequence[str] = ()) -> list[str]:
+    """Explain the columns that are shown; an open loop, where some mean something else, has the legend."""
+    columns = [column.id for column in view.table.columns]
+    if "scaling" not in columns:
+        return [view.legend] if view.legend else []
+    headline = "steady" if "steady" in columns else "wall"
+    shown = [column.id for column in fit(view.table, width, GAPS, WIDTHS).columns]
+    return [_MEANINGS[name].format(headline) for name in shown if name in _MEANINGS and name not in known]
+
+
+def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
     """As many sentences about the columns as have room below a blank line."""
-    sentences = text.split(". ")
     for end in range(len(sentences), 0, -1):
         lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
         if len(lines) < room:

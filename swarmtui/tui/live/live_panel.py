@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from swarmtui.text import count_noun
 from swarmtui.tui.baseline import Baseline
-from swarmtui.tui.lines import Line, LineWidget, Movable, part_text
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, part_text, shorten
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live_model import LiveModel
@@ -92,7 +92,7 @@ class LivePanel(LineWidget):
 
 
 class ScrollingPanel(LivePanel, Movable):
-    """While it is `alone`, the movement keys reach each of its lines."""
+    """The movement keys reach each of its lines; some panels have fewer unless they are `alone`."""
 
     alone = False
     # The first visible line; None before the first movement.
@@ -105,6 +105,10 @@ class ScrollingPanel(LivePanel, Movable):
         top = max(0, min(leading - room if self._top is None else self._top, len(lines) - room))
         self._last_top = top
         part = part_text(range(top, min(len(lines), top + room)), len(lines))
+        if part:
+            # Where the lines are is never cut: the title and the note are.
+            self.title = shorten(self.title, max(8, width - len(part) - 13))
+            note = note if cell_width(self.title) + cell_width(note) + len(part) + 16 <= width else ""
         return [self.heading(" · ".join(filter(None, (note, part))), width), *lines[top : top + room]]
 
     def move(self, by: int) -> None:

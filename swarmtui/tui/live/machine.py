@@ -118,27 +118,17 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         simulated = any(gpu.simulated for gpu in gpus)
         self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
         note = "SIMULATED" if simulated and "SIMULATED" not in self.title else ""
-        head = self.heading(note, width)
         below = _server_lines(view, width)
         room = height - 1
         if view.levels is not None and view.levels.rows:
-            table = table_lines(view.levels, width)
-            if self.alone:
-                return self.scrolled(note, [*table, *below], width, height)
-            return [head, *[*table, *below][:room]] if len(table) <= room else [head, *table[:1], *table[1 - room :]]
-        if not gpus:
-            lines = [*wrapped_note(_no_gpus(view), width), *below]
-            return self.scrolled(note, lines, width, height) if self.alone else [head, *lines[:room]]
-        detailed = _detailed(view, gpus, width, room - len(below))
-        if self.alone:
-            return self.scrolled(note, [*detailed, *below], width, height)
-        # Flags and client are left to the panel alone, GPUs are not.
-        few = len(detailed) + min(2, len(below)) <= room
-        lines = detailed if few else [line for gpu in gpus for line in _one_line(gpu, width)]
-        if len(lines) > room > 0:
-            left = len(lines) - room + 1
-            lines = [*lines[: room - 1], [(f" … {left} more GPUs: {self.keys_alone}", "dim")]]
-        return [head, *[*lines, *below][:room]]
+            lines = table_lines(view.levels, width)
+        elif not gpus:
+            lines = wrapped_note(_no_gpus(view), width)
+        else:
+            lines = _detailed(view, gpus, width, room - len(below))
+            if not self.alone and len(lines) + min(2, len(below)) > room:
+                lines = [line for gpu in gpus for line in _one_line(gpu, width)]
+        return self.scrolled(note, [*lines, *below], width, height)
 
 
 def _no_gpus(view: MachineView) -> str:

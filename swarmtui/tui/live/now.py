@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import mean
+from swarmtui.analysis.limits.slo import parse_slo, time_text
 from swarmtui.model.client_protocol import Frame
+from swarmtui.model.findings import KeptShare, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HistoryPoint, TtftSplit
@@ -34,11 +36,10 @@ Course = tuple[float | None, ...]
 
 
 class Figure(NamedTuple):
-    """A number with its unit, also in short, a note, and one value for each column of its course."""
+    """A number with its unit, from long to short, a note, and one value for each column of its course."""
 
     value: str
-    unit: str
-    short: str
+    units: tuple[str, ...]
     hue: Hue
     note: str
     values: Course
@@ -63,6 +64,10 @@ class _Numbers(NamedTuple):
     waiting: float | None
     notes: tuple[str, str, str, str]
     half_width: float | None = None
+    # The percentile of the first token that an SLO limits, and its value.
+    judged: tuple[str, str] | None = None
+    # Where there are more agents than slots.
+    at_a_time: str = ""
 
 
 # views
@@ -71,7 +76,7 @@ class _Numbers(NamedTuple):
 def now_view(data: LiveData, columns: int) -> NowView:
     live, frame = data.shown, data.shown.frame
     level = _level_of_answer(frame) if data.has_ended and frame is not None else None
-    numbers = _of_level(level) if level is not None else _of_frame(data)
+    numbers = _of_level(level, frame) if level is not None else _of_frame(data)
     buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended).buckets
     # The result has no history once it is saved: its course is that over its levels, also before.
     shown = frame.levels if frame is not None and (level is not None or not buckets) else ()
@@ -84,13 +89,17 @@ def now_view(data: LiveData, columns: int) -> NowView:
 
     # The total is that of the last second; the rate of an agent is that while it writes, over more seconds.
     ended = level is not None
-    total, each = ("tok/s", "per agent") if ended else ("tok/s now|tok/s", "per agent writing|per agent")
+    total = "tok/s" if ended else "tok/s now|tok/s"
+    # C agents that take turns write more each than their share of the total.
+    shared = "|while writing" if numbers.at_a_time else ""
+    each = f"per agent while it writes|per agent writing{shared}|per agent"
+    percentile, first_token = numbers.judged or ("", seconds(numbers.ttft_s))
     figures = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
         _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
-        _figure(seconds(numbers.ttft_s), "first token|TTFT", "latency", numbers.notes[2],
+        _figure(first_token, f"first token {percentile}|TTFT {percentile}", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
         _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
@@ -123,14 +132,38 @@ def _of_frame(data: LiveData) -> _Numbers:
     known = level is not None and level.headline_tps is not None
     headline = f"{kind} {rate(level.headline_tps, level.half_width)}" if level is not None and known else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
+    judged = _judged_first_token(frame, frame.slo_kept)
+    at_a_time = _at_a_time(frame.slots, frame.c)
+    active = f"side {rate(mixed.side_tps)}" if mixed else at_a_time or f"{frame.in_flight} active"
     server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
     return _Numbers(
         frame.out_tps,
         frame.per_stream_tps if mixed is None else mixed.primary_tps,
         frame.ttft_s,
         frame.waiting,
-        (headline, f"side {rate(mixed.side_tps)}" if mixed else f"{frame.in_flight} active", "median", server),
+        (headline, active, _median(frame.ttft_s, judged), server),
+        judged=judged,
+        at_a_time=at_a_time,
     )
+
+
+def _at_a_time(slots: Slots | None, c: int) -> str:
+    return f"{count(slots.total)} at a time" if slots is not None and slots.total < c else ""
+
+
+def _judged_first_token(frame: Frame, shares: Sequence[KeptShare]) -> tuple[str, str] | None:
+    """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it."""
+    for number, condition in enumerate(parse_slo(frame.slo).conditions if frame.slo else ()):
+        if condition.limits.keys() == {"ttft"} and condition.percentile not in (None, 50):
+            share = shares[number] if number < len(shares) else None
+            late = share is not None and share.value is None and share.good < share.required * share.n
+            limit = time_text(condition.limits["ttft"])
+            return f"p{condition.percentile}", f"> {limit}" if late else seconds(share.value if share else None)
+    return None
+
+
+def _median(ttft_s: float | None, judged: tuple[str, str] | None) -> str:
+    return "median" if judged is None else f"median {seconds(ttft_s)}"
 
 
 def _level_of_answer(frame: Frame) -> Level | None:
@@ -141,22 +174,26 @@ def _level_of_answer(frame: Frame) -> Level | None:
     return max(frame.levels, key=lambda level: level.headline_tps or 0.0, default=None)
 
 
-def _of_level(level: Level) -> _Numbers:
+def _of_level(level: Level, frame: Frame | None) -> _Numbers:
     """The figures and their digits are those of the table of levels."""
     half = (
         f"± {short_percent(level.half_width, 2)}" if level.half_width is not None and level.headline_is_steady else ""
     )
+    found = next((one for one in frame.goodput if one.key == level.key), None) if frame is not None else None
+    judged = _judged_first_token(frame, found.conditions) if frame is not None and found is not None else None
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
+    p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
+    at_a_time = _at_a_time(frame.slots if frame is not None else None, level.c)
     queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
-    return _Numbers(*numbers, (half, "", p90, queued), level.half_width)
+    return _Numbers(*numbers, (half, at_a_time, p90, queued), level.half_width, judged, at_a_time)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
-    """`unit` may have a short form after a bar; `least` is the lowest top of the scale."""
+    """`unit` may have shorter forms after bars; `least` is the lowest top of the scale."""
     highest = max((known for known in values if known is not None), default=0.0)
-    unit, _, short = unit.partition("|")
-    return Figure(value, unit, short or unit, hue, note, values, scale_top(max(highest, least)) or None)
+    units = tuple(text.strip() for text in unit.split("|"))
+    return Figure(value, units, hue, note, values, scale_top(max(highest, least)) or None)
 
 
 # widget
@@ -202,13 +239,13 @@ class NowPanel(LivePanel, Panel[NowView]):
 
     def _box(self, figure: Figure, height: int) -> list[Line]:
         width, style = self._columns, f"bold {figure.hue}"
-        versions = [tall(f"{figure.value} {unit}") for unit in (figure.unit, figure.short)] if height >= _TALL else []
+        versions = [tall(f"{figure.value} {unit}") for unit in figure.units] if height >= _TALL else []
         digits = next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             lines[0].append((f"{figure.note:>{max(0, width - len(digits[0]))}}", "dim"))
         else:
-            unit = longest_fit((f" {figure.unit}", f" {figure.short}"), width - len(figure.value))
+            unit = longest_fit([f" {unit}" for unit in figure.units], width - len(figure.value))
             room = width - len(figure.value) - len(unit)
             note = figure.note if len(figure.note) < room else ""
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]

@@ -10,10 +10,11 @@ from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
+from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Span, bar
 
 _NAMES = {"capacity": "how many agents?", "cliff": "cliff", "sweep": "sweep", "manual": "manual control"}
-_MANUAL_HINT = "+ and - change C, s sweeps, N finds how many agents"
+_MANUAL_HINT = "+ - change C, s sweeps, N finds how many agents"
 _STATES = {
     "kept": ("kept", "good"),
     "missed": ("missed", "bad"),
@@ -22,10 +23,13 @@ _STATES = {
 }
 _CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "bad")}
 _SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
+_KEPT_SIGNS: dict[bool | None, Span] = {True: ("✓", "good"), False: ("✖", "bad"), None: ("?", "warn")}
 _GAP = "  "
 _BAR = 8
-_MORE_GAP = 14
 _CUT = "… "
+# What the running chip may need in each version, and all chips of a search: the bracket and a few levels.
+_RUNNING_ROOMS = (30, 22, 10)
+_SEARCH_ROOMS = (70, 60, 30)
 
 
 class Chip(NamedTuple):
@@ -42,13 +46,17 @@ class Gauge(NamedTuple):
     long: str
     short: str
     style: str
+    sign: str = ""
 
 
 class PlanView(NamedTuple):
+    """`rooms` is the width that the chips may need, by version: it is the same from the start of a plan to its end."""
+
     name: str = ""
     chips: tuple[Chip, ...] = ()
     hint: str = ""
     gauges: tuple[Gauge, ...] = ()
+    rooms: tuple[int, int, int] = (0, 0, 0)
 
 
 def plan_view(session: Session | None, frame: Frame | None, requested_c: int | None = None) -> PlanView:
@@ -58,27 +66,62 @@ def plan_view(session: Session | None, frame: Frame | None, requested_c: int | N
     gauges = _gauges(frame)
     search = frame.search
     if search is not None:
-        return PlanView(_NAMES[search.goal], _search_chips(search, frame, requested_c), "", gauges)
+        return PlanView(_NAMES[search.goal], _search_chips(search, frame, requested_c), "", gauges, _SEARCH_ROOMS)
+    judged = {level.offered_load: _KEPT_SIGNS[level.kept] for level in frame.goodput}
     done = {level.offered_load for level in frame.levels if level.complete}
     now = frame.c if frame.rate is None else frame.rate
     running = frame.status not in ("ended", "starting", "warming up")
     if frame.steered and frame.status != "ended":
-        chips = tuple(_plan_chip(at, at in done, at == now, frame, requested_c) for at in sorted({*done, now}))
-        return PlanView(_NAMES["manual"], chips, _MANUAL_HINT, gauges)
+        loads = sorted({*done, now})
+        chips = tuple(_plan_chip(at, at in done, at == now, frame, requested_c) for at in loads)
+        return PlanView(_NAMES["manual"], chips, _MANUAL_HINT, gauges, _rooms(loads))
     load = session.plan.load
     planned = tuple(load.rates or load.levels)
     if session.plan.goal != "sweep" or not planned:
         return PlanView(_NAMES[session.plan.goal], (), "", gauges)
-    chips = tuple(_plan_chip(at, at in done, running and at == now, frame, requested_c) for at in planned)
-    return PlanView("rates" if load.rates else _NAMES["sweep"], chips, "", gauges)
+    chips = tuple(
+        _plan_chip(at, at in done, running and at == now, frame, requested_c, judged.get(at)) for at in planned
+    )
+    return PlanView("rates" if load.rates else _NAMES["sweep"], chips, "", gauges, _rooms(planned))
+
+
+def _rooms(loads: Sequence[float]) -> tuple[int, int, int]:
+    done = sum(len(f"{at:g} ✓") + len(_GAP) for at in loads[1:])
+    long, middle, short = (done + room for room in _RUNNING_ROOMS)
+    return long, middle, short
 
 
 def progress(frame: Frame) -> tuple[int, int | None]:
-    """The finished requests of this stage, and how many make it a level; None if the time does, or it is one."""
+    """The requests of this level, and how many make it one; None if the time does, or it is one.
+
+    In a search for the capacity they are those that are judged, at all visits, as in the table of levels.
+    """
+    if (counts := judged_so_far(frame)) is not None:
+        _, n = counts
+        earlier = next((level.n for level in frame.search.levels if level.c == frame.c), 0) if frame.search else 0
+        # Of a conversation each turn is judged, but `of` counts whole ones.
+        if n - earlier <= frame.done + 2 * frame.c:
+            return n, max(n, frame.of + earlier) if frame.of else None
     if frame.of or not frame.steered:
         return frame.done, frame.of
     enough = MIN_STEERED_COMPLETIONS * frame.c
     return frame.done, enough if frame.done < enough else None
+
+
+def judged_so_far(frame: Frame) -> tuple[int, int] | None:
+    """The requests of the running level that met the condition that was met least often, and all that are judged.
+
+    None if it is no level of a search for the capacity, or if the search has counted this visit.
+    """
+    search = frame.search
+    if search is None or search.goal != "capacity" or search.next_c != frame.c or frame.status == "ended":
+        return None
+    known = next((level for level in search.levels if level.c == frame.c), None)
+    if known is not None and known.visits >= frame.run:
+        return None
+    counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
+    good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
+    return (good + (known.good or 0), n + known.n) if known is not None else (good, n)
 
 
 def following_c(frame: Frame) -> int | None:
@@ -87,26 +130,40 @@ def following_c(frame: Frame) -> int | None:
     return next_c if next_c != frame.c else None
 
 
-def _plan_chip(at: float, done: bool, running: bool, frame: Frame, requested_c: int | None) -> Chip:
+def is_finishing(frame: Frame) -> bool:
+    """Whether a search has visited its last level."""
+    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
+
+
+def _plan_chip(
+    at: float, done: bool, running: bool, frame: Frame, requested_c: int | None, judged: Span | None = None
+) -> Chip:
+    """A level of a plan. With an SLO, ✓ would say that it is kept, which is known at the end: see `judged`."""
     if running:
         return _running_chip(f"{at:g}", frame, "▸", requested_c)
-    span = (f"{at:g} ✓", "good") if done else (f"{at:g}", "dim")
+    sign, style = judged or (("", "") if frame.slo else ("✓", "good"))
+    span = (f"{at:g} {sign}".rstrip(), style) if done else (f"{at:g}", "dim")
     return Chip(([span], [span], [span]))
 
 
 def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> Chip:
-    """The level that is measured now, with its progress if its end is known, or with the C that follows."""
+    """The level that is measured now with its progress, or with the C that follows."""
     done, of = progress(frame)
     wanted = f" → {requested_c}" if requested_c not in (None, frame.c) else ""
     short: Line = [(f"{c}{wanted or f' {sign}'}", "bold")]
-    if not of or wanted or frame.status == "warming up":
+    if wanted or frame.status == "warming up":
         return Chip((short, short, short), is_border=True)
-    if frame.begun is not None:
-        return Chip(([(f"{c} ", "bold"), ("warming up", "dim")], short, short), is_border=True)
+    if not of:
+        counted: Line = [*short, (f" {count_noun(done, 'request', 'requests')}", "")]
+        return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
     full, rest = bar(done / of, _BAR)
-    counted: Line = [(f"{c} ", "bold"), (f"{done}/{of}", "")]
+    words = (f" {done} of {of} requests", "")
     return Chip(
-        ([(f"{c} ", "bold"), (full, "throughput"), (rest, "frame"), (f" {done}/{of}", "")], counted, short),
+        (
+            [(f"{c} ", "bold"), (full, "throughput"), (rest, "frame"), words],
+            [*short, words],
+            [*short, (f" {done}/{of}", "")],
+        ),
         is_border=True,
     )
 
@@ -121,8 +178,8 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
         if c == following:
-            begins: Line = [(f"{c} {_sign(level)}".rstrip(), "dim")]
-            chips.append(Chip(([(f"{c} planned", "dim")], begins, begins), is_border=True))
+            begins: Line = [(f"{c} {_sign(level)}▸", "dim")]
+            chips.append(Chip(([(f"{c} begins", "dim")], [(f"{c} begins", "dim")], begins), is_border=True))
             continue
         if c == search.next_c and frame.status != "ended":
             chips.append(_running_chip(f"{c}", frame, f"{_sign(level)}▸", requested_c))
@@ -152,44 +209,48 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
             found.append(Gauge(words, brief, "dim"))
             continue
         sign, style = ("✓", "good") if kept.good >= kept.required * kept.n else ("✖", "bad")
-        found.append(Gauge(f"{sign} {words}", f"{sign} {brief}", style))
+        found.append(Gauge(words, brief, style, sign))
     return tuple(found)
 
 
 def plan_line(view: PlanView, width: int) -> Line:
-    """Name and chips at the left, gauges at the right: long if there is room, and fewer chips if there is none."""
+    """Name and chips at the left, gauges at the right; a width has one shape, and fewer chips if there is no room."""
     if not view.name:
         return []
+    start, chips, gauges = _shape(view, width)
+    right = _gauge_spans(view.gauges, gauges)
+    room = width - _width(right) - len(_GAP) - 1
+    kept, cut = list(view.chips), ""
+    while len(kept) > 1 and _width([*start, (cut, ""), *_chip_spans(kept, chips)]) > room:
+        # Only the border and what is next to it.
+        kept.remove(next((chip for chip in kept if not chip.is_border), kept[0]))
+        cut = _CUT
+    left = [*start, (cut, "dim"), *_chip_spans(kept, chips)]
+    hint = [(_GAP + view.hint, "dim")] if view.hint and _width(left) + len(_GAP + view.hint) <= room else []
+    return [*left, *hint, (" " * max(1, width - _width([*left, *hint]) - _width(right) - 1), ""), *right]
+
+
+def _shape(view: PlanView, width: int) -> tuple[Line, int, int]:
+    """Return the name, and the versions of chips and gauges, by what stays the same while the plan is run."""
     long: Line = [(f" {view.name}{_GAP}", "title")]
     short: Line = [(f" {view.name.split(' ')[-1]} ", "title")]
-    hinted = ((long, 0, 0, view.hint), (long, 2, 0, view.hint)) if view.hint else ()
-    # A gauge keeps its name as long as the chips keep their words.
-    named = ((long, 0, 0, ""), (long, 1, 0, ""), (short, 0, 0, ""), (short, 1, 0, ""))
-    for start, chips, gauges, hint in (*hinted, *named, (long, 0, 1, ""), (long, 1, 1, ""), (long, 2, 1, "")):
-        left = [*start, *_chip_spans(view.chips, chips), (_GAP + hint if hint else "", "dim")]
-        right = _gauge_spans(view.gauges, gauges)
-        spare = width - _width(left) - _width(right) - len(_GAP) - 1
-        if spare >= 0:
-            # On a wide screen the chips stand further apart.
-            gap = _GAP + " " * min(_MORE_GAP, spare // max(1, len(view.chips)))
-            left = [*start, *_chip_spans(view.chips, chips, gap), (gap + hint if hint else "", "dim")]
-            return [*left, (" " * (width - _width(left) - _width(right) - 1), ""), *right]
-    start, right = short, _gauge_spans(view.gauges, 1)
-    if not view.chips:
-        return [*start, *right]
-    # Only the border and what is next to it.
-    kept = list(view.chips)
-    while len(kept) > 1 and _width(start + _chip_spans(kept, 2)) + len(_CUT) + _width(right) + 1 > width:
-        kept.remove(next((chip for chip in kept if not chip.is_border), kept[0]))
-    left = [*start, (_CUT, "dim"), *_chip_spans(kept, 2)]
-    return [*left, (" " * max(1, width - _width(left) - _width(right) - 1), ""), *right]
+    named, brief = (
+        sum(len(text) + 2 for text in texts) + 3 * max(0, len(texts) - 1)
+        for texts in ([gauge.long for gauge in view.gauges], [gauge.short for gauge in view.gauges])
+    )
+    shapes = ((long, 0, 0), (long, 1, 0), (long, 2, 0), (short, 2, 0), (long, 2, 1), (short, 2, 1))
+    for hint in sorted({len(view.hint), 0}, reverse=True):
+        for start, chips, gauges in shapes:
+            if _width(start) + view.rooms[chips] + hint + (named, brief)[gauges] + 2 * len(_GAP) <= width:
+                return start, chips, gauges
+    return shapes[-1]
 
 
-def _chip_spans(chips: Sequence[Chip], version: int, gap: str = _GAP) -> Line:
+def _chip_spans(chips: Sequence[Chip], version: int) -> Line:
     spans: list[Span] = []
     for number, chip in enumerate(chips):
         before = chips[number - 1] if number else None
-        joined = " ┄ " if before is not None and before.is_border and chip.is_border else gap
+        joined = " ┄ " if before is not None and before.is_border and chip.is_border else _GAP
         spans += [(joined, "dim")] if number else []
         spans += chip.versions[version]
     return spans
@@ -199,7 +260,7 @@ def _gauge_spans(gauges: Sequence[Gauge], short: int) -> Line:
     spans: list[Span] = []
     for number, gauge in enumerate(gauges):
         spans += [(" · ", "dim")] if number else []
-        spans.append(((gauge.long, gauge.short)[short], gauge.style))
+        spans.append((f"{gauge.sign} {(gauge.long, gauge.short)[short]}".lstrip(), gauge.style))
     return spans
 
 
@@ -214,7 +275,10 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     missed = "the SLO is missed" if search.goal == "capacity" else "requests queue"
     words: dict[str, tuple[str, str]] = {
         "climb": (f"C doubles until {missed}", "C doubles"),
-        "check": (f"a check far above {high}: {missed} at {high}, so that it has to be here, too", "checking above"),
+        "check": (
+            f"a check far above {high}: {missed} at {high}, so that it has to be here, too",
+            f"checking that {missed} further up, too",
+        ),
         "bisect": (f"halving the gap {gap}", gap),
         "decide": ("more requests, to be sure of this level", "to be sure"),
         "beside": ("a level beside the border, for the interval", "beside the border"),
@@ -224,4 +288,4 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
         return ()
     long, short = words[search.step]
     step = f"step {search.visits + 1}"
-    return f"{long} · {step}", f"{short} · {step}", short
+    return f"{long} · {step}", long, f"{short} · {step}", short

@@ -25,7 +25,7 @@ from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
 # Panel 6 has the reasons.
-_QUALITY = {"ok": "", "note": ": 6 says which", "doubtful": " (6 says more)"}
+_QUALITY = {"ok": "", "note": " (press 6)", "doubtful": " (press 6 for more)"}
 _NAME = 13
 _GAP = 3
 # In a panel of this width, all sentences are beside the number.
@@ -192,12 +192,12 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int | None = N
     alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
     few = block_lines([Sentence(view.grouped, "note")] if view.grouped else [], width)
     if few and len(alone) >= len(few) and alone != few:
-        few = block_lines([Sentence(f"{view.grouped}; 4 says more", "note")], width)
+        few = block_lines([Sentence(f"{view.grouped}; press 4 for more", "note")], width)
     notes = [*block_lines(view.alarms, width), *few]
     shown = rows if room is None else max(_LEAST_ROWS, room - len(notes) - 2)
     if shown >= rows:
         return [[], *table_lines(view.table, width), *notes]
-    left_out = Sentence(f"4 shows {'all' if rows + 2 < height else 'more of the'} {rows} levels", "detail")
+    left_out = Sentence(f"press 4 for {'all' if rows + 2 < height else 'more of the'} {rows} levels", "detail")
     return [[], *table_lines(_near_marks(view.table, shown - 1), width), *block_lines([left_out], width), *notes]
 
 

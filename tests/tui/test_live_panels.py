@@ -1,0 +1,57 @@
+"""What stays visible in the panels of a live screen, and by which figures an SLO is judged in them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from swarmtui.analysis.limits.slo import SloTally, parse_slo
+from swarmtui.model.findings import SearchState, Slots
+from swarmtui.tui.app import SwarmApp
+from tests.analysis.level_builders import level
+from tests.tui.frame_builders import RecordingSource, frame
+from tests.tui.screen_text import screen_text
+from tests.tui.test_views import figures, model_of
+
+
+def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None:
+    tally = SloTally(parse_slo("ttft_p90=2s"))
+    tally.add_counts(4, [(4, 5)])
+    (share,) = tally.conditions()
+    seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
+    judged = msgspec.structs.replace(seen, slo_kept=(msgspec.structs.replace(share, value=2.84),))
+    assert figures(judged)["first token p90"] == ("2.84 s", "median 1.47 s")
+    # The request that decides has no first token yet.
+    late = msgspec.structs.replace(seen, slo_kept=(share,))
+    assert figures(late)["first token p90"] == ("> 2 s", "median 1.47 s")
+
+
+def test_more_agents_than_slots_write_in_turns_which_the_rate_of_one_says() -> None:
+    assert figures(msgspec.structs.replace(frame(4), slots=None))["per agent while it writes"][1].endswith("active")
+    few = msgspec.structs.replace(frame(4), slots=Slots(per_replica=2))
+    assert figures(few)["per agent while it writes"][1] == "2 at a time"
+
+
+async def test_the_rows_of_the_best_level_the_first_past_it_and_the_running_one_stay_in_a_small_table() -> None:
+    levels = tuple(level(c=c) for c in (1, 2, 4, 6, 8, 12, 16, 32))
+    search = SearchState(goal="capacity", low=4, high=6, visits=8, next_c=16, step="check")
+    app = SwarmApp(source=RecordingSource(model_of(msgspec.structs.replace(frame(16), levels=levels, search=search))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert all(part in shown for part in ("▸4 ", "▼6 ", "○16 ", "↑↓ 4 of 9"))
+
+
+async def test_the_lines_of_the_server_say_where_they_are_and_scroll_beside_other_panels() -> None:
+    seen = frame(4)
+    assert seen.telemetry is not None
+    (gpu,) = seen.telemetry.gpus
+    gpus = tuple(msgspec.structs.replace(gpu, uuid=str(n), index=n) for n in range(8))
+    seen = msgspec.structs.replace(seen, telemetry=msgspec.structs.replace(seen.telemetry, gpus=gpus))
+    app = SwarmApp(source=RecordingSource(model_of(seen)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        await pilot.pause()
+        assert "↑↓ 1–" in screen_text(app)
+        await pilot.press("end")
+        await pilot.pause()
+        assert "↑↓ 1–" not in screen_text(app) and "↑↓ " in screen_text(app)
