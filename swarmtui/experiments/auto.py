@@ -188,8 +188,8 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
     return msgspec.structs.replace(
         start,
         agents=answer.agents if answer else None,
-        agents_low=answer.low if answer else None,
-        agents_high=answer.high if answer else None,
+        agents_low=answer.shown_range[0] if answer else None,
+        agents_high=answer.shown_range[1] if answer else None,
         degenerate=_degenerate(summary),
         canaries=(passed, asked) if asked else None,
         doubts=find_doubts(summary.quality),

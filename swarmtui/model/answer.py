@@ -66,3 +66,8 @@ class Answer(Stored, frozen=True, kw_only=True):
     quality: Literal["ok", "note", "doubtful"] = "ok"
     doubts: str = ""
     disturbed: str = ""
+
+    @property
+    def shown_range(self) -> tuple[int | None, int | None]:
+        """The range as it is said with the number: of a server that looked slower than it is, the agents or more."""
+        return (self.agents, None) if self.disturbed else (self.low, self.high)

@@ -22,7 +22,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
+from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant
 from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
@@ -36,6 +36,8 @@ _CODES: dict[str, Code] = {
 SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
+# Half-widths below this leave more than three digits of a figure, and tenths of a percent.
+_FINE = 0.01
 # The cells of a bar on each side of zero.
 _BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
@@ -245,6 +247,12 @@ def _numbers(difference: Difference) -> tuple[int, int] | None:
     return (int(before), int(after)) if before.isdecimal() and after.isdecimal() else None
 
 
+def change_percent(row: ComparisonRow | MachineRow) -> str:
+    """`−16 %`: a change without an interval of its own has no more digits than the figures leave."""
+    coarse = isinstance(row, ComparisonRow) and not _is_known(row) and (row.half_width or 0.0) >= _FINE
+    return signed_percent(row.change, 0 if coarse else 1)
+
+
 def comparison_tables(pair: Pair) -> list[Table]:
     """Return the figures of each level side by side; none if there is no common level."""
 
@@ -255,7 +263,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         if value is None:
             return None
         if isinstance(row, ComparisonRow) and row.figure != "ttft_s":
-            return supported(value, row.half_width)
+            return significant(value, 4 if row.half_width is None or row.half_width < _FINE else 3)
         unit = row.unit if isinstance(row, MachineRow) else "s"
         return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
 
@@ -268,7 +276,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
             code = _CODES.get(row.verdict.word or "", "unsure")
         elif isinstance(row, ComparisonRow) and row.interval and row.interval.low * row.interval.high > 0:
             code = None
-        text = signed_percent(row.change)
+        text = change_percent(row)
         return Cell(f"{SIGNS[code]} {text}", code) if code else Cell(text)
 
     def interval(row: ComparisonRow | MachineRow) -> Value:
@@ -308,7 +316,7 @@ def change_tables(pair: Pair) -> list[Table]:
     ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
 
     def change(row: ComparisonRow) -> Cell:
-        return Cell(f"{SIGNS[codes[row.key]]} {signed_percent(row.change)}", codes[row.key])
+        return Cell(f"{SIGNS[codes[row.key]]} {change_percent(row)}", codes[row.key])
 
     def verdict(row: ComparisonRow) -> Cell | None:
         return None if pair.searched and codes[row.key] == "unsure" else Cell(words[row.key], codes[row.key])

@@ -218,6 +218,10 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("gpu_gib", "GPU GiB", _of(lambda x: x.energy, lambda e: e.peak_memory), gib),
         Column[Level]("throttled", "throttled", _of(lambda x: x.energy, lambda e: e.throttled), short_percent),
         Column[Level](
+            "ttft_mean", "mean TTFT", _of(lambda x: x.ttft_split, lambda split: split.ttft_s), seconds,
+            short="TTFT, mean"
+        ),
+        Column[Level](
             "ttft_queue", "mean TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds, short="queue, mean"
         ),
         Column[Level](

@@ -15,8 +15,8 @@ from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
-from swarmtui.numbers import MISSING, percent, signed_percent, supported
-from swarmtui.report.comparison import verdict_cell
+from swarmtui.numbers import MISSING, percent, supported
+from swarmtui.report.comparison import change_percent, verdict_cell
 from swarmtui.report.level_columns import COLUMNS, rate_column
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 
@@ -179,7 +179,7 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
             return None
         if row.verdict is None:
             return Cell("not comparable", "refused")
-        return verdict_cell(row.verdict.word, f"{signed_percent(row.change)} ")
+        return verdict_cell(row.verdict.word, f"{change_percent(row)} ")
 
     def half_width(level: Level) -> float | None:
         return rows[level.key].half_width if level.key in rows else level.half_width
@@ -429,5 +429,5 @@ def machine_table(levels: Sequence[Level]) -> Table:
     if any(split.estimated for split in splits):
         notes.append("est.: estimated from C=1, where the server reported nothing in the time of a level")
     shown = [level for level in levels if level.energy or level.ttft_split]
-    ids = "load gpu_w j_token tokens_j gpu_gib throttled ttft_queue ttft_prefill ttft_rest"
+    ids = "load gpu_w j_token tokens_j gpu_gib throttled ttft_mean ttft_queue ttft_prefill ttft_rest"
     return _table("Machine", shown, ids, "; ".join(notes))

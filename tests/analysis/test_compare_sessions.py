@@ -282,9 +282,11 @@ def test_estimated_ttft_parts_are_marked() -> None:
     estimated = TtftSplit(ttft_s=1.0, queue_s=0.3, prefill_s=0.7, estimated=True)
     a, b = (summary([level(4, tps=1, ttft_split=split)]) for split in (reported, estimated))
     assert [row.figure for row in compare_pair(a, b).machine] == [
-        "mean TTFT: queue est. B", "mean TTFT: prefill est. B", "mean TTFT: rest",
+        "mean TTFT", "mean TTFT: queue est. B", "mean TTFT: prefill est. B", "mean TTFT: rest",
     ]  # fmt: skip
-    assert compare_pair(b, b).machine[0].figure == "mean TTFT: queue est."
+    assert compare_pair(b, b).machine[1].figure == "mean TTFT: queue est."
+    values = [row.before or 0.0 for row in compare_pair(a, b).machine]
+    assert values[0] == pytest.approx(sum(values[1:])), "the parts add up to the mean above them"
 
 
 def test_pooled_sessions_are_replicates() -> None:
@@ -458,12 +460,12 @@ def test_quantisation_is_a_difference() -> None:
     assert unlike_text(pair) == "not alike: quantisation awq → fp8"
 
 
-def test_both_sides_have_the_digits_of_the_less_exact_one_and_changes_that_are_not_sure_a_sign() -> None:
+def test_values_and_changes_fit_each_other_and_changes_that_are_not_sure_have_a_sign() -> None:
     before = summary([level(4, tps=156.3)], "20261115-000001-aaaa")
     after = summary([level(4, tps=145.7, out_tps_steady_hw=11.0)], "20261115-000002-bbbb")
     pair = compare_pair(before, after)
     rows = {row[1].text: row for row in comparison_tables(pair)[0].rows}
-    assert [cell.text for cell in rows["steady tok/s"][2:5]] == ["160", "150", "? −6.8 %"]
+    assert [cell.text for cell in rows["steady tok/s"][2:5]] == ["156", "146", "? −7 %"]
     assert rows["steady tok/s"][4].code == "unsure" and rows["wall tok/s"][4].text.startswith("? ")
     for sides, shown in (((before, after), ("150", "160")), ((after, before), ("160", "150"))):
         table = level_table(sides[1].levels, baseline=compare_pair(*sides))

@@ -80,7 +80,7 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
 
 
 @pytest.mark.parametrize(("width", "height"), [(78, 9), (118, 9)])
-def test_the_first_page_has_answer_reason_next_step_and_quality(width: int, height: int) -> None:
+def test_the_first_page_has_answer_comparison_reason_and_quality(width: int, height: int) -> None:
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests (80 % sure)"
     why = "at 20 agents the first token took 2.4 s (p90): all 16 slots are taken; the KV cache has room (31 % used)"
     then = "--max-num-seqs 32: 20 to 30 agents, as fewer requests wait for a slot (prediction)"
@@ -93,11 +93,20 @@ def test_the_first_page_has_answer_reason_next_step_and_quality(width: int, heig
     compared = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster at C=8 (24.9 to 26.3)"
     view = result_view(ended_frame(long), Ended("done", "", "/saved"), levels_view(LEVELS), compared)
     lines = text_of(result_lines(view, width, height, with_levels=False)).splitlines()
-    page = " ".join(" ".join(lines[: height - 1]).split())
-    assert all(
-        part in page for part in ("18 agents (17–19)", "Why no more", "Try next", "(prediction)", "Quality ● ok")
-    )
-    assert "Compared" in " ".join(lines), "the movement keys show the rest"
+    page, every = (" ".join(" ".join(some).split()) for some in (lines[: height - 1], lines))
+    said = [
+        "18 agents (17–19)",
+        "Compared",
+        "(24.9 to 26.3)",
+        "Why no more",
+        "Quality ● ok",
+        "Try next",
+        "(prediction)",
+    ]
+    assert all(part in page for part in said[:5]), page
+    assert all(part in every for part in said), "the movement keys show the rest"
+    zoomed = text_of(result_lines(view, width, 40, with_levels=False)).splitlines()
+    assert zoomed == lines, "the order is the same at every size"
 
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:

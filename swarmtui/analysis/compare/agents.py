@@ -82,11 +82,11 @@ def compare_agents(
         before=before.agents,
         after=after.agents,
         detail=" → ".join(
-            f"{found.agents}{range_text(found.agents or 0, *_range(found))}" for found in (before, after)
+            f"{found.agents}{range_text(found.agents or 0, *found.shown_range)}" for found in (before, after)
         ),
         confidence=min(known) if known and order and not scatter else None,
         numbers=(_number(before), _number(after)),
-        overlap=not _order(_range(before), _range(after)),
+        overlap=not _order(before.shown_range, after.shown_range),
         apart=bool(order),
         scatter=scatter,
     )
@@ -97,11 +97,6 @@ def _order(first: _Range, second: _Range) -> int:
     above = second[0] is not None and first[1] is not None and second[0] > first[1]
     below = second[1] is not None and first[0] is not None and second[1] < first[0]
     return int(above) - int(below)
-
-
-def _range(answer: Answer) -> _Range:
-    """Return the range as the headline has it: of a server that looked slower than it is, the agents or more."""
-    return (answer.agents, None) if answer.disturbed else (answer.low, answer.high)
 
 
 def _number(answer: Answer) -> str:

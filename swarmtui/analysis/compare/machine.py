@@ -84,6 +84,9 @@ def _level_rows(a: Level, b: Level) -> list[MachineRow]:
         )
         for name, unit, value in _ENERGY
     ]
+    # The parts add up to it; the median is another number.
+    whole = [level.ttft_split.ttft_s if level.ttft_split else None for level in (a, b)]
+    rows.append(MachineRow(c=a.c, rate=a.rate, figure="mean TTFT", unit="s", before=whole[0], after=whole[1]))
     for name, part in _TTFT_PARTS:
         before = part(a.ttft_split) if a.ttft_split else None
         after = part(b.ttft_split) if b.ttft_split else None

@@ -406,5 +406,6 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
     where = f"at {headline.name}" if headline.rate is not None else f"with {count_noun(headline.c, 'agent', 'agents')}"
     if row is None or row.verdict is None or row.change is None:
         return f"not measured {where}"
-    before, after = (rate(value, row.half_width) for value in (row.before, row.after))
+    # As many digits as show the change, which has the interval.
+    before, after = rate(row.before), rate(row.after)
     return f"{verdict_head(row.verdict.word)} {where}: {before} → {after} tok/s, {row.verdict.detail}"

@@ -32,7 +32,7 @@ from swarmtui.tui.tables import table_lines
 
 _LABEL, _TEXT = 8, 15
 # Columns of the levels that a narrow panel leaves out, the first one first.
-_DROP = ("ttft_rest", "ttft_prefill", "ttft_queue", "throttled", "tokens_j")
+_DROP = ("ttft_rest", "ttft_prefill", "ttft_mean", "ttft_queue", "throttled", "tokens_j")
 # Codes of answers whose limit is the KV cache.
 _KV_LIMITS = ("evictions", "preemptions", "kv_cache")
 # The most lines of a course of power.

@@ -264,5 +264,11 @@ def _parts_line(split: TtftSplit | None, width: int) -> Line:
     """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate."""
     if split is None or not any(value > 0 for _, value in split.known_parts):
         return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
-    about, name = "~" if split.estimated else "", " mean"
-    return [(name, "dim"), *parts_line(split.known_parts, lambda value: seconds(value, 2), width - len(name), about)]
+    about = "~" if split.estimated else ""
+
+    def painted(name: str) -> Line:
+        return [(name, "dim"), *parts_line(split.known_parts, lambda x: seconds(x, 2), width - len(name), about)]
+
+    # The parts add up to the mean, which is not the median above.
+    whole = painted(f" mean {seconds(split.ttft_s, 2)}")
+    return whole if sum(len(text) for text, _ in whole) <= width else painted(" mean")

@@ -38,7 +38,7 @@ _MARKED = ("best", "kept", "cliff", "missed")
 class ResultRow(NamedTuple):
     """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too.
 
-    `of_number`: it says what the large number is, or how sure it is. `last`: it comes last where not all have room.
+    `of_number`: it says what the large number is, or how sure it is.
     """
 
     name: str
@@ -47,7 +47,6 @@ class ResultRow(NamedTuple):
     command: str = ""
     in_table: bool = False
     of_number: bool = False
-    last: bool = False
 
 
 class ResultView(NamedTuple):
@@ -107,12 +106,12 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
         ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True, last=True),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
-    return ResultRow("Compared", comparison, of_number=True, last=True)
+    return ResultRow("Compared", comparison, of_number=True)
 
 
 def _finding(frame: Frame | None) -> str:
@@ -159,7 +158,7 @@ class ResultPanel(LivePanel, Page):
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
     """The lines below the heading.
 
-    Where they do not all fit, the answer, its reason, what to try and the quality come first. Above levels that do not
+    Their order is the same at every size: the answer, and whether a change helped, come first. Above levels that do not
     all fit, the sentence that repeats the table is left out first, then those far from the marked ones.
     """
     room = height - 1
@@ -168,9 +167,6 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
         view = view._replace(rows=tuple(row for row in view.rows if not row.in_table))
         lines = _above(view, width)
         levels = _level_lines(view.levels, width, height, room - len(lines))
-    if len(lines) > room:
-        later = (row._replace(of_number=False) for row in view.rows if row.last)
-        lines = _above(view._replace(rows=(*(row for row in view.rows if not row.last), *later)), width)
     if not view.levels.table.rows:
         levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *levels]
