@@ -26,14 +26,14 @@ def significant(value: float | None, digits: int = 4) -> str:
     return f"{value:.0f}" if decimals <= 0 else f"{rounded:.{decimals}f}"
 
 
-def supported(value: float | None, half_width: float | None, digits: int = 4) -> str:
+def supported(value: float | None, half_width: float | None, digits: int = 4, least: int = 2) -> str:
     """Round to the digits that the half-width of a relative interval leaves: 162.3 ± 4 % is 162, 452.9 ± 3 % is 450.
 
-    The last digit is the place of the first digit of the half-width; two digits are always shown.
+    The last digit is the place of the first digit of the half-width; `least` digits are always shown.
     """
     if value and half_width:
         places = floor(log10(abs(value))) - floor(log10(half_width * abs(value)))
-        digits = min(digits, max(2, places + 1))
+        digits = min(digits, max(least, places + 1))
         value = float(f"{value:.{digits}g}")
     return significant(value, digits)
 

@@ -22,7 +22,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant
+from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
 from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
@@ -36,7 +36,7 @@ _CODES: dict[str, Code] = {
 SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
-# Half-widths below this leave more than three digits of a figure, and tenths of a percent.
+# Half-widths below this leave tenths of a percent.
 _FINE = 0.01
 # The cells of a bar on each side of zero.
 _BAR = 12
@@ -263,7 +263,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
         if value is None:
             return None
         if isinstance(row, ComparisonRow) and row.figure != "ttft_s":
-            return significant(value, 4 if row.half_width is None or row.half_width < _FINE else 3)
+            return supported(value, row.half_width, least=3)
         unit = row.unit if isinstance(row, MachineRow) else "s"
         return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
 
