@@ -69,5 +69,5 @@ class Answer(Stored, frozen=True, kw_only=True):
 
     @property
     def shown_range(self) -> tuple[int | None, int | None]:
-        """The range as it is said with the number: of a server that looked slower than it is, the agents or more."""
-        return (self.agents, None) if self.disturbed else (self.low, self.high)
+        """The range as it is said with the number: of a server that looked slower than it is, never "perhaps fewer"."""
+        return (self.low or self.agents, None) if self.disturbed else (self.low, self.high)

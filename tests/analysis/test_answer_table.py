@@ -59,6 +59,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"doubts": ("tokens were estimated",)}, f"18 agents (17–19) with {SLO}"),
     ("headline", "capacity_or_more", SEARCHED | BUSY,
+     f"18 agents (17 or more: the host was busy, so missed levels prove nothing) with {SLO}"),
+    ("headline", "capacity_or_more", SEARCHED | BUSY | {"low": 18},
      f"18 agents or more (the host was busy, so missed levels prove nothing) with {SLO}"),
     ("headline", "capacity_or_more", SEARCHED | BUSY | {"low": 0},
      f"18 agents or more (the host was busy, so missed levels prove nothing) with {SLO}"),

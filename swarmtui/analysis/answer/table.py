@@ -72,8 +72,15 @@ def _disturbed(facts: AnswerFacts) -> str:
     return f"{facts.disturbed}, so missed levels prove nothing"
 
 
+def _capacity_or_more(facts: AnswerFacts) -> str:
+    number, why = facts.agents or 0, _disturbed(facts)
+    surely = facts.low or number
+    said = f"or more ({why})" if surely == number else f"({surely} or more: {why})"
+    return f"{agents(number)} {said} with {facts.slo}"
+
+
 def _open_capacity(facts: AnswerFacts) -> str:
-    number, low = facts.agents or 0, facts.low if facts.disturbed is None else facts.agents
+    number, low = facts.agents or 0, facts.low if facts.disturbed is None else facts.low or facts.agents
     said = f"at least {agents(number)}" if low == number else f"{agents(number)}{range_clause(number, low, None)}"
     return f"{said} with {facts.slo}{_sure(facts)}; no level missed it"
 
@@ -88,7 +95,7 @@ _HEADLINES = (
     AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0,
         lambda f: f"how many agents is not known ({_disturbed(f)}) with {f.slo}"),
     AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: True,
-        lambda f: f"{agents(f.agents or 0)} or more ({_disturbed(f)}) with {f.slo}"),
+        _capacity_or_more),
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
         lambda f: f"not even one agent with {f.slo}{_sure(f)}"),
     AnswerRow("headline", "fewer_agents", ("agents", "slo", "lowest_c"), lambda f: f.agents == 0,
