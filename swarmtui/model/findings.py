@@ -186,7 +186,7 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
     For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
-    higher level is kept.
+    higher level is kept. `cut`: its last visit ended with too few requests to say anything.
     """
 
     c: int
@@ -194,6 +194,7 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     n: int
     good: int | None
     state: Literal["kept", "missed", "unsure", "dip"]
+    cut: bool = False
 
 
 class SearchState(Stored, frozen=True, kw_only=True):

@@ -159,9 +159,13 @@ class _Frame(NamedTuple):
         column, row = self.column(x) * ACROSS, _level(self.up.share(y), self.grid.height)
         if self.limit is None:
             return column, row
-        below = min(_level(self.up.share(self.limit), self.grid.height) // UP, max(0, self.grid.height - 2))
-        edge = below * UP + UP - 1
+        edge = self.tick_row(self.limit) * UP + UP - 1
         return column, edge if y == self.limit else max(row, edge + 1) if y > self.limit else min(row, edge)
+
+    def tick_row(self, value: float) -> int:
+        """Return the row of cells of a tick; what is above a limit has a row above it."""
+        row = round(self.up.share(value) * (self.grid.height - 1))
+        return min(row, max(0, self.grid.height - 2)) if value == self.limit and self.up.high > value else row
 
 
 def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]:
@@ -192,9 +196,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
             _put_inside(frame.grid, chart)
         else:
             lines.append(_heading(chart, width, known=charts[0].series if number else ()))
-        ticks = {
-            round(up.share(tick) * (count - 1)): label for tick, label in zip(up.ticks, labels[number], strict=False)
-        }
+        ticks = {frame.tick_row(tick): label for tick, label in zip(up.ticks, labels[number], strict=False)}
         for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
             sign = "┤" if row in ticks else "│"
             lines.append([(f"{ticks.get(row, ''):>{left}}{sign}", "dim"), *line])
@@ -207,7 +209,9 @@ def _rows(count: int, height: int) -> list[int]:
     room = height - 1 - (count if height >= _OWN_HEADINGS else 1)
     if count < 2 or room < _LEAST_ROWS + (count - 1) * _LEAST_BELOW:
         return [max(1, height - 2)]
-    lower = max(_LEAST_BELOW, int(room * _LOWER_SHARE / (count - 1)))
+    # Of few rows the lower one of two has more, so that its points can be told apart.
+    least = min(3, room // 2) if count == 2 and height < _OWN_HEADINGS else _LEAST_BELOW
+    lower = max(least, int(room * _LOWER_SHARE / (count - 1)))
     return [room - lower * (count - 1), *[lower] * (count - 1)]
 
 

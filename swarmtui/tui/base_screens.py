@@ -12,7 +12,7 @@ from textual.screen import Screen
 from swarmtui.report.table import Block
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer, relabel
-from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, longest_fit, part_text
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, longest_fit, part_text, shorten
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 
@@ -209,7 +209,9 @@ class Page(Movable):
         last = max(0, len(self.lines) - (height - 1))
         self.top = last if self.follow else min(self.top, last)
         shown = part_text(range(self.top, min(len(self.lines), self.top + height - 1)), len(self.lines))
-        named = longest_fit((self.note, self.brief_note or self.note), width - cell_width(self.title) - len(shown) - 15)
+        room = width - cell_width(self.title) - len(shown) - 15
+        # Where the lines are is never cut.
+        named = shorten(longest_fit((self.note, self.brief_note or self.note), room), max(1, room))
         note = " · ".join(part for part in (named, shown) if part)
         return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
 

@@ -130,7 +130,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("seek(-10)", "left", "←", "−10 s", "10 seconds back", "Replay", ("replay",), True),
     Action("seek(60)", "right_square_bracket", "]", "+60 s", "1 minute forward", "Replay", ("replay",)),
     Action("seek(-60)", "left_square_bracket", "[", "−60 s", "1 minute back", "Replay", ("replay",)),
-    Action("start", "f5,ctrl+s,ctrl+j", "F5", "start", "Start the benchmark, like Enter", "Setup", ("setup",), True),
+    Action("start", "f5,ctrl+s,ctrl+j", "Enter", "start", "Start the benchmark, also F5", "Setup", ("setup",), True),
     Action("next_part", "tab", "tab", "next", "Next list or field", "Setup", ("setup",), True),
     Action("previous_part", "shift+tab", "⇧tab", "previous", "Previous list or field", "Setup", ("setup",)),
     Action("part(1)", "1", "1", "endpoint", "Go to the endpoints", "Setup", ("setup",)),
@@ -190,7 +190,7 @@ ACTIONS: tuple[Action, ...] = (
 GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Tune", "Log", "Probes", "View", "Move", "Program")
 
 # Keys that work in a text field, as they are shown there.
-_FIELD_KEYS = {"f1": "F1", "f5": "F5", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}
+_FIELD_KEYS = {"f1": "F1", "f5": "Enter", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}
 # Handled before the focused field: keys typed at once after them must not reach the old field.
 _PRIORITY_KEYS = ("tab", "shift+tab")
 

@@ -24,7 +24,7 @@ from swarmtui.analysis.capacity.slo_search import (
     searched_goodput,
 )
 from swarmtui.analysis.limits.slo import SloTally, dispersion, goodput, is_kept, least_n, parse_slo
-from swarmtui.model.findings import Capacity
+from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
@@ -320,3 +320,9 @@ def test_no_cliff_without_a_known_pool_or_hits() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")], alpha=ALPHA)
     assert answer.kv is None
+
+
+def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
+    level = SearchedLevel(c=4, visits=2, n=18, good=18, state="unsure", cut=True)
+    search = SearchState(goal="capacity", low=4, levels=(level,))
+    assert confirming_sentence(search) == "C=4 was begun again, but the time ran out"

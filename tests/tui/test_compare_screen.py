@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import ComparisonRow, compare
 from swarmtui.analysis.compare.verdicts import Interval
+from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
 from swarmtui.report.comparison import change_bar, comparison_blocks
 from swarmtui.report.text import paint
@@ -18,7 +19,7 @@ from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.sessions.compare_screen import CompareScreen
+from swarmtui.tui.sessions.compare_screen import CompareScreen, timed_names
 from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
@@ -157,3 +158,14 @@ def test_levels_of_one_session_only_are_named_with_their_unit() -> None:
     found = compare([a, b])
     blocks = comparison_blocks(found, {})
     assert "only in B: 2/s" in text_of(block_lines(blocks, 80)) and "only in B: 2/s" in paint(blocks)
+
+
+def test_sessions_that_only_their_ids_tell_apart_are_named_by_their_times() -> None:
+    times = {"a-1": "2026-03-01T11:02:51+00:00", "a-2": "2026-03-01T11:09:00+00:00"}
+    found = [summary([level(c=1)]) for _ in times]
+    found = [
+        msgspec.structs.replace(one, session=msgspec.structs.replace(one.session, id=id, created=at))
+        for one, (id, at) in zip(found, times.items(), strict=True)
+    ]
+    named = timed_names(found, {"a-1": "a-1", "a-2": "tuned (a-2)"})
+    assert named == {"a-1": local_time(times["a-1"]), "a-2": f"tuned ({local_time(times['a-2'])})"}

@@ -301,7 +301,7 @@ async def test_enter_while_servers_are_searched_starts_the_run_when_one_has_answ
     started: list[RunRequest] = []
     monkeypatch.setattr(app, "open_run", started.append)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "searching for servers on this host …" in screen_text(app))
+        await until(lambda: "looking for servers on this host …" in screen_text(app))
         await pilot.press(key)
         await until(lambda: "then the run starts; Esc: not yet" in screen_text(app))
         await pilot.press("escape")

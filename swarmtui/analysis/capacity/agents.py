@@ -157,12 +157,15 @@ def confirming_sentence(search: SearchState | None) -> str:
         return ""
     high = search.high
     above = [x.c for x in search.levels if high is not None and x.c > high and x.state == "missed"]
-    again = [level.c for level in search.levels if level.visits > 1]
+    again = [level.c for level in search.levels if level.visits > 1 and not level.cut]
+    cut = [level.c for level in search.levels if level.visits > 1 and level.cut]
     parts = []
     if above:
         parts.append(f"{_at(above)} missed the SLO, too, so that {high} was no dip")
     if again:
         parts.append(f"{_at(again)} {'were' if len(again) > 1 else 'was'} run again, to confirm")
+    if cut:
+        parts.append(f"{_at(cut)} {'were' if len(cut) > 1 else 'was'} begun again, but the time ran out")
     return "; ".join(parts)
 
 

@@ -47,6 +47,8 @@ _MANY_SLOTS, _FAST_CLIMB = 16, 4
 # At the end, the first and the last visit of the levels at the border are this many visits apart.
 _APART = 2
 MAX_VISITS = 40
+# The number of requests after which a visit can end early.
+FIRST_LOOK = 4
 
 
 class Visit:
@@ -196,7 +198,14 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
         next_c=following.c if following else None,
         step=following.step if following else None,
         levels=tuple(
-            SearchedLevel(c=one.c, visits=len(one.visits), n=n, good=good, state=_verdict(one, highest))
+            SearchedLevel(
+                c=one.c,
+                visits=len(one.visits),
+                n=n,
+                good=good,
+                state=_verdict(one, highest),
+                cut=one.visits[-1].n < FIRST_LOOK,
+            )
             for one in judged
             for good, n in [met_least(one)]
         ),

@@ -14,6 +14,7 @@ from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.search_time import search_seconds
 from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
+    FIRST_LOOK,
     NextVisit,
     Visit,
     is_missed,
@@ -28,8 +29,6 @@ from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
 
-# The number of requests after which a visit can end early.
-_FIRST_LOOK = 4
 # While C doubles, a level ends after one request per stream if all kept limits that are stricter by this factor. In a
 # quick search these requests may give the answer its lower end, so that it has this share of the budget first.
 _ROOM = 1.5
@@ -140,7 +139,7 @@ class Budget:
         if self.deadline is None or not self._request_s:
             return True
         request_s = self._request_s[min(self._request_s, key=lambda c: abs(c - following.c))]
-        least = following.requests if following.step in CONFIRMING else _FIRST_LOOK
+        least = following.requests if following.step in CONFIRMING else FIRST_LOOK
         return self._clock() + request_s * (least + following.c) <= self.deadline
 
 
@@ -165,7 +164,7 @@ class VisitTally:
         self.visit = Visit(self._c, self._slo)
         self._room = SloTally(self._slo.stricter(_ROOM))
         self._loose = SloTally(self._slo.stricter(1 / _NEAR))
-        self._next_look, self._missed = _FIRST_LOOK, False
+        self._next_look, self._missed = FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
         if record.phase not in LEVEL_PHASES or record.stage < self._stage:
@@ -188,4 +187,4 @@ class VisitTally:
     @property
     def has_room(self) -> bool:
         """Whether a request per stream, and at least a few, kept the SLO with much room, and all others did."""
-        return self._room.good == self._room.n >= max(self._c, _FIRST_LOOK)
+        return self._room.good == self._room.n >= max(self._c, FIRST_LOOK)

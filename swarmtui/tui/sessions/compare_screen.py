@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from swarmtui.numbers import local_time
 from swarmtui.report.table import Sentence
 from swarmtui.text import brief_flags
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
@@ -43,7 +45,7 @@ class CompareScreen(PanelScreen):
     ) -> None:
         super().__init__()
         self._root = root
-        self._summaries, self._names, self._history = list(summaries), names, history
+        self._summaries, self._names, self._history = list(summaries), timed_names(summaries, names), history
         self._baseline = 0
         self._figure = 0
 
@@ -116,6 +118,18 @@ class CompareScreen(PanelScreen):
     def action_next_figure(self) -> None:
         self._figure += 1
         self._show_curves()
+
+
+def timed_names(summaries: Sequence[Summary], names: dict[str, str]) -> dict[str, str]:
+    """Name a session by its time where only its id tells it apart, with the date unless all are of today."""
+    created = {summary.session.id: summary.session.created for summary in summaries}
+    today = local_time(time.time(), "%Y-%m-%d")
+    same_day = all(local_time(at, "%Y-%m-%d") == today for at in created.values())
+    for form in ("%H:%M", "%H:%M:%S") if same_day else ("%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"):
+        times = {id: local_time(at, form) for id, at in created.items()}
+        if len({*times.values()}) == len(times) and all(times.values()):
+            return {id: name.replace(id, times.get(id, id)) for id, name in names.items()}
+    return names
 
 
 def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:

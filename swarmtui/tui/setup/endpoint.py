@@ -37,6 +37,7 @@ TYPED = "typed"
 FOLD = "fold"
 _FIRST = "first"
 _API_HINTS = (f"{AUTO} {' '.join(PATHS)}", f"{AUTO}, {', '.join(list(PATHS)[:2])} …")
+_SEARCHING = "looking for servers on this host …"
 _LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 _INSPECT_AFTER_S = 0.6
 _DISCOVER_S = (1.0, 5.0)
@@ -107,7 +108,7 @@ class EndpointPart(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield PartHeading(1, "endpoint")
         yield PickList(id="endpoints")
-        yield from field("url", "URL", hint="http://127.0.0.1:8000")
+        yield from field("url", "URL", hint="as in http://10.0.0.4:8000")
         yield Description(id="about")
         yield PartHeading(2, "model")
         yield PickList(id="models")
@@ -179,7 +180,7 @@ class EndpointPart(VerticalScroll):
         if picked == FOLD:
             return "Enter hides the simulators" if self._unfolded else "Enter shows the simulators"
         if self.is_waiting:
-            return "searching for servers on this host …"
+            return _SEARCHING
         if picked == TYPED and not self.endpoint:
             return "type the URL of a server; Enter goes to the field"
         return "type the name of a model; Enter goes to the field" if self._is_unnamed else ""
@@ -244,7 +245,7 @@ class EndpointPart(VerticalScroll):
         configured = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
         items: list[PickItem] = []
         if not self._found:
-            status = "searching for servers on this host …" if self._searching else "no server found on this host"
+            status = _SEARCHING if self._searching else "no server found on this host"
             items.append(("", status))
         servers = server_rows(self._found, configured, self._setup.recent)
         items += [*servers, (TYPED, "the URL typed below")]
@@ -284,7 +285,8 @@ class EndpointPart(VerticalScroll):
         """List the models of the endpoint, and the name field."""
         server, preset, models = self.server, self._preset(), self._pick_list("models")
         names = server.models if server else (preset.model,) if preset else ()
-        items = [(name, sanitize(name)) for name in names] or [(_FIRST, "first model of the server")]
+        unknown = _SEARCHING if self.is_waiting else "first model of the server"
+        items = [(name, sanitize(name)) for name in names] or [(_FIRST, unknown)]
         wanted = models.picked if models.picked == TYPED or models.picked in names else self._setup.choices.model or ""
         models.set_items([*items, (TYPED, "the name typed below")], wanted)
 

@@ -19,6 +19,7 @@ from swarmtui.tui.setup.form import PlanField
 
 _SAMPLE_CHARS = 600
 _SHORT = 4
+_LEAST_DESCRIPTION = 24
 
 PLAN_TEXTS: dict[PlanKind, str] = {
     "quick": "how many agents? about a minute",
@@ -90,9 +91,14 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 
 
 def align_columns(names: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return names and descriptions as aligned lines, each as far as it fits: the preview has it complete."""
+    """Return names and descriptions as aligned lines, each as far as it fits: the preview has it complete.
+
+    In a narrow list there are only names: a word or two of a description say nothing.
+    """
     name_width = max((len(name) for name, _ in names), default=0)
     room = width - name_width - 2
+    if room < _LEAST_DESCRIPTION:
+        return [sanitize(name) for name, _ in names]
     return [f"{sanitize(name):<{name_width}}  {shorten(sanitize(text), room)}" for name, text in names]
 
 
