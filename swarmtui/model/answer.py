@@ -71,3 +71,8 @@ class Answer(Stored, frozen=True, kw_only=True):
     def shown_range(self) -> tuple[int | None, int | None]:
         """The range as it is said with the number: of a server that looked slower than it is, never "perhaps fewer"."""
         return (self.low or self.agents, None) if self.disturbed else (self.low, self.high)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is the agents or any number more."""
+        return self.agents is not None and self.shown_range == (self.agents, None)

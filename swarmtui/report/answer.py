@@ -18,7 +18,7 @@ def answer_number(found: Answer) -> str:
     """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`"""
     doubtful = found.quality == "doubtful"
     if found.agents is not None:
-        return "".join(agents_number(found.agents, is_open=found.high is None, doubtful=doubtful))
+        return "".join(agents_number(found.agents, is_open=found.is_open, doubtful=doubtful))
     return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
 
 

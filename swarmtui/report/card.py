@@ -71,7 +71,7 @@ def large_answer(answer: Answer) -> Large:
     sentence = answer.headline.sentence
     if answer.agents is not None:
         number = answer_number(answer)
-        return Large(number, "agent" if answer.agents == 1 and answer.high is not None else "agents", sentence)
+        return Large(number, "agent" if answer.agents == 1 and not answer.is_open else "agents", sentence)
     point = answer.at_capacity
     if point is None or point.out_tps is None:
         return Large("", "", sentence)

@@ -184,7 +184,7 @@ def _summary_row(summary: Summary) -> SessionRow:
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
         agents=summary.answer.agents if summary.answer else None,
-        agents_open=summary.answer is not None and summary.answer.agents is not None and summary.answer.high is None,
+        agents_open=summary.answer is not None and summary.answer.is_open,
         doubtful=summary.answer is not None and summary.answer.quality == "doubtful",
         requests=sum(level.n for level in summary.levels),
     )

@@ -247,7 +247,7 @@ def test_stopped_search_answers_from_what_was_measured() -> None:
     answer = capacity(SLO, [*visits, visit(32, 64, 64), visit(24, 0)], [], alpha=ALPHA)
     assert (answer.agents, answer.low, answer.high, answer.next_c) == (16, 8, 31, 32)
     undecided = capacity(SLO, [*visits, visit(32, 118, 10)], [], alpha=ALPHA)
-    assert capacity_headline(undecided, SLO).startswith("16 agents (8 or more) with a first token within 2 s")
+    assert capacity_headline(undecided, SLO).startswith("16 agents with a first token within 2 s")
 
 
 def test_answer_names_the_agent_that_evicts() -> None:

@@ -157,15 +157,17 @@ def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
 
 def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:
     for code, drawn in (("fewer_agents", "<"), ("capacity_at_least", "┗━┛+ agents"), ("capacity", "┗━┛ agents")):
-        high = None if code == "capacity_at_least" else 19
+        low, high = (18, None) if code == "capacity_at_least" else (17, 19)
         said = AnswerSentence(code=code, sentence="so many agents")
-        assert drawn in result_text(ended_frame(msgspec.structs.replace(ANSWER, headline=said, high=high)), None), code
+        assert drawn in result_text(
+            ended_frame(msgspec.structs.replace(ANSWER, headline=said, low=low, high=high)), None
+        ), code
 
 
 def test_a_doubtful_number_has_the_colour_and_the_sign_of_doubt() -> None:
     said = AnswerSentence(code="capacity_or_more", sentence="18 agents or more (the host was busy)")
     doubted = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
-    busy = msgspec.structs.replace(doubted, headline=said, high=None, disturbed="the host was busy")
+    busy = msgspec.structs.replace(doubted, headline=said, low=18, high=None, disturbed="the host was busy")
     seen = [result_view(ended_frame(answer), None, levels_view(()), "") for answer in (ANSWER, doubted, busy)]
     assert [(view.number, view.style) for view in seen] == [("18", "good"), ("?18", "warn"), ("18+", "warn")]
     drawn = large_lines("18+", "agents", (), 79, "warn")

@@ -43,8 +43,9 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
 
 
 def capacity_headline(found: Capacity, slo: Slo) -> str:
-    """Say the result of a search before the session has ended; how sure it is depends on the quality, judged then."""
-    return _headline(msgspec.structs.replace(capacity_facts(found, slo), sure=None)).sentence
+    """Say the result of a search before the session has ended; its range depends on the quality, judged then."""
+    facts = msgspec.structs.replace(capacity_facts(found, slo), sure=None)
+    return _headline(facts if facts.c is None else msgspec.structs.replace(facts, low=None, high=None)).sentence
 
 
 def _headline(facts: AnswerFacts) -> AnswerSentence:

@@ -100,7 +100,7 @@ def _order(first: _Range, second: _Range) -> int:
 
 
 def _number(answer: Answer) -> str:
-    return "".join(agents_number(answer.agents or 0, is_open=answer.high is None, doubtful=False))
+    return "".join(agents_number(answer.agents or 0, is_open=answer.is_open, doubtful=False))
 
 
 def _compared_range(answer: Answer, kept: Sequence[int]) -> _Range:
