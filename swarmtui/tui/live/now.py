@@ -28,6 +28,8 @@ from swarmtui.tui.tall_digits import tall
 _GAP = 2
 # A box this high has tall digits.
 _TALL = 4
+# The width of a time.
+_TIME = len("99.9 ms")
 _NO_PARTS = "queue, prefill, rest: not known yet"
 
 
@@ -245,7 +247,9 @@ class NowPanel(LivePanel, Panel[NowView]):
             lines: list[Line] = [[(line, style)] for line in digits]
             lines[0].append((f"{figure.note:>{max(0, width - len(digits[0]))}}", "dim"))
         else:
-            unit = longest_fit([f" {unit}" for unit in figure.units], width - len(figure.value))
+            # The unit stays the same while the number of digits changes.
+            least = _TIME if figure.hue == "latency" else 0
+            unit = longest_fit([f" {unit}" for unit in figure.units], width - max(least, len(figure.value)))
             room = width - len(figure.value) - len(unit)
             note = figure.note if len(figure.note) < room else ""
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]

@@ -219,7 +219,8 @@ def plan_line(view: PlanView, width: int) -> Line:
         return []
     start, chips, gauges = _shape(view, width)
     right = _gauge_spans(view.gauges, gauges)
-    room = width - _width(right) - len(_GAP) - 1
+    # A sign that appears later takes no room from the chips.
+    room = width - _width(right) - 2 * sum(not gauge.sign for gauge in view.gauges) - len(_GAP) - 1
     kept, cut = list(view.chips), ""
     while len(kept) > 1 and _width([*start, (cut, ""), *_chip_spans(kept, chips)]) > room:
         # Only the border and what is next to it.
