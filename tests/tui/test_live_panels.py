@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
-from swarmtui.model.findings import SearchState, Slots
+from swarmtui.model.findings import Goodput, SearchState, Slots
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.live.now import now_view
 from tests.analysis.level_builders import level
-from tests.tui.frame_builders import RecordingSource, frame
+from tests.tui.frame_builders import RecordingSource, frame, live_data
 from tests.tui.screen_text import screen_text
 from tests.tui.test_views import figures, model_of
 
@@ -20,6 +21,10 @@ def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None
     seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
     judged = msgspec.structs.replace(seen, slo_kept=(msgspec.structs.replace(share, value=2.84),))
     assert figures(judged)["first token p90"] == ("2.84 s", "median 1.47 s")
+    # At the end, too few requests have no percentile: the median is shown in its place.
+    few = Goodput(c=4, n=5, good=4, share=0.8, per_s=None, out_tps=None, kept=None, conditions=(share,))
+    live = model_of(msgspec.structs.replace(seen, status="ended", levels=(level(c=4),), goodput=(few,)))
+    assert now_view(live_data(live, has_ended=True), 20).figures[2].units[0] == "first token"
     # The request that decides has no first token yet.
     late = msgspec.structs.replace(seen, slo_kept=(share,))
     assert figures(late)["first token p90"] == ("> 2 s", "median 1.47 s")

@@ -182,7 +182,11 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
         f"± {short_percent(level.half_width, 2)}" if level.half_width is not None and level.headline_is_steady else ""
     )
     found = next((one for one in frame.goodput if one.key == level.key), None) if frame is not None else None
-    judged = _judged_first_token(frame, found.conditions) if frame is not None and found is not None else None
+    # Of few requests no percentile is known at the end: they have a median.
+    enough = found is not None and any(one.value is not None for one in found.conditions)
+    judged = (
+        _judged_first_token(frame, found.conditions) if frame is not None and found is not None and enough else None
+    )
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
     p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
     at_a_time = _at_a_time(frame.slots if frame is not None else None, level.c)
