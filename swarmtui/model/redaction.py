@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus, unquote
 
@@ -14,6 +15,8 @@ from swarmtui.model.base import Stored
 
 T = TypeVar("T")
 
+# msgspec reads a type when it is first used, and crashes if two threads do so at once.
+_converting = Lock()
 MASK = "…"
 # Shorter values are not secrets: redacting them would mangle ordinary text.
 _MIN_LENGTH = 6
@@ -195,7 +198,9 @@ class Redactor:
     def redact_all(self, value: T) -> T:
         """Redact all text in a struct or in decoded JSON."""
         if isinstance(value, msgspec.Struct):
-            return msgspec.convert(self._walk(msgspec.to_builtins(value)), type(value))
+            plain = self._walk(msgspec.to_builtins(value))
+            with _converting:
+                return msgspec.convert(plain, type(value))
         redacted: T = self._walk(value)
         return redacted
 

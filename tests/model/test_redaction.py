@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote, quote_plus, unquote_plus
 
@@ -161,3 +163,26 @@ def test_names_that_only_resemble_secrets(name: str) -> None:
 def test_secret_that_contains_another_is_redacted_to_its_end() -> None:
     inside = Redactor(Secrets(headers={"X-Team": "berlin-production-east", "X-Site": "production"}))
     assert inside.redact("from berlin-production-east.") == "from \N{HORIZONTAL ELLIPSIS}."
+
+
+def test_threads_that_redact_a_new_type_at_once_do_not_crash() -> None:
+    """Discovery redacts what servers say in several threads; msgspec crashed the process now and then."""
+    script = """
+import sys, threading, msgspec
+from swarmtui.model.redaction import Redactor, Secrets
+sys.setswitchinterval(1e-6)
+redactor = Redactor(Secrets(api_key="sk-0123456789"))
+def redact(value, barrier):
+    barrier.wait()
+    redactor.redact_all(value)
+for number in range(50):
+    inner = msgspec.defstruct("Inner", [(f"a{k}", int | None, None) for k in range(20)])
+    outer = msgspec.defstruct("Outer", [(f"b{k}", tuple[inner, ...], ()) for k in range(20)])
+    value, barrier = outer(b1=(inner(a1=1),)), threading.Barrier(8)
+    threads = [threading.Thread(target=redact, args=(value, barrier)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

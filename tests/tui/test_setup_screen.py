@@ -426,6 +426,7 @@ async def test_a_mixed_workload_runs_with_its_own_plan_and_checks_its_answers(tm
     async with app.run_test(size=(120, 40)) as pilot:
         live = await start_mixed(app, pilot, until, SIM)
         await until(lambda: live.ended is not None)
+        await until(lambda: "[7] result" in screen_text(app))  # it comes to the front at the end
         await pilot.press("4", "4")
         await until(lambda: "pass" in screen_text(app) and "docstring" in screen_text(app))
     assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 2, 3, 5]
