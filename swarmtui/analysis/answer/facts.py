@@ -28,8 +28,7 @@ from swarmtui.numbers import percent, short, signed_percent
 
 # The KV cache is full from this share on.
 KV_FULL = 0.95
-# Clocks that are lowered for less of the time cost too little to be named.
-POWER_CAPPED = 0.5
+POWER_CAPPED = 0.5  # of the time; less costs too little to be named
 LOW_ACCEPTANCE = 0.5
 # A prediction for more slots goes up to this multiple of those that were measured.
 _MORE_SLOTS = 2

@@ -115,7 +115,7 @@ def _verdict(comparison: str) -> ResultRow:
 
 
 def _finding(frame: Frame | None) -> str:
-    """Where no answer is known: the bracket of a search for the capacity, else the sweet spot and the cliff."""
+    """Return what stands for an unknown answer: the bracket of a capacity search, else the sweet spot and the cliff."""
     if frame is None:
         return ""
     if frame.search is not None and frame.search.goal == "capacity" and frame.status != "ended":
