@@ -37,7 +37,10 @@ _BROKEN_BEFORE_NS = 2_000_000_000
 
 
 class _Decrease(NamedTuple):
-    """Counters that are lower than `before`, which was read at `since_ns`; `restarted`: so low that they began at 0."""
+    """Counters that are lower than `before`, which was read at `since_ns`.
+
+    `restarted`: so low that they began at 0, or lower at all after a time in which the server was away.
+    """
 
     before: tuple[ServerState, ...]
     since_ns: int
@@ -73,13 +76,14 @@ class ServerEvents:
             return
         away_ns, grown = read_ns - self._read_ns, _output_tokens(servers) - _output_tokens(self._servers)
         if _is_lower(self._servers, servers):
-            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN)
+            away = away_ns >= _AWAY_NS
+            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN) or (away and self._broke_since(self._read_ns))
             if (before := self._decrease) is not None and not (restarted and before.restarted):
                 self._find_several()
                 return
             self.finish()
             self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, restarted), 0
-            if restarted and away_ns >= _AWAY_NS:
+            if restarted and away:
                 self.finish()
         jumped = grown >= _JUMP * self._most_per_ns * away_ns
         if self._servers and self._decrease is None and away_ns > 0:
@@ -105,8 +109,10 @@ class ServerEvents:
 
     def _streams_broke(self, decrease: _Decrease) -> bool:
         """Whether streams broke as well; replicas have counted about as much as each other, and did not restart."""
-        broken_ns = self._broken_ns
-        return decrease.restarted and broken_ns is not None and broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
+        return decrease.restarted and self._broke_since(decrease.since_ns)
+
+    def _broke_since(self, read_ns: int) -> bool:
+        return self._broken_ns is not None and self._broken_ns > read_ns - _BROKEN_BEFORE_NS
 
     def _find_several(self) -> None:
         self._several_servers, self._decrease = True, None

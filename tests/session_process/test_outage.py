@@ -212,6 +212,17 @@ def test_a_server_that_was_away_and_counts_from_the_start_restarted(tmp_path: Pa
     assert server.restarted and server.events() == [("server_restarted", 40.0)]
 
 
+def test_a_server_that_was_away_and_soon_counted_as_much_restarted(tmp_path: Path) -> None:
+    """It had counted little before, and more than half of that when it was read again."""
+    server = EventsHarness(tmp_path)
+    server.sample(1.0, tokens=662)
+    server.found.add_record(Record(task=0, error="refused", t_done_ns=1_400_000_000))
+    server.sample(27.0, tokens=567)
+    server.sample(28.0, tokens=693)
+    assert server.restarted and not server.several_servers
+    assert server.events() == [("server_restarted", 1.4)]
+
+
 def test_two_restarts_are_not_several_servers(tmp_path: Path) -> None:
     server = EventsHarness(tmp_path)
     for second, tokens in enumerate((0, 300, 600, 900, 10, 110, 210, 5, 90), 1):
