@@ -37,10 +37,7 @@ _BROKEN_BEFORE_NS = 2_000_000_000
 
 
 class _Decrease(NamedTuple):
-    """Counters that are lower than `before`, which was read at `since_ns`.
-
-    `restarted`: so low that they began at 0, or lower at all after a time in which the server was away.
-    """
+    """Counters that are lower than `before`, which was read at `since_ns`; `restarted`: so low that they began at 0."""
 
     before: tuple[ServerState, ...]
     since_ns: int
@@ -54,6 +51,7 @@ class ServerEvents:
     def __init__(self, journal: JournalQueue) -> None:
         self._journal = journal
         self._broken_ns: int | None = None
+        self._refused = False
         self._servers: tuple[ServerState, ...] = ()
         self._read_ns = 0
         self._decrease: _Decrease | None = None
@@ -64,26 +62,31 @@ class ServerEvents:
     def add_record(self, record: Record) -> None:
         if record.error in (*_CUT_OFF, *_NO_SERVER):
             self._broken_ns = record.t_done_ns or time.perf_counter_ns()
+            self._refused |= record.error == "refused"
 
     def add_sample(self, telemetry: Telemetry) -> None:
         """Detect decreased counters: of a server that restarted, or of another server behind the same URL.
 
         Behind a load balancer they soon jump back, and down again. After a restart streams have broken, the server
-        could not be reached for a time, or counters stay low; they then grow no faster than before.
+        could not be reached for a time, or counters stay low; they then grow no faster than before. A server that was
+        away and refused connections restarted, even if it has counted more than before since then.
         """
         servers, read_ns = telemetry.servers, telemetry.servers_read_ns
         if not servers or read_ns == self._read_ns or self._several_servers:
             return
-        away_ns, grown = read_ns - self._read_ns, _output_tokens(servers) - _output_tokens(self._servers)
+        away_ns = read_ns - self._read_ns
+        if self._servers and self._refused and away_ns >= _AWAY_NS:
+            self._log_restart("it refused connections", self._broken_ns)
+            self._servers = ()
+        self._refused, grown = False, _output_tokens(servers) - _output_tokens(self._servers)
         if _is_lower(self._servers, servers):
-            away = away_ns >= _AWAY_NS
-            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN) or (away and self._broke_since(self._read_ns))
+            restarted = _is_lower(self._servers, servers, _BEGAN_AGAIN)
             if (before := self._decrease) is not None and not (restarted and before.restarted):
                 self._find_several()
                 return
             self.finish()
             self._decrease, self._samples_since = _Decrease(self._servers, self._read_ns, read_ns, restarted), 0
-            if restarted and away:
+            if restarted and away_ns >= _AWAY_NS:
                 self.finish()
         jumped = grown >= _JUMP * self._most_per_ns * away_ns
         if self._servers and self._decrease is None and away_ns > 0:
@@ -104,15 +107,16 @@ class ServerEvents:
         """Log a restart if counters decreased and did not jump back, at the time when the streams broke."""
         if (decrease := self._decrease) is not None:
             when_ns = self._broken_ns if self._streams_broke(decrease) else decrease.seen_ns
-            self._journal.log_event("server_restarted", "a counter of its metrics decreased", t_ns=when_ns)
-            self._decrease = None
+            self._log_restart("a counter of its metrics decreased", when_ns)
 
     def _streams_broke(self, decrease: _Decrease) -> bool:
         """Whether streams broke as well; replicas have counted about as much as each other, and did not restart."""
-        return decrease.restarted and self._broke_since(decrease.since_ns)
+        broken_ns = self._broken_ns
+        return decrease.restarted and broken_ns is not None and broken_ns > decrease.since_ns - _BROKEN_BEFORE_NS
 
-    def _broke_since(self, read_ns: int) -> bool:
-        return self._broken_ns is not None and self._broken_ns > read_ns - _BROKEN_BEFORE_NS
+    def _log_restart(self, why: str, when_ns: int | None) -> None:
+        self._journal.log_event("server_restarted", why, t_ns=when_ns)
+        self._decrease = None
 
     def _find_several(self) -> None:
         self._several_servers, self._decrease = True, None

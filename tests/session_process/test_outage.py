@@ -212,15 +212,26 @@ def test_a_server_that_was_away_and_counts_from_the_start_restarted(tmp_path: Pa
     assert server.restarted and server.events() == [("server_restarted", 40.0)]
 
 
-def test_a_server_that_was_away_and_soon_counted_as_much_restarted(tmp_path: Path) -> None:
-    """It had counted little before, and more than half of that when it was read again."""
+@pytest.mark.parametrize("tokens", [567, 1613])
+def test_a_server_that_refused_connections_restarted_however_much_it_has_counted_since(
+    tmp_path: Path, tokens: float
+) -> None:
     server = EventsHarness(tmp_path)
-    server.sample(1.0, tokens=662)
+    server.sample(1.0, tokens=819)
     server.found.add_record(Record(task=0, error="refused", t_done_ns=1_400_000_000))
-    server.sample(27.0, tokens=567)
-    server.sample(28.0, tokens=693)
+    server.sample(28.0, tokens)
+    server.sample(29.0, tokens + 500)
     assert server.restarted and not server.several_servers
     assert server.events() == [("server_restarted", 1.4)]
+
+
+def test_a_replica_that_refuses_connections_is_no_restart_of_the_others(tmp_path: Path) -> None:
+    server = EventsHarness(tmp_path)
+    for second in range(1, 20):
+        server.sample(second, tokens=100.0 * second)
+        server.found.add_record(Record(task=0, error="refused", t_done_ns=second * 1_000_000_000))
+    server.found.finish()
+    assert not server.restarted
 
 
 def test_two_restarts_are_not_several_servers(tmp_path: Path) -> None:
