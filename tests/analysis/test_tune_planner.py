@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import pstdev
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarmtui.analysis.tuning.figures import error_line
+from swarmtui.analysis.tuning.figures import compared_values, error_line
 from swarmtui.analysis.tuning.outcome import TuneOutcome, tune_outcome
 from swarmtui.analysis.tuning.planner import plan_tune
 from swarmtui.analysis.tuning.space import Crash, Machine, SearchSpace, make_space
@@ -223,6 +224,20 @@ def test_no_more_agents_are_claimed_than_a_command_whose_capacity_was_not_reache
     progress = run_agents(space_of(SLOTS), found)
     assert progress.winner == {"--slots": 8} and progress.decision is not None
     assert progress.decision.word == "not sure yet" and "may carry more than 64 agents" in progress.decision.detail
+
+
+def test_equal_numbers_of_agents_leave_an_interval_as_wide_as_their_rounding() -> None:
+    progress = run_agents(space_of(SLOTS), lambda flags: carry(9 if flags.get("--slots") == 8 else 8, 12, 100.0))
+    assert progress.decision is not None and progress.decision.interval is not None
+    interval = progress.decision.interval
+    assert progress.decision.word == "faster" and 0.0 < interval.low < 0.1 < 0.15 < interval.high < 0.3
+
+
+@given(st.lists(st.integers(0, 60), min_size=4, max_size=12))
+def test_rounding_never_makes_agents_agree_better(found: list[int]) -> None:
+    plain = [start({}, 1.0, agents=agents) for agents in found]
+    spread = compared_values(plain, "agents")
+    assert pstdev(spread) > pstdev(max(agents, 0.5) for agents in found) - 1e-9 and min(spread) > 0
 
 
 def test_excluded_and_bounded_values_are_never_started() -> None:

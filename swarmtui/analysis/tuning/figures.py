@@ -33,6 +33,19 @@ def objective_value(start: Start, objective: Objective) -> float | None:
     return value or None
 
 
+def compared_values(starts: Sequence[Start], objective: Objective) -> list[float]:
+    """Return what an A/B test compares: numbers of agents are whole, so those of its starts are spread over one agent.
+
+    If all starts of a side find the same number, its interval is still as wide as the rounding leaves it. They are
+    ordered first, so that this never makes an interval narrower.
+    """
+    values = [objective_value(start, objective) or 1.0 for start in starts]
+    if objective != "agents":
+        return values
+    parts = len(values)
+    return [max(value + (i + 0.5) / parts - 0.5, _NO_AGENT / 2) for i, value in enumerate(sorted(values))]
+
+
 def higher_is_better(objective: Objective) -> bool:
     return objective in ("out_tps", "agents")
 

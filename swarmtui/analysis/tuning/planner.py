@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import fsum, inf, log
 from random import Random
+from statistics import median
 from typing import Literal
 
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
@@ -23,9 +24,9 @@ from swarmtui.analysis.compare.verdicts import EQUIVALENT
 from swarmtui.analysis.tuning.figures import (
     UNKNOWN_FLAG,
     bounded_decision,
+    compared_values,
     error_line,
     higher_is_better,
-    objective_value,
     search_score,
 )
 from swarmtui.analysis.tuning.space import Crash, SearchSpace
@@ -416,9 +417,11 @@ class _Search:
         sides = {side: [s for s in mine if s.side == side and s.state == "done"] for side in ("A", "B")}
         n = min(len(side) for side in sides.values())
         if checkpoint := max((point for point in CHECKPOINTS if point <= n), default=0):
-            a, b = ([objective_value(s, rules.objective) or 1.0 for s in sides[side][:checkpoint]] for side in "AB")
+            a, b = (compared_values(sides[side][:checkpoint], rules.objective) for side in "AB")
             better: Literal["higher", "lower"] = "higher" if higher_is_better(rules.objective) else "lower"
-            decision = evaluate(a, b, detect=EQUIVALENT, max_runs=rules.max_runs, better=better)
+            # Less than one agent is no change.
+            detect = max(EQUIVALENT, 1.0 / median(a)) if rules.objective == "agents" else EQUIVALENT
+            decision = evaluate(a, b, detect=detect, max_runs=rules.max_runs, better=better)
             self.decision = bounded_decision(decision, sides["A"][:checkpoint], rules.objective)
             if self.decision.done and len(sides["A"]) == len(sides["B"]) == checkpoint:
                 self.ended = "done"
