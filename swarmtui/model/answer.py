@@ -18,7 +18,7 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
 
 
 class AnswerPoint(Stored, frozen=True, kw_only=True):
-    """One level: median TTFT (its p90 if there are enough requests), tok/s per stream and in total.
+    """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.
 
     `half_width` is that of the 95 % interval of the total, as a share of it.
     """
@@ -26,6 +26,7 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
     c: int
     ttft_s: float | None
     ttft_p90_s: float | None = None
+    ttft_max_s: float | None = None
     per_stream_tps: float | None
     out_tps: float | None
     half_width: float | None = None

@@ -13,6 +13,8 @@ from swarmtui.text import count_noun
 # Steps that measure again: they change nothing about the server.
 _SURER = ("quiet_host", "client_limit", "measure_again", "unsure_search")
 
+NO_STEP = "nothing that these figures point to"
+
 
 def answer_number(found: Answer) -> str:
     """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`"""
@@ -66,7 +68,7 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Blo
         f"{session.workload}{f', answers of at most {limit} tokens' if limit else ''}",
     )
     rows = dict(answer_rows(summary))
-    rows.setdefault("Try next", "nothing that these figures point to")
+    rows.setdefault("Try next", NO_STEP)
     saved = f"all figures: {show}" if seconds is None else f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
@@ -84,15 +86,27 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint) -> str:
-    """`573 tok/s in total, 36 per agent while it writes; first token 0.9 s (median), 1.6 s (p90)`"""
+    """`573 tok/s in total, 36 per agent while it writes; first token 0.9 s (median), 1.6 s (p90)`
+
+    Of few requests the p90 is not known; it is at most their longest time.
+    """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         parts.append(
             f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
         )
-    times = ((point.ttft_s, "median"), (point.ttft_p90_s, "p90"))
-    first = ", ".join(f"{seconds(value, 2)} ({name})" for value, name in times if value is not None)
+    typical = seconds(point.ttft_s, 2) if point.ttft_s is not None else ""
+    times = ((typical, "median"), (first_token_p90(point), "p90"))
+    first = ", ".join(f"{text} ({name})" for text, name in times if text)
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
+
+
+def first_token_p90(point: AnswerPoint) -> str:
+    """`1.6 s`, or `≤ 1.6 s` of too few requests for a percentile; empty if nothing but the median is known."""
+    if point.ttft_p90_s is not None:
+        return seconds(point.ttft_p90_s, 2)
+    longest = point.ttft_max_s
+    return "" if longest is None or longest == point.ttft_s else f"≤ {seconds(longest, 2)}"
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:

@@ -17,7 +17,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
-from swarmtui.report.answer import answer_number, leading_steps, quality_text
+from swarmtui.report.answer import answer_number, first_token_p90, leading_steps, quality_text
 from swarmtui.report.charts import curve_charts
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
@@ -32,7 +32,7 @@ _PICTURE = (int((_RIGHT - _PICTURE_X) / _ZOOM), 168, 96)
 _EMS = dict.fromkeys("iljtfr.,:;!'|()", 0.31) | dict.fromkeys("mwMW@%", 0.86) | {" ": 0.2}
 # A number with its unit, or a word.
 _FIGURE = re.compile(r"[\d.,–±]+ (?:s|ms|%|tok/s)(?!\w)\S*|\S+")
-_QUALITY: dict[str, Hue] = {"ok": "good", "note": "queue", "doubtful": "bad"}
+_QUALITY: dict[str, Hue] = {"ok": "good", "note": "good", "doubtful": "queue"}
 _STYLE = f"""
 svg text{{font-family:'Swarm Sans','Source Sans 3','Source Sans Pro',system-ui,sans-serif}}
 svg .card{{font-size:22px;fill:{DARK_PAGE["fg"]}}}svg .soft{{fill:{DARK_PAGE["dim"]}}}svg .small{{font-size:20px}}
@@ -134,9 +134,9 @@ def _figures(summary: Summary, answer: Answer) -> list[tuple[str, str, str, str]
             rows.append((f"tok/s {where}", rate(at.out_tps, at.half_width), width, "throughput"))
         if at.per_stream_tps is not None:
             rows.append(("tok/s per agent", rate(at.per_stream_tps, at.half_width), "", "throughput"))
-        first, how = (at.ttft_s, "median") if at.ttft_p90_s is None else (at.ttft_p90_s, "p90")
-        if first is not None:
-            rows.append(("first token", seconds(first, 2), f"({how})", "latency"))
+        p90 = first_token_p90(at)
+        if at.ttft_s is not None or p90:
+            rows.append(("first token", p90 or seconds(at.ttft_s, 2), "(p90)" if p90 else "(median)", "latency"))
     one = answer.one_agent
     if one and one.per_stream_tps is not None and (answer.at_capacity is None or answer.at_capacity.c != 1):
         limit = summary.speed_of_light.level(1) if summary.speed_of_light else None

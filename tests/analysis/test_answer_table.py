@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.facts import AnswerFacts, Missed
-from swarmtui.analysis.answer.table import TABLE, AnswerRow, rows_said
+from swarmtui.analysis.answer.rows import AnswerRow
+from swarmtui.analysis.answer.table import TABLE, rows_said
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.numbers import MISSING
@@ -35,6 +36,9 @@ SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "h
 BUSY: dict[str, Any] = {"high": None, "doubts": ("the host was busy",), "disturbed": "the host was busy"}
 AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
 SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
+# All slots are taken at 800 tok/s; with twice as many, agents share them, as tok/s did not grow before, either.
+FULL: dict[str, Any] = {"full_tps": 800.0, "full_stream": 215.0, "shared_stream": 107.5}
+FLAT: dict[str, Any] = {"flat": (2, 790.0, 4, 800.0)}
 CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
 
 
@@ -111,6 +115,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "preemptions", AT_SLOTS | {"preemptions": 12.0}, "the KV cache is too small, 12 preemptions"),
     ("limit", "slots", AT_SLOTS, "all 16 slots are taken"),
     ("limit", "slots", AT_SLOTS | {"kv_use": 0.31}, "all 16 slots are taken; the KV cache has room (31 % used)"),
+    ("limit", "slots", AT_SLOTS | {"kv_fits": 40}, "all 16 slots are taken; the KV cache has room for about 40 agents"),
+    ("limit", "slots", AT_SLOTS | {"kv_fits": 16}, "all 16 slots are taken"),
     ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 2, "running": None}, "both slots are taken"),
@@ -141,6 +147,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "reading memory limits it: 15.3 GB per step, 71 % of the memory bandwidth"),
     ("limit", "bandwidth", SWEEP | HARDWARE | {"binds": "bandwidth", "binds_c": 4},
      "reading memory limits it with 4 agents: 15.3 GB per step, 71 % of the memory bandwidth"),
+    ("limit", "throughput", AT_SLOTS | FLAT | {"missed": SLOW_STREAM},
+     "the server gives no more tok/s in total: 790 with 2 agents, 800 with 4"),
     ("limit", "not_known", SEARCHED | HARDWARE | {"binds": "bandwidth", "missed": SLOW_START},
      "what limits it is not known"),
     ("limit", "not_known", AT_SLOTS | {"missed": SLOW_STREAM}, "what limits it is not known"),
@@ -161,12 +169,40 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 18", "more_at_once": 18, "more_agents": 20},
      "--max-num-seqs 18: up to 20 agents, as fewer requests wait for a slot (prediction)"),
+    ("next", "more_slots_agents",
+     AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30},
+     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; they share the same 800 tok/s: about 108 each "
+     "instead of 215 (prediction)"),
+    ("next", "more_slots_agents",
+     AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0},
+     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; each writes about 163 tok/s instead of 215 "
+     "(prediction)"),
+    ("next", "more_slots_tps", CLIFF | FULL | {"more_slots": "--parallel 8", "more_tps": 0.26, "more_stream": 135.0},
+     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests; each writes about 135 tok/s "
+     "instead of 215 (prediction)"),
     ("next", "more_slots_tps", CLIFF | {"more_slots": "--parallel 8", "more_tps": 0.26},
      "--parallel 8: about 26 % more tok/s in total, as a step serves more requests (prediction)"),
     ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
-     "--parallel 8: more requests run at once, if memory allows it"),
+     "--parallel 8: more agents start at once, if memory allows it"),
+    ("next", "more_slots", AT_SLOTS | FULL | {"more_slots": "--parallel 8", "kv_fits": 40},
+     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 108 each instead of 215"),
+    ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
+     "--parallel 8: more agents start at once; they share the same 800 tok/s: about 108 each instead of 215"),
+    ("next", "more_slots",
+     AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
+     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 108 each instead of 215"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
+    ("next", "queue", AT_SLOTS | {"kv_fits": 12},
+     "beyond C=16 requests only queue: send fewer at once, or give the server more slots and a KV cache for more than "
+     "12 agents"),
+    ("next", "queue", CLIFF | FLAT | {"more_slots": "--parallel 8", "more_tps": 0.0},
+     "beyond C=4 requests only queue, and the server gives no more than 800 tok/s in total: send fewer at once"),
+    ("next", "throughput", AT_SLOTS | FLAT | {"missed": SLOW_STREAM},
+     "a smaller model, or weights of fewer bits: the server gives no more than 800 tok/s in total"),
+    ("next", "throughput", AT_SLOTS | FLAT | {"rate_limit": 20.0},
+     "a smaller model, or weights of fewer bits: the server gives no more than 800 tok/s in total, and with more slots "
+     "agents would get less than 20 each"),
     ("next", "narrow_kv",
      {"narrow_kv": 0.31, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "KV cache of 65,536 tokens with 16 bits"},
      "--kv-cache-dtype fp8: +31 % agents before the KV cache is full, as a token takes less of it (prediction)"),
@@ -266,6 +302,20 @@ def test_row_is_said_with_its_facts_and_not_without_any_of_them(
         assert one not in rows_said(question, msgspec.structs.replace(known, **{name: None})), name
 
 
+@pytest.mark.parametrize(
+    ("facts", "code", "command"),
+    [
+        (SWEEP | {"grows": True}, "higher_levels", "swarmtui run --find-cliff"),
+        (SWEEP | {"grows": True, "searched_cliff": True}, "higher_levels", "swarmtui run --levels 64,128"),
+        (SEARCHED | {"searched": False, "c": None, "high": None}, "more_agents", "swarmtui capacity"),
+        (SEARCHED | {"c": None, "high": None, "at_highest": True}, "more_agents", "swarmtui capacity --max-agents 128"),
+    ],
+)
+def test_no_step_repeats_what_was_just_measured(facts: dict[str, Any], code: str, command: str) -> None:
+    (step,) = rows_said("next", AnswerFacts(**facts))
+    assert (step.code, step.command(AnswerFacts(**facts))) == (code, command)
+
+
 @pytest.mark.parametrize(("question", "code", "facts", "words"), CASES)
 def test_a_sentence_about_one_is_in_the_singular(question: Any, code: str, facts: dict[str, Any], words: str) -> None:
     ones = {name: 1 for name, value in facts.items() if type(value) is int and value}
@@ -282,6 +332,7 @@ ALL = AnswerFacts(
     one_tps=22.0,
     cached="40 % cached",
     more_slots="--parallel 8", more_at_once=24, more_agents=30, more_tps=0.2, rate_limit=20.0, enough_slots=7,
+    more_stream=150.0, full_half_width=0.01, kv_fits=40, **FULL, **FLAT,
     step_law="a step takes 2 + 5·b ms", queue_evidence="C=8 compared with C=4", full_kv=(8, 0.97),
     preempted=(8, 12.0, 0.9), power="C=8: 62 %", drafts=("2", "C=2: 30 %"), heads=(3, 40),
     binds="bandwidth", smaller_weights=0.5, narrow_kv=1.0, narrow_kv_flag="--kv-cache-dtype fp8",

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.analysis.answer.answer import answer
+from swarmtui.analysis.answer.answer import answer, next_steps
+from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.limits.slo import goodput, parse_slo
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, goodput, parse_slo
 from swarmtui.model.answer import NextStep
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import Capacity, KvCliff, Slots
 from swarmtui.model.plan import LevelKey, Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
@@ -121,6 +123,61 @@ def test_slots_near_the_ceiling_add_no_throughput() -> None:
     assert "slots beyond 7 add almost no throughput" in found.sentence
     assert "a step takes 2 + 5·b ms" in found.evidence
     assert advise(stepped(50.0, 1.0, 32)) == ()
+
+
+def full_server(second: float, *, half_width: float | None = None, stream: float = 198.0) -> Summary:
+    """A server with four slots that gives 790 tok/s with four agents, and `second` with two."""
+    rates = ((1, 400.0, 410.0), (2, second, 390.0), (4, 790.0, stream), (8, 795.0, stream))
+    levels = [
+        level(c, tps=tps, stream=each, ttft=0.1 if c <= 4 else 3.0, out_tps_steady_hw=half_width and half_width * tps)
+        for c, tps, each in rates
+    ]
+    server = DiscoveredServer(url="", engine="llama.cpp", slots=4, flags={"parallel": "4"})
+    return with_scaling(msgspec.structs.replace(summary(levels), servers=(server,)), 4)
+
+
+SEARCHED = AnswerFacts(levels=4, slots=4, agents=4, c=8, slo="a first token within 2 s")
+
+
+@pytest.mark.parametrize(
+    ("second", "half_width", "is_flat"),
+    [
+        (780.0, None, True), (760.0, 0.001, True), (740.0, 0.001, False), (740.0, 0.06, True), (820.0, 0.01, True),
+        (600.0, None, False), (740.0, 0.3, False),
+    ],
+)  # fmt: skip
+def test_throughput_that_does_not_grow_within_its_half_width_is_used_up(
+    second: float, half_width: float | None, is_flat: bool
+) -> None:
+    """A wide interval shows neither."""
+    facts = add_slots(SEARCHED, full_server(second, half_width=half_width), parse_slo("ttft_p90=2s"))
+    assert facts.flat == ((2, second, 4, 790.0) if is_flat else None)
+
+
+def test_more_slots_have_a_price_where_the_throughput_is_used_up() -> None:
+    facts = add_slots(SEARCHED, full_server(780.0), parse_slo("ttft_p90=2s"))
+    (step,) = next_steps(facts)
+    assert (step.code, step.command) == ("more_slots_agents", "--parallel 8")
+    assert step.sentence == (
+        "--parallel 8: up to 8 agents, as fewer requests wait for a slot; they share the same 790 tok/s: about 99 each "
+        "instead of 198 (prediction)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stream", "code", "command"), [(26.0, "more_slots_agents", "--parallel 5"), (22.0, "throughput", "")]
+)
+def test_slots_that_leave_agents_too_slow_are_not_advised(stream: float, code: str, command: str) -> None:
+    """An SLO of 20 tok/s each: shared by more agents, the same total is not enough for them."""
+    (step,) = next_steps(add_slots(SEARCHED, full_server(780.0, stream=stream), parse_slo(DEFAULT_SLO)))
+    assert (step.code, step.command) == (code, command)
+
+
+def test_slots_are_advised_up_to_the_contexts_that_fit() -> None:
+    kv = KvCliff(pool_tokens=6000, context_tokens=1000.0, predicted=6.0)
+    found = Capacity(slo="", agents=4, low=4, high=7, next_c=8, alpha=0.2, visits=4, requests=99, kv=kv)
+    facts = add_slots(SEARCHED, msgspec.structs.replace(full_server(780.0), capacity=found), parse_slo("ttft_p90=2s"))
+    assert (facts.kv_fits, facts.more_slots) == (6, "--parallel 6")
 
 
 def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:

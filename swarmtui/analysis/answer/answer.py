@@ -8,7 +8,9 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, capacity_facts, find_facts
-from swarmtui.analysis.answer.table import agents, rows_said
+from swarmtui.analysis.answer.rows import agents
+from swarmtui.analysis.answer.slots import add_slots
+from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
 from swarmtui.engines.registry import engine_named
@@ -21,7 +23,7 @@ from swarmtui.model.telemetry import QualityLine, ServerState
 
 def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[int, ServerState]) -> Answer:
     """Return the answer of a session whose other figures are known; `counters` are those of the servers by level."""
-    facts = add_hardware(find_facts(summary, slo, counters), summary)
+    facts = add_hardware(add_slots(find_facts(summary, slo, counters), summary, slo), summary)
     at = facts.agents if slo is not None else facts.best_c
     return Answer(
         headline=_headline(facts),
@@ -80,6 +82,7 @@ def _point(levels: Sequence[Level], c: int | None) -> AnswerPoint | None:
         c=level.c,
         ttft_s=level.ttft_s.median,
         ttft_p90_s=level.ttft_s.p90,
+        ttft_max_s=level.ttft_s.max,
         per_stream_tps=level.per_stream_tps.mean,
         out_tps=level.headline_tps,
         half_width=level.half_width,

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import floor
 
 import msgspec
 
 from swarmtui.analysis.answer.commands import same_target
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
-from swarmtui.analysis.capacity.cliff import MIN_GAIN
-from swarmtui.analysis.capacity.scaling import PLATEAU, best_level, headline_level, open_loop_sentence
+from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, Slo
 from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, name_doubts
-from swarmtui.engines.base import flag_number
-from swarmtui.engines.registry import engine_named, tensor_parallel_size
+from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Spread, Summary
-from swarmtui.model.telemetry import DiscoveredServer, QualityLine, ServerState
-from swarmtui.numbers import percent, short, signed_percent
+from swarmtui.model.telemetry import QualityLine, ServerState
+from swarmtui.numbers import percent, short
 
 # The KV cache is full from this share on.
 KV_FULL = 0.95
 POWER_CAPPED = 0.5  # of the time; less costs too little to be named
 LOW_ACCEPTANCE = 0.5
-# A prediction for more slots goes up to this multiple of those that were measured.
-_MORE_SLOTS = 2
 # Lines of measurement quality that say that the client, or its host, was too slow.
 _CLIENT = ("client_cpu", "client_lag", "turnaround")
 _HOST = ("host_pressure", "host_steal")
@@ -88,9 +83,13 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
     the server look slower: then missed levels prove nothing, and `high` is null. `one_tps` is the median of one agent
     alone. `grows`: tok/s still grew at the highest level.
-    `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`. `more_slots` is the setting for more
-    slots, which is `more_at_once`; `more_agents` (at most) and `more_tps` are predicted for them, and `rate_limit`, in
-    tok/s, ends that.
+    `at_highest`: a search was not allowed to try more than its highest level.
+    `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
+    agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
+    most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
+    ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, which is that of the
+    first level that takes all slots, as is `full_stream`. `flat` are two levels, each with its tok/s in total, between
+    which that does not grow: the second one takes all slots, or is the last that was measured.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
@@ -103,6 +102,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     open_loop: str | None = None
     slo: str | None = None
     searched: bool = False
+    searched_cliff: bool = False
+    at_highest: bool = False
     agents: int | None = None
     low: int | None = None
     high: int | None = None
@@ -124,6 +125,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     running: float | None = None
     queued: float | None = None
     kv_use: float | None = None
+    kv_fits: int | None = None
     preemptions: float | None = None
     hits: tuple[str, str] | None = None
     failed: int | None = None
@@ -140,6 +142,12 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     more_at_once: int | None = None
     more_agents: int | None = None
     more_tps: float | None = None
+    more_stream: float | None = None
+    shared_stream: float | None = None
+    full_tps: float | None = None
+    full_half_width: float | None = None
+    full_stream: float | None = None
+    flat: tuple[int, float, int, float] | None = None
     rate_limit: float | None = None
     enough_slots: int | None = None
     step_law: str | None = None
@@ -189,9 +197,10 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         facts,
         lowest_c=measured[0].c,
         highest_c=measured[-1].c,
+        searched_cliff=summary.session.plan.goal == "cliff",
+        at_highest=summary.capacity is not None and measured[-1].c >= summary.session.plan.max_c,
         slots=slots.total if slots else None,
         inferred=bool(slots and slots.inferred),
-        queue_evidence=_queue_evidence(levels, scaling),
         **_best(levels, scaling),
     )
     if slo is not None:
@@ -201,9 +210,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
             facts, c=cliff.c, c_before=cliff.c_before, gain=cliff.gain, wait=cliff.ttft_factor
         )
     at = next((level for level in levels if level.c == facts.c), None)
-    if at is not None:
-        facts = _add_limit(facts, at, counters.get(at.c), session_kv(summary))
-    return _add_slots(facts, summary, scaling, slo)
+    return facts if at is None else _add_limit(facts, at, counters.get(at.c), session_kv(summary))
 
 
 def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
@@ -326,89 +333,6 @@ def _lines(quality: Sequence[QualityLine], codes: Sequence[str]) -> str | None:
 
 
 # what to change
-
-
-def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:
-    """Compare the highest level with a slot for every stream and the highest level overall, if that brings little."""
-    slots = scaling.slots
-    if slots is None:
-        return None
-    within = [level for level in levels if level.c <= slots.total and level.headline_tps]
-    beyond = [level for level in levels if level.c > slots.total and level.headline_tps]
-    if not within or not beyond:
-        return None
-    base, highest = within[-1], beyond[-1]
-    gain = ratio(highest.headline_tps, base.headline_tps)
-    if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
-        return None
-    slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
-    ttft = f", first token ×{short(slower, 2)} (mean)" if slower else ""
-    return f"C={highest.c} compared with C={base.c}: {signed_percent(gain - 1.0, 0)} output tok/s{ttft}; {slots}"
-
-
-def _add_slots(facts: AnswerFacts, summary: Summary, scaling: Scaling, slo: Slo | None) -> AnswerFacts:
-    """Add the setting for more slots, and what the fitted step time predicts for them."""
-    slots = scaling.reported_slots
-    server = summary.servers[0] if summary.servers else None
-    if slots is None:
-        return facts
-    a, c, per = scaling.step_a_s, scaling.step_c_s, slots.per_replica
-    most = float(_MORE_SLOTS * per)
-    if facts.kv_use:
-        most = min(most, per * KV_FULL / facts.kv_use)
-    limit = _rate_limit(slo)
-    fastest = None
-    if a is not None and c is not None and c > 0 and limit is not None:
-        fastest = (1.0 / limit - a) / c
-    more = floor(min(most, fastest) if fastest is not None else most)
-    facts = _add_enough(facts, summary, scaling)
-    if more <= per:
-        return facts
-    facts = msgspec.structs.replace(facts, more_slots=_slots_setting(server, summary, per, more))
-    if a is None or c is None:
-        return facts
-    longer = (a + c * more) / (a + c * per)
-    tps = more / per / longer - 1.0
-    agents = None
-    if facts.agents:
-        beyond = max(0.0, facts.agents / slots.total - 1.0)
-        agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
-    return msgspec.structs.replace(
-        facts,
-        more_at_once=more * slots.replicas,
-        more_agents=agents if agents and facts.agents and agents > facts.agents else None,
-        more_tps=tps if slo is None else None,
-        rate_limit=limit if fastest is not None and fastest < most else None,
-    )
-
-
-def _rate_limit(slo: Slo | None) -> float | None:
-    return max((one.limits[RATE] for one in slo.conditions if RATE in one.limits), default=None) if slo else None
-
-
-def _slots_setting(server: DiscoveredServer | None, summary: Summary, per_replica: int, more: int) -> str | None:
-    """`--max-num-seqs 32`: the flag may count less than a replica, so that its own value grows by the same factor."""
-    name = server.engine if server else next((one.engine for one in summary.session.endpoints), "")
-    engine = engine_named(name)
-    now = flag_number(server.flags if server else None, *(flag.lstrip("-") for flag in engine.slot_flags))
-    return engine.slots_setting(round((now or per_replica) * more / per_replica)) or None
-
-
-def _add_enough(facts: AnswerFacts, summary: Summary, scaling: Scaling) -> AnswerFacts:
-    """Find how many slots give almost the throughput of all of them, within the levels that were measured."""
-    slots, a, c = scaling.reported_slots, scaling.step_a_s, scaling.step_c_s
-    if slots is None or a is None or c is None or max(level.c for level in summary.levels) < slots.total:
-        return facts
-    per = slots.per_replica
-    full = per / (a + c * per)
-    enough = next((m for m in range(1, per) if m / (a + c * m) >= PLATEAU * full), per)
-    if enough > 0.75 * per:
-        return facts
-    law = (
-        f"a step takes {short(1e3 * a)} + {short(1e3 * c)}·b ms (fit within {percent(scaling.fit_error or 0.0)}): "
-        f"{enough} of {per} slots give {percent(PLATEAU)} of the tok/s"
-    )
-    return msgspec.structs.replace(facts, enough_slots=enough * slots.replicas, step_law=law)
 
 
 def _full_kv(counters: Mapping[int, ServerState]) -> tuple[int, float] | None:

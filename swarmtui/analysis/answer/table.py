@@ -1,33 +1,25 @@
 """Every sentence of an answer: its code, the facts that it needs, and when it is said.
 
 A row is said if none of its facts is null and its condition holds. Of the headlines, the conditions that were missed
-and the limits, the first one is said; of the next steps, all. What a power limit costs and saves is said of a tune.
+and the limits, the first one is said; of the next steps, which are in `steps`, all. What a power limit costs and saves
+is said of a tune.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import floor
-from typing import Literal, NamedTuple
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
-from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
+from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, errors_missed, slots_taken, waits
+from swarmtui.analysis.answer.steps import STEPS
+from swarmtui.analysis.capacity.cliff import QUEUED
 from swarmtui.analysis.capacity.words import range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, JOB, RATE, WAITS, parse_slo, time_text
+from swarmtui.analysis.limits.slo import JOB, RATE, time_text
 from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent, significant
 from swarmtui.text import count_noun
 
-Question = Literal["headline", "missed", "limit", "next", "power"]
-
-# A server with a slot free for a tenth of the time may still be full on average.
-_TAKEN = 0.9
-# A search that is this sure is not repeated with more requests.
-_SURE = 0.98
-# An interval of more than the first share of the agents can be narrowed down; with more than the second one, that comes
-# before any change.
-_WIDE, _UNSURE = 0.1, 0.5
 _FIGURES = {
     "ttft": "the first token took",
     "ttfo": "the first text took",
@@ -36,23 +28,6 @@ _FIGURES = {
     "stall": "a pause took",
     JOB: "a job took",
 }
-
-
-class AnswerRow(NamedTuple):
-    question: Question
-    code: str
-    needs: tuple[str, ...]
-    holds: Callable[[AnswerFacts], bool]
-    text: Callable[[AnswerFacts], str]
-    command: Callable[[AnswerFacts], str] = lambda facts: ""
-    evidence: Callable[[AnswerFacts], str] = lambda facts: ""
-
-    def is_said(self, facts: AnswerFacts) -> bool:
-        return all(getattr(facts, name) is not None for name in self.needs) and self.holds(facts)
-
-
-def agents(number: int) -> str:
-    return count_noun(number, "agent", "agents")
 
 
 # how many agents
@@ -114,11 +89,6 @@ _HEADLINES = (
 # why no more: what was missed
 
 
-def _errors_missed(facts: AnswerFacts) -> bool:
-    missed = facts.missed
-    return missed is not None and bool(facts.failed) and 2 * (facts.failed or 0) >= missed.n - missed.good > 0
-
-
 def _missed_value(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
@@ -154,7 +124,7 @@ def _cliff(facts: AnswerFacts) -> str:
 
 
 _MISSED = (
-    AnswerRow("missed", "missed_errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
+    AnswerRow("missed", "missed_errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: f"{f.failed} of {f.requests} requests failed ({f.error})"),
     AnswerRow("missed", "missed_together", ("c", "missed"), lambda f: f.missed is not None and f.missed.together,
         lambda f: "and the levels beside it, counted together, too few requests kept it"),
@@ -169,32 +139,25 @@ _MISSED = (
 # why no more: the resource
 
 
-def _waits(facts: AnswerFacts) -> bool:
-    """Whether what ended was a wait: the cliff, or a condition on a time that a queue makes longer."""
-    if facts.missed is None:
-        return facts.gain is not None
-    return not facts.missed.figure or facts.missed.figure in WAITS
-
-
-def _slots_taken(facts: AnswerFacts) -> bool:
-    if facts.slots is None or facts.c is None or not _waits(facts) or facts.c <= facts.slots:
-        return False
-    if facts.gain is not None and facts.gain >= MIN_GAIN and (facts.c_before or 0) >= facts.slots:
-        return False  # more than the slots bring more output
-    idle = facts.running is not None and facts.running < _TAKEN * facts.slots
-    return not idle and (facts.queued is None or facts.queued > QUEUED)
-
-
 def _slots_text(facts: AnswerFacts) -> str:
     seen = ", as seen from the client," if facts.inferred else ""
     slots = {1: "the only slot", 2: "both slots"}.get(facts.slots or 0, f"all {facts.slots} slots")
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
-    has_room = facts.kv_use is not None and facts.kv_use < KV_FULL
-    return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if has_room else "")
+    if facts.kv_use is not None:
+        return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
+    if facts.kv_fits is not None and facts.kv_fits > (facts.slots or 0):
+        return f"{taken}; the KV cache has room for about {agents(facts.kv_fits)}"
+    return taken
+
+
+def _flat_text(facts: AnswerFacts) -> str:
+    assert facts.flat is not None
+    fewer, before, more, after = facts.flat
+    return f"the server gives no more tok/s in total: {rate(before)} with {agents(fewer)}, {rate(after)} with {more}"
 
 
 def _mostly_prefill(facts: AnswerFacts) -> bool:
-    return _waits(facts) and (facts.prefill_s or 0.0) > 0.5 * (facts.ttft_s or 0.0)
+    return waits(facts) and (facts.prefill_s or 0.0) > 0.5 * (facts.ttft_s or 0.0)
 
 
 def _takes_long(facts: AnswerFacts) -> bool:
@@ -207,11 +170,11 @@ def _explained_by_host(facts: AnswerFacts) -> bool:
     return excess is not None and excess <= (facts.host_share or 0.0)
 
 
-def _hardware(binds: str, code: str, words: str, *, waits: bool | None = None) -> AnswerRow:
-    """Return the row for what binds a level; `waits`: it explains only times that a queue makes longer, or no such."""
+def _hardware(binds: str, code: str, words: str, *, of_waits: bool | None = None) -> AnswerRow:
+    """Return the row for what binds a level; `of_waits`: it explains only times that a queue makes longer, or none."""
 
     def holds(facts: AnswerFacts) -> bool:
-        return facts.binds == binds and (waits is None or facts.missed is None or _waits(facts) == waits)
+        return facts.binds == binds and (of_waits is None or facts.missed is None or waits(facts) == of_waits)
 
     def text(facts: AnswerFacts) -> str:
         at = "" if facts.c is not None else f" with {agents(facts.binds_c or 0)}"
@@ -222,28 +185,28 @@ def _hardware(binds: str, code: str, words: str, *, waits: bool | None = None) -
 
 _HARDWARE = (
     _hardware("prefill", "prefill_share", "reading prompts takes most of the time"),
-    _hardware("client", "gateway", "the time is spent between client and server", waits=True),
-    _hardware("power", "power", "the GPUs lower their clocks", waits=False),
-    _hardware("server_cpu", "server_cpu", "the GPUs wait for what the server does on the CPU", waits=False),
-    _hardware("launch_overhead", "launch_overhead", "most of a step is neither reading nor computing", waits=False),
-    _hardware("compute", "compute", "the GPUs compute all the time", waits=False),
-    _hardware("bandwidth", "bandwidth", "reading memory limits it", waits=False),
+    _hardware("client", "gateway", "the time is spent between client and server", of_waits=True),
+    _hardware("power", "power", "the GPUs lower their clocks", of_waits=False),
+    _hardware("server_cpu", "server_cpu", "the GPUs wait for what the server does on the CPU", of_waits=False),
+    _hardware("launch_overhead", "launch_overhead", "most of a step is neither reading nor computing", of_waits=False),
+    _hardware("compute", "compute", "the GPUs compute all the time", of_waits=False),
+    _hardware("bandwidth", "bandwidth", "reading memory limits it", of_waits=False),
 )
 
 _LIMITS = (
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),
-    AnswerRow("limit", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
+    AnswerRow("limit", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: "the log of the server may say why"),
     AnswerRow("limit", "evictions", ("c", "hits"), lambda f: True,
         lambda f: f"prompts are evicted from the KV cache, hit rate {' → '.join(f.hits or ())}"),
     AnswerRow("limit", "preemptions", ("c", "preemptions"), lambda f: bool(f.preemptions),
         lambda f: f"the KV cache is too small, {count_noun(round(f.preemptions or 0), 'preemption', 'preemptions')}"),
-    AnswerRow("limit", "slots", ("c", "slots"), _slots_taken, _slots_text),
+    AnswerRow("limit", "slots", ("c", "slots"), slots_taken, _slots_text),
     AnswerRow("limit", "kv_cache", ("c", "kv_use"), lambda f: (f.kv_use or 0.0) >= KV_FULL,
         lambda f: f"the KV cache is {percent(f.kv_use)} full"),
-    AnswerRow("limit", "queue", ("c", "queued"), lambda f: _waits(f) and (f.queued or 0.0) > QUEUED,
+    AnswerRow("limit", "queue", ("c", "queued"), lambda f: waits(f) and (f.queued or 0.0) > QUEUED,
         lambda f: f"the queue of the server has {short(f.queued, 2)} waiting requests on average"),
     AnswerRow("limit", "prefill", ("c", "ttft_s", "prefill_s"), _mostly_prefill,
         lambda f: f"on average {seconds(f.prefill_s, 2)} of {seconds(f.ttft_s, 2)} go into reading the prompt"),
@@ -253,127 +216,8 @@ _LIMITS = (
     AnswerRow("limit", "host", ("c", "host", "missed", "host_share"), _explained_by_host,
         lambda f: f"the host was busy ({f.host})"),
     *_HARDWARE,
+    AnswerRow("limit", "throughput", ("c", "flat", "missed"), lambda f: not waits(f), _flat_text),
     AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),
-)  # fmt: skip
-
-# what to change
-
-
-def _more_slots_help(facts: AnswerFacts) -> bool:
-    return (_slots_taken(facts) or facts.queue_evidence is not None) and not facts.preemptions
-
-
-def _evidence_of_slots(facts: AnswerFacts) -> str:
-    return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
-
-
-def _agents_with_more_slots(facts: AnswerFacts) -> str:
-    """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
-    then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
-    least, most = facts.more_at_once or 0, facts.more_agents or 0
-    low = "up to " if least <= (facts.agents or 0) or least >= most else f"{least} to "
-    return f"{facts.more_slots}: {low}{agents(most)}, as fewer requests wait for a slot{then} (prediction)"
-
-
-def _preempted_text(facts: AnswerFacts) -> str:
-    assert facts.preempted is not None
-    c, number, kv_use = facts.preempted
-    use = "" if kv_use is None else f", KV cache up to {percent(kv_use)} full"
-    return f"C={c}: {count_noun(round(number), 'preemption', 'preemptions')}{use}"
-
-
-def _full_text(facts: AnswerFacts) -> str:
-    assert facts.full_kv is not None
-    c, use = facts.full_kv
-    return f"C={c}: KV cache up to {percent(use)} full, no preemptions counted"
-
-
-def _is_wide(facts: AnswerFacts, share: float) -> bool:
-    """Whether a longer search would say more: the ends of the interval are further apart than this share of it.
-
-    One that is disturbed would be as uncertain.
-    """
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
-        return False
-    return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
-
-
-_STEPS = (
-    AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), _errors_missed,
-        lambda f: "find out why requests fail, in the log of the server",
-        evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
-    AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
-        evidence=lambda f: f.host or ""),
-    AnswerRow("next", "client_limit", ("client",), lambda f: True,
-        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
-        evidence=lambda f: f.client or ""),
-    AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
-        lambda f: f"measure again, as {f.disturbed}"),
-    AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
-        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
-        lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s (median)"),
-    AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
-        lambda f: "a longer search first, as the number is not sure",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
-    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
-        lambda f: not f.doubts and _more_slots_help(f),
-        _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
-    AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
-        lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
-        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests "
-        "(prediction)",
-        lambda f: f.more_slots or "", _evidence_of_slots),
-    AnswerRow("next", "more_slots", ("slots", "more_slots"),
-        lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
-        lambda f: f"{f.more_slots}: more requests run at once, if memory allows it",
-        lambda f: f.more_slots or "", _evidence_of_slots),
-    AnswerRow("next", "queue", ("slots",),
-        lambda f: _more_slots_help(f)
-        and (f.more_slots is None or (not f.doubts and (f.more_tps or MIN_GAIN) < MIN_GAIN)),
-        lambda f: f"beyond C={f.slots} requests only queue: send fewer at once, or give the server more slots",
-        evidence=_evidence_of_slots),
-    AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: not f.doubts,
-        lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full, "
-        "as a token takes less of it (prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
-    AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
-        lambda f: "the KV cache is too small for this many requests: use fewer slots, a shorter context or an "
-        "fp8 KV cache, or give it more memory", evidence=_preempted_text),
-    AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
-        lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
-    AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
-        lambda f: "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the "
-        "measurement",
-        evidence=lambda f: f.cached or ""),
-    AnswerRow("next", "power_limit", ("power",), lambda f: True,
-        lambda f: "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J",
-        evidence=lambda f: f.power or ""),
-    AnswerRow("next", "speculative_decoding", ("drafts",), lambda f: True,
-        lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
-        evidence=lambda f: (f.drafts or ("", ""))[1]),
-    AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: not f.doubts,
-        lambda f: f"slots beyond {f.enough_slots} add almost no throughput: they only make streams slower",
-        evidence=lambda f: f.step_law or ""),
-    AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,
-        lambda f: f"without {f.eager}: CUDA graphs launch a step at once", evidence=lambda f: f.because or ""),
-    AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: not f.doubts,
-        lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)}, "
-        "as a step reads less memory (prediction)", evidence=lambda f: f.because or ""),
-    AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,
-        lambda f: "TP={} does not divide {} heads: the server rejects it, or leaves GPUs idle".format(*f.heads or ()),
-        evidence=lambda f: "--tensor-parallel-size {}, tag heads={}".format(*f.heads or ())),
-    AnswerRow("next", "higher_levels", ("highest_c",), lambda f: f.slo is None and bool(f.grows),
-        lambda f: f"more than {agents(f.highest_c or 0)}: tok/s still grew",
-        lambda f: f"swarmtui run --find-cliff{f.command_endpoint}"),
-    AnswerRow("next", "more_agents", ("highest_c", "agents"),
-        lambda f: f.c is None and bool(f.agents) and not f.searched,
-        lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
-    AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
-        lambda f: "a longer search narrows the number down (99 % sure)",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
-    AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
-        lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
 )  # fmt: skip
 
 # what a power limit costs and saves
@@ -419,7 +263,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *_STEPS, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:

@@ -1,0 +1,174 @@
+"""The facts about slots: whether more of them help, what they cost each agent, and how many are enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, hypot
+
+import msgspec
+
+from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
+from swarmtui.analysis.capacity.agents import session_kv
+from swarmtui.analysis.capacity.cliff import MIN_GAIN
+from swarmtui.analysis.capacity.scaling import PLATEAU
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.slo import RATE, Slo
+from swarmtui.engines.base import flag_number
+from swarmtui.engines.registry import engine_named
+from swarmtui.model.findings import Scaling, Slots
+from swarmtui.model.session import Level, Summary
+from swarmtui.numbers import percent, short, signed_percent
+
+# A prediction for more slots goes up to this multiple of those that were measured.
+_MORE_SLOTS = 2
+# Two levels tell whether the throughput grows if the higher one has this many times the requests at once, and if the
+# growth is known to this part of that of the requests.
+_APART = 1.5
+_KNOWN = 0.25
+
+
+def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFacts:
+    """Add what the levels say about slots, the setting for more of them, and what is predicted for it."""
+    if not facts.levels or facts.open_loop is not None:
+        return facts
+    scaling, kv = summary.scaling or Scaling(), session_kv(summary)
+    facts = msgspec.structs.replace(
+        facts,
+        queue_evidence=_queue_evidence(summary.levels, scaling),
+        kv_fits=floor(kv.predicted) if kv is not None and kv.predicted is not None else None,
+        flat=_flat(_rated(summary.levels), scaling.slots, facts.c),
+    )
+    slots = scaling.reported_slots
+    if slots is None:
+        return facts
+    facts = _add_enough(facts, summary, scaling)
+    return _add_more(facts, summary, scaling, slots, _rate_limit(slo), judged=slo is not None)
+
+
+def _rated(levels: Sequence[Level]) -> list[Level]:
+    return sorted((level for level in levels if level.has_complete_run and level.headline_tps), key=lambda x: x.c)
+
+
+def _flat(levels: Sequence[Level], slots: Slots | None, c: int | None) -> tuple[int, float, int, float] | None:
+    """Return two levels between which the throughput does not grow, although the server runs more requests at once.
+
+    The higher one is the first that takes all slots, or the level `c` at which something ends, if that is lower.
+    """
+    total = slots.total if slots is not None else None
+    ends = [level.c for level in levels if level.c in (c, total) or (total is not None and level.c > total)]
+    below = [level for level in levels if not ends or level.c <= min(ends)]
+    if not below:
+        return None
+    last = below[-1]
+    at_once = last.c if total is None else min(last.c, total)
+    first = next((level for level in reversed(below) if level.c * _APART <= at_once), None)
+    gain = ratio(last.headline_tps, first.headline_tps) if first is not None else None
+    if first is None or gain is None:
+        return None
+    width = hypot(first.half_width or 0.0, last.half_width or 0.0)
+    if gain - 1.0 > max(width, MIN_GAIN) or width > _KNOWN * (at_once / first.c - 1.0):
+        return None
+    return first.c, first.headline_tps or 0.0, last.c, last.headline_tps or 0.0
+
+
+def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:
+    """Compare the highest level with a slot for every stream and the highest level overall, if that brings little."""
+    slots = scaling.slots
+    if slots is None:
+        return None
+    within = [level for level in levels if level.c <= slots.total and level.headline_tps]
+    beyond = [level for level in levels if level.c > slots.total and level.headline_tps]
+    if not within or not beyond:
+        return None
+    base, highest = within[-1], beyond[-1]
+    gain = ratio(highest.headline_tps, base.headline_tps)
+    if base.c < slots.total or gain is None or gain - 1.0 >= MIN_GAIN:
+        return None
+    slower = ratio(highest.ttft_s.mean, base.ttft_s.mean)
+    ttft = f", first token ×{short(slower, 2)} (mean)" if slower else ""
+    return f"C={highest.c} compared with C={base.c}: {signed_percent(gain - 1.0, 0)} output tok/s{ttft}; {slots}"
+
+
+def _add_more(
+    facts: AnswerFacts, summary: Summary, scaling: Scaling, slots: Slots, limit: float | None, *, judged: bool
+) -> AnswerFacts:
+    """Add the setting for more slots, and what each agent then gets.
+
+    A step of more requests takes longer as the fitted step time says; by as much as there are more of them where the
+    throughput does not grow. `limit` is the least tok/s of an agent, `judged`: there is an SLO.
+    """
+    full = next((level for level in _rated(summary.levels) if level.c >= slots.total), None)
+    stream = full.per_stream_tps.mean if full is not None else None
+    a, c, per = scaling.step_a_s, scaling.step_c_s, slots.per_replica
+    most = float(_MORE_SLOTS * per)
+    if facts.kv_use:
+        most = min(most, per * KV_FULL / facts.kv_use)
+    elif facts.kv_fits is not None:
+        most = min(most, facts.kv_fits / slots.replicas)
+    fastest = None
+    if limit and facts.flat is not None and stream is not None:
+        fastest = per * stream / limit
+    elif limit and a is not None and c is not None and c > 0:
+        fastest = (1.0 / limit - a) / c
+    more = floor(min(most, fastest) if fastest is not None else most)
+    facts = msgspec.structs.replace(
+        facts,
+        full_tps=full.headline_tps if full is not None else None,
+        full_half_width=full.half_width if full is not None else None,
+        full_stream=stream,
+        rate_limit=limit if fastest is not None and fastest < most else None,
+    )
+    if more <= per:
+        return facts
+    facts = msgspec.structs.replace(
+        facts,
+        more_slots=_slots_setting(summary, per, more),
+        shared_stream=stream * per / more if stream is not None else None,
+    )
+    if facts.flat is not None:
+        longer = more / per
+    elif a is not None and c is not None:
+        longer = (a + c * more) / (a + c * per)
+    else:
+        return facts
+    agents = None
+    if facts.agents:
+        beyond = max(0.0, facts.agents / slots.total - 1.0)
+        agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
+    return msgspec.structs.replace(
+        facts,
+        more_at_once=more * slots.replicas,
+        more_agents=agents if agents and facts.agents and agents > facts.agents else None,
+        more_tps=None if judged else more / per / longer - 1.0,
+        more_stream=stream / longer if stream is not None else None,
+    )
+
+
+def _rate_limit(slo: Slo | None) -> float | None:
+    return max((one.limits[RATE] for one in slo.conditions if RATE in one.limits), default=None) if slo else None
+
+
+def _slots_setting(summary: Summary, per_replica: int, more: int) -> str | None:
+    """`--max-num-seqs 32`: the flag may count less than a replica, so that its own value grows by the same factor."""
+    server = summary.servers[0] if summary.servers else None
+    name = server.engine if server else next((one.engine for one in summary.session.endpoints), "")
+    engine = engine_named(name)
+    now = flag_number(server.flags if server else None, *(flag.lstrip("-") for flag in engine.slot_flags))
+    return engine.slots_setting(round((now or per_replica) * more / per_replica)) or None
+
+
+def _add_enough(facts: AnswerFacts, summary: Summary, scaling: Scaling) -> AnswerFacts:
+    """Find how many slots give almost the throughput of all of them, within the levels that were measured."""
+    slots, a, c = scaling.reported_slots, scaling.step_a_s, scaling.step_c_s
+    if slots is None or a is None or c is None or max(level.c for level in summary.levels) < slots.total:
+        return facts
+    per = slots.per_replica
+    full = per / (a + c * per)
+    enough = next((m for m in range(1, per) if m / (a + c * m) >= PLATEAU * full), per)
+    if enough > 0.75 * per:
+        return facts
+    law = (
+        f"a step takes {short(1e3 * a)} + {short(1e3 * c)}·b ms (fit within {percent(scaling.fit_error or 0.0)}): "
+        f"{enough} of {per} slots give {percent(PLATEAU)} of the tok/s"
+    )
+    return msgspec.structs.replace(facts, enough_slots=enough * slots.replicas, step_law=law)

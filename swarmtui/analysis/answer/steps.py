@@ -1,0 +1,200 @@
+"""The rows of the table that say what to change: all whose facts are known and whose condition holds, in order."""
+
+from __future__ import annotations
+
+from math import floor
+
+from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.rows import AnswerRow, agents, errors_missed, slots_taken, waits
+from swarmtui.analysis.capacity.cliff import MIN_GAIN
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
+from swarmtui.numbers import percent, rate, short, signed_percent
+from swarmtui.text import count_noun
+
+# A search that is this sure is not repeated with more requests.
+_SURE = 0.98
+# An interval of more than the first share of the agents can be narrowed down; with more than the second one, that comes
+# before any change.
+_WIDE, _UNSURE = 0.1, 0.5
+
+
+def _more_slots_help(facts: AnswerFacts) -> bool:
+    return (slots_taken(facts) or facts.queue_evidence is not None) and not facts.preemptions
+
+
+def _evidence_of_slots(facts: AnswerFacts) -> str:
+    return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
+
+
+def _agents_with_more_slots(facts: AnswerFacts) -> str:
+    """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
+    then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
+    least, most = facts.more_at_once or 0, facts.more_agents or 0
+    low = "up to " if least <= (facts.agents or 0) or least >= most else f"{least} to "
+    return (
+        f"{facts.more_slots}: {low}{agents(most)}, as fewer requests wait for a slot{_price(facts)}{then} (prediction)"
+    )
+
+
+def _price(facts: AnswerFacts) -> str:
+    """Say what more slots cost each agent: they share what the server gives in total."""
+    if facts.full_tps is None or facts.full_stream is None or facts.shared_stream is None:
+        return ""
+    now, total = rate(facts.full_stream, facts.full_half_width), rate(facts.full_tps, facts.full_half_width)
+    shared = f"about {short(facts.shared_stream, 2)} each instead of {now}"
+    if facts.flat is not None and not facts.doubts:
+        return f"; they share the same {total} tok/s: {shared}"
+    if facts.more_stream is not None and not facts.doubts:
+        return f"; each writes about {short(facts.more_stream, 2)} tok/s instead of {now}"
+    return f"; if the {total} tok/s in total do not grow, {shared}"
+
+
+def _more_slots_text(facts: AnswerFacts) -> str:
+    memory = ", if memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
+    return f"{facts.more_slots}: more agents start at once{memory}{_price(facts)}"
+
+
+def _queue_text(facts: AnswerFacts) -> str:
+    start = f"beyond C={facts.slots} requests only queue"
+    if facts.flat is not None:
+        return f"{start}, and the server gives no more than {rate(facts.flat[3])} tok/s in total: send fewer at once"
+    room = facts.kv_fits if facts.kv_use is None else None
+    cache = "" if room is None or room > (facts.slots or 0) else f" and a KV cache for more than {agents(room)}"
+    return f"{start}: send fewer at once, or give the server more slots{cache}"
+
+
+def _used_up(facts: AnswerFacts) -> bool:
+    """Whether agents are too slow, or would be with more slots, while the server gives no more in total."""
+    if facts.missed is not None and not waits(facts):
+        return True
+    return _more_slots_help(facts) and facts.more_slots is None and facts.rate_limit is not None
+
+
+def _used_up_text(facts: AnswerFacts) -> str:
+    assert facts.flat is not None
+    total = f"the server gives no more than {rate(facts.flat[3])} tok/s in total"
+    then = ""
+    if waits(facts) and facts.rate_limit is not None:
+        then = f", and with more slots agents would get less than {short(facts.rate_limit)} each"
+    return f"a smaller model, or weights of fewer bits: {total}{then}"
+
+
+def _flat_evidence(facts: AnswerFacts) -> str:
+    assert facts.flat is not None
+    fewer, before, more, after = facts.flat
+    return f"{rate(before)} tok/s at C={fewer}, {rate(after)} at C={more}"
+
+
+def _preempted_text(facts: AnswerFacts) -> str:
+    assert facts.preempted is not None
+    c, number, kv_use = facts.preempted
+    use = "" if kv_use is None else f", KV cache up to {percent(kv_use)} full"
+    return f"C={c}: {count_noun(round(number), 'preemption', 'preemptions')}{use}"
+
+
+def _full_text(facts: AnswerFacts) -> str:
+    assert facts.full_kv is not None
+    c, use = facts.full_kv
+    return f"C={c}: KV cache up to {percent(use)} full, no preemptions counted"
+
+
+def _is_wide(facts: AnswerFacts, share: float) -> bool:
+    """Whether a longer search would say more: the ends of the interval are further apart than this share of it.
+
+    One that is disturbed would be as uncertain.
+    """
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
+        return False
+    if facts.c is None and facts.at_highest:
+        return False  # more agents say more
+    return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
+
+
+def _higher_levels(facts: AnswerFacts) -> str:
+    """A search for the cliff that found none would end at the same level again."""
+    highest = facts.highest_c or 0
+    how = f"--levels {2 * highest},{4 * highest}" if facts.searched_cliff else "--find-cliff"
+    return f"swarmtui run {how}{facts.command_endpoint}"
+
+
+def _more_agents(facts: AnswerFacts) -> str:
+    most = f" --max-agents {4 * (facts.highest_c or 0)}" if facts.at_highest else ""
+    return f"swarmtui capacity{facts.command_endpoint}{most}"
+
+
+STEPS = (
+    AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
+        lambda f: "find out why requests fail, in the log of the server",
+        evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
+        evidence=lambda f: f.host or ""),
+    AnswerRow("next", "client_limit", ("client",), lambda f: True,
+        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
+        evidence=lambda f: f.client or ""),
+    AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
+        lambda f: f"measure again, as {f.disturbed}"),
+    AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
+        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
+        lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s (median)"),
+    AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
+        lambda f: "a longer search first, as the number is not sure",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+    AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
+        lambda f: not f.doubts and _more_slots_help(f),
+        _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
+        lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
+        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests"
+        f"{_price(f)} (prediction)",
+        lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "more_slots", ("slots", "more_slots"),
+        lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
+        _more_slots_text, lambda f: f.more_slots or "", _evidence_of_slots),
+    AnswerRow("next", "queue", ("slots",),
+        lambda f: _more_slots_help(f)
+        and (f.more_slots is None or (not f.doubts and f.more_tps is not None and f.more_tps < MIN_GAIN))
+        and not (f.flat is not None and _used_up(f)),
+        _queue_text, evidence=_evidence_of_slots),
+    AnswerRow("next", "throughput", ("flat",), lambda f: not f.doubts and f.smaller_weights is None and _used_up(f),
+        _used_up_text, evidence=_flat_evidence),
+    AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: not f.doubts,
+        lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full, "
+        "as a token takes less of it (prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),
+    AnswerRow("next", "preemptions", ("preempted",), lambda f: True,
+        lambda f: "the KV cache is too small for this many requests: use fewer slots, a shorter context or an "
+        "fp8 KV cache, or give it more memory", evidence=_preempted_text),
+    AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
+        lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
+    AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
+        lambda f: "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the "
+        "measurement",
+        evidence=lambda f: f.cached or ""),
+    AnswerRow("next", "power_limit", ("power",), lambda f: True,
+        lambda f: "the GPUs run at their power limit: raising it gives more tok/s, lowering it may improve tokens/J",
+        evidence=lambda f: f.power or ""),
+    AnswerRow("next", "speculative_decoding", ("drafts",), lambda f: True,
+        lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
+        evidence=lambda f: (f.drafts or ("", ""))[1]),
+    AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: not f.doubts,
+        lambda f: f"slots beyond {f.enough_slots} add almost no throughput: they only make streams slower",
+        evidence=lambda f: f.step_law or ""),
+    AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,
+        lambda f: f"without {f.eager}: CUDA graphs launch a step at once", evidence=lambda f: f.because or ""),
+    AnswerRow("next", "smaller_weights", ("smaller_weights", "because"), lambda f: not f.doubts,
+        lambda f: f"weights of 8 bits: about {percent(f.smaller_weights)} more tok/s with {agents(f.binds_c or 0)}, "
+        "as a step reads less memory (prediction)", evidence=lambda f: f.because or ""),
+    AnswerRow("next", "tensor_parallel", ("heads",), lambda f: True,
+        lambda f: "TP={} does not divide {} heads: the server rejects it, or leaves GPUs idle".format(*f.heads or ()),
+        evidence=lambda f: "--tensor-parallel-size {}, tag heads={}".format(*f.heads or ())),
+    AnswerRow("next", "higher_levels", ("highest_c",), lambda f: f.slo is None and bool(f.grows),
+        lambda f: f"more than {agents(f.highest_c or 0)}: tok/s still grew", _higher_levels),
+    AnswerRow("next", "more_agents", ("highest_c", "agents"),
+        lambda f: f.c is None and bool(f.agents) and (f.at_highest or not f.searched),
+        lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO", _more_agents),
+    AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
+        lambda f: "a longer search narrows the number down (99 % sure)",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+    AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
+        lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",
+        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+)  # fmt: skip
