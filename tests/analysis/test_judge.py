@@ -157,6 +157,26 @@ def test_limits(code: str, facts: dict[str, Any], state: str) -> None:
     assert line(code, **facts).state == state
 
 
+@pytest.mark.parametrize(
+    ("code", "facts", "limit"),
+    [
+        ("host_pressure", {"host": HostUse(pressure=0.27)}, "not busy: that is above 30 % of the time"),
+        ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.03)}, "30 % of the time and 0.05 s in each second"),
+        ("host_steal", {"host": HostUse(steal=0.02)}, "not sure above 3 % of CPU time"),
+        ("client_cpu", {"worker_cpu": 0.8}, "not sure above 95 % of a core"),
+        ("other_clients", {"other_requests": 1.0, "own_requests": 100}, "not sure above 2 % of our requests"),
+        ("token_counts", {"miscounted": 0.02}, "not sure above 2 % of answers, or 10 % of their tokens"),
+        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "not sure above 1 % off"),
+        ("host_clocks", {"clock_bound_s": 0.002}, "not sure above ±5 ms"),
+        ("coalesced_chunks", {"coalesced_chunks": 0.2}, "not sure above 25 %"),
+    ],
+)
+def test_a_remark_says_its_limit_and_does_not_read_like_a_doubt(code: str, facts: dict[str, Any], limit: str) -> None:
+    found = line(code, **facts)
+    assert found.state == "note" and found.sentence.endswith(limit)
+    assert "was busy" not in found.sentence or code == "host_steal"
+
+
 def test_wrong_usage_is_not_taken_for_another_client() -> None:
     counts = {"client_tokens": 500, "server_tokens": 1000, "other_clients": 0.0, "in_flight": 4}
     assert line("other_clients", **counts).state == "doubtful"

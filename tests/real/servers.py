@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 
 from swarmtui.analysis.machine.host import host_use
-from swarmtui.analysis.quality.judge import CPU_PRESSURE
+from swarmtui.analysis.quality.quality_limits import CPU_PRESSURE
 from swarmtui.telemetry.host import read_host
 from swarmtui.telemetry.metrics import parse_prometheus
 

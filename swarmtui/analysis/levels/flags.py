@@ -9,7 +9,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.scaling import piles_up
 from swarmtui.analysis.quality.facts import send_delay_share
-from swarmtui.analysis.quality.judge import (
+from swarmtui.analysis.quality.quality_limits import (
     COALESCED_CHUNKS,
     FIRST_COALESCED,
     FIRST_ERROR,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.quality.judge import RULES, judge
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.text import count_noun
@@ -79,4 +79,8 @@ def judge_host(use: HostUse | None) -> tuple[QualityLine, ...]:
 
 def host_flags(use: HostUse | None) -> Findings:
     busy = (line for line in judge_host(use) if line.state == "doubtful")
-    return tuple(Finding(code=line.code, text=f"{_DOUBTS[line.code]}: {line.value}") for line in busy)
+    limits = {rule.code: rule.limit for rule in RULES}
+    return tuple(
+        Finding(code=line.code, text=f"{_DOUBTS[line.code]}: {line.value} (limit: {limits[line.code]})")
+        for line in busy
+    )

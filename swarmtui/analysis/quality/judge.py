@@ -4,57 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.analysis.quality import quality_limits as limits
+from swarmtui.analysis.quality.quality_limits import STATES, Limit, QualityState
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
-# A note is worth knowing and does not affect a figure: only doubtful lines affect the verdict on a session.
-QualityState = Literal["ok", "note", "doubtful"]
-_STATES: tuple[QualityState, ...] = ("ok", "note", "doubtful")
-
-
-class Limit(NamedTuple):
-    """A value up to `ok` is ok, up to `note` a note, and above both doubtful."""
-
-    ok: float
-    note: float = 0.0
-
-    def grade(self, value: float) -> QualityState:
-        return "ok" if value <= self.ok else "note" if value <= self.note else "doubtful"
-
-
-CLIENT_LAG = Limit(0.10)  # p99, as a share of the time per token
-TURNAROUND = Limit(0.01)  # between the end of a stream and its next request, as a share of the time of requests
-SEND_DELAY = Limit(0.02)  # of scheduled requests, as a share of their TTFT
-CLIENT_CPU = Limit(0.70, 0.95)  # of a core
-IN_FLIGHT = Limit(0.05)  # how far the held concurrency is below C, as a share of C
-OTHER_CLIENTS = Limit(0.05)  # their requests in flight, as a share of ours
-OTHER_REQUESTS = Limit(0.0, 0.02)  # as a share of our requests
-TOKEN_COUNTS = Limit(0.01)  # difference between client and server
-MISCOUNTED = Limit(0.0, 0.02)  # answers with fewer tokens than chunks, of all
-USAGE_APART = Limit(0.0, 0.10)  # of the tokens of a text, which is not always split as it was generated
-# Answers whose first token shares its timestamp with the next, of all; and by how much that moves a mean, at most.
-FIRST_COALESCED = Limit(0.05)
-FIRST_ERROR = Limit(0.0, 0.01)
-DECODE_RATE = Limit(0.03)  # difference between client and engine
-CACHED = Limit(0.02)  # of the prompt tokens, or of answers with more in the cache than the shared part
-PREEMPTIONS = Limit(0.0)
-THROTTLED = Limit(0.05)  # of a level's time
-GPU_CLOCKS = Limit(0.05)  # (highest − lowest) / highest during a level
-CLOCK_STEPS = Limit(0.0)
-HOST_CLOCKS = Limit(0.001, 0.005)  # seconds; latencies do not depend on it, only how requests of hosts overlap
-# Of all chunks. They blur gaps and stalls only; on a busy machine it is often the server that writes several at once.
-# Above a quarter, something between server and client holds chunks back, or the client is too slow.
-COALESCED_CHUNKS = Limit(0.01, 0.25)
-# The time in which some task waited for a CPU, as a share. Tasks often wake at the same moment, so that some waiting is
-# ordinary; and what matters is whether workers and servers had to wait: their steps take longer by that share.
-CPU_PRESSURE = Limit(0.15, 0.30)
-CPU_WAIT = Limit(0.02, 0.05)
-STEAL = Limit(0.01, 0.03)  # of the CPU time
 TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
 # At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
@@ -62,12 +21,22 @@ _CHANGING_REASONS = THROTTLE_REASONS - {"power cap"}
 
 
 class Grade(NamedTuple):
-    """The result of one rule; `good_sentence` explains the state ok, `bad_sentence` any other."""
+    """The result of one rule; `good_sentence` explains the state ok, `bad_sentence` any other.
+
+    `doubtful_above` is the value from which a note would be a doubt.
+    """
 
     state: QualityState
     value: str
     good_sentence: str
     bad_sentence: str
+    doubtful_above: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """A remark says its limit: without it, it would read like a doubt."""
+        limit = f"; a remark only: not sure above {self.doubtful_above}" if self.doubtful_above else ""
+        return {"ok": self.good_sentence, "note": self.bad_sentence + limit}.get(self.state, self.bad_sentence)
 
 
 class Rule(NamedTuple):
@@ -90,10 +59,10 @@ def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
-            sentence = grade.good_sentence if grade.state == "ok" else grade.bad_sentence
-            lines.append(
-                QualityLine(code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=sentence)
+            found = QualityLine(
+                code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=grade.sentence
             )
+            lines.append(found)
     return tuple(lines)
 
 
@@ -137,7 +106,7 @@ def _client_lag(facts: QualityFacts) -> Grade | None:
         return Grade("ok", f"{value}, kernel stamps", sentence, "")
     value = f"{value}, {short_percent(share, 2)} of the time per token"
     bad_sentence = "the client reads late; run it on a quieter machine, or with fewer streams"
-    return Grade(CLIENT_LAG.grade(share), value, "the client keeps up with the tokens", bad_sentence)
+    return Grade(limits.CLIENT_LAG.grade(share), value, "the client keeps up with the tokens", bad_sentence)
 
 
 def _held_c(facts: QualityFacts) -> Grade | None:
@@ -146,7 +115,7 @@ def _held_c(facts: QualityFacts) -> Grade | None:
     if facts.c_held is None or not facts.c:
         return None
     return Grade(
-        IN_FLIGHT.grade(1.0 - facts.c_held / facts.c),
+        limits.IN_FLIGHT.grade(1.0 - facts.c_held / facts.c),
         f"{short(facts.c_held)} of {facts.c}",
         "the planned number of streams was active",
         "not all streams were active while requests were left: requests failed, or the client was slow",
@@ -158,15 +127,15 @@ def _other_clients(facts: QualityFacts) -> Grade | None:
     parts: list[str] = []
     if facts.other_clients is not None and facts.in_flight is not None:
         share = facts.other_clients / max(1.0, facts.in_flight)
-        states.append("ok" if facts.other_clients < 1.0 else OTHER_CLIENTS.grade(share))
+        states.append("ok" if facts.other_clients < 1.0 else limits.OTHER_CLIENTS.grade(share))
         parts.append(f"{facts.other_clients:g} in flight besides our {facts.in_flight:g}")
     if facts.other_requests is not None:
-        states.append(OTHER_REQUESTS.grade(facts.other_requests / max(1, facts.own_requests or 0)))
+        states.append(limits.OTHER_REQUESTS.grade(facts.other_requests / max(1, facts.own_requests or 0)))
         parts.append(f"{facts.other_requests:g} finished besides ours")
     if (
         not facts.miscounted
         and facts.other_requests != 0.0
-        and TOKEN_COUNTS.grade(excess := _token_difference(facts) or 0.0) != "ok"
+        and limits.TOKEN_COUNTS.grade(excess := _token_difference(facts) or 0.0) != "ok"
     ):
         states.append("doubtful")
         parts.append(f"{short_percent(excess, 2)} of the output tokens were not ours")
@@ -176,7 +145,8 @@ def _other_clients(facts: QualityFacts) -> Grade | None:
     if not states:
         return None
     bad_sentence = "another client used the server at the same time and slowed it down"
-    return Grade(worst(states), ", ".join(parts), "no other client used the server", bad_sentence)
+    limit = f"{short_percent(limits.OTHER_REQUESTS.note)} of our requests"
+    return Grade(worst(states), ", ".join(parts), "no other client used the server", bad_sentence, limit)
 
 
 _ESTIMATED_SOURCES = {
@@ -202,16 +172,16 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
     if facts.client_tokens is not None and facts.server_tokens is not None:
         apart = abs(facts.server_tokens - facts.client_tokens) / max(1.0, facts.server_tokens)
         within = f" within {short_percent(ceil(1e3 * apart) / 1e3, 2)}" if apart else ""
-        states.append(TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)))
+        states.append(limits.TOKEN_COUNTS.grade(abs(_token_difference(facts) or 0.0)))
         parts.append(f"client {facts.client_tokens:,.0f}, server {facts.server_tokens:,.0f}")
         bad_sentence = "client and server count differently: other clients, wrong usage, or requests that ended early"
     if facts.miscounted is not None:
-        states.append(MISCOUNTED.grade(facts.miscounted))
+        states.append(limits.MISCOUNTED.grade(facts.miscounted))
         if facts.miscounted:
             parts.append(f"{short_percent(facts.miscounted, 2)} of answers have fewer tokens than chunks")
             bad_sentence = "usage contradicts the text that arrived: rates and tokens per second are too low"
     if facts.usage_apart is not None:
-        states.append(USAGE_APART.grade(abs(facts.usage_apart)))
+        states.append(limits.USAGE_APART.grade(abs(facts.usage_apart)))
         if facts.usage_apart:
             parts.append(
                 f"usage {signed_percent(facts.usage_apart, 2)} against /tokenize of {facts.usage_checked} answers"
@@ -220,7 +190,9 @@ def _token_counts(facts: QualityFacts) -> Grade | None:
     if not states:
         return None
     value = ", ".join(parts) or "usage fits the text"
-    return Grade(worst(states), value, f"all counts of the tokens agree{within}", bad_sentence)
+    most, apart_by = short_percent(limits.MISCOUNTED.note), short_percent(limits.USAGE_APART.note)
+    limit = f"{most} of answers, or {apart_by} of their tokens"
+    return Grade(worst(states), value, f"all counts of the tokens agree{within}", bad_sentence, limit)
 
 
 def _first_reads(facts: QualityFacts) -> Grade | None:
@@ -229,13 +201,14 @@ def _first_reads(facts: QualityFacts) -> Grade | None:
     value = f"{short_percent(facts.first_coalesced, 2)} of answers"
     if facts.first_coalesced and facts.first_error is not None:
         value += f", TTFT or time per token up to {short_percent(facts.first_error, 2)} off"
-    states = [FIRST_COALESCED.grade(facts.first_coalesced)]
-    states += [FIRST_ERROR.grade(facts.first_error)] if facts.first_error is not None else []
+    states = [limits.FIRST_COALESCED.grade(facts.first_coalesced)]
+    states += [limits.FIRST_ERROR.grade(facts.first_error)] if facts.first_error is not None else []
     return Grade(
-        min(states, key=_STATES.index),
+        min(states, key=STATES.index),
         value,
         "the first token of nearly every answer has its own timestamp",
         "first tokens were read together with later ones: TTFT may be too long, and time per token too short",
+        f"{short_percent(limits.FIRST_ERROR.note)} off",
     )
 
 
@@ -255,7 +228,7 @@ def _decode_rate(facts: QualityFacts) -> Grade | None:
     off = facts.engine_ratio - 1.0
     bad_sentence = "client and engine disagree on the decode rate: tokens are held back between them"
     value = f"engine {signed_percent(off, 2)}"
-    return Grade(DECODE_RATE.grade(abs(off)), value, "client and engine agree on the decode rate", bad_sentence)
+    return Grade(limits.DECODE_RATE.grade(abs(off)), value, "client and engine agree on the decode rate", bad_sentence)
 
 
 def _cold_cache(facts: QualityFacts) -> Grade | None:
@@ -266,23 +239,29 @@ def _cold_cache(facts: QualityFacts) -> Grade | None:
         unique = facts.unique_cached or 0.0
         value = f"declared shared{share}" + (f", {short_percent(unique, 2)} of answers beyond that" if unique else "")
         bad_sentence = "the part of prompts that should be new was in the prefix cache: TTFT is too short"
-        return Grade(CACHED.grade(unique), value, "only what prompts share was in the prefix cache", bad_sentence)
+        return Grade(
+            limits.CACHED.grade(unique), value, "only what prompts share was in the prefix cache", bad_sentence
+        )
     if facts.cache is None or facts.cached_share is None:
         return None
     bad_sentence = "prompts that should be new were in the prefix cache: TTFT is too short"
     value = f"{short_percent(facts.cached_share, 2)} cached"
-    return Grade(CACHED.grade(facts.cached_share), value, "the prompts were not in the prefix cache", bad_sentence)
+    return Grade(
+        limits.CACHED.grade(facts.cached_share), value, "the prompts were not in the prefix cache", bad_sentence
+    )
 
 
 def _throttling(facts: QualityFacts) -> Grade | None:
     if facts.throttled is None:
         return None
     reasons = [reason for reason in facts.throttle if reason in THROTTLE_REASONS] if facts.throttled else []
-    state = THROTTLED.grade(facts.throttled)
+    state = limits.THROTTLED.grade(facts.throttled)
     if state == "doubtful" and not _CHANGING_REASONS.intersection(reasons):
         state = "note"
     value = f"{short_percent(facts.throttled, 2)} of the time {', '.join(reasons)}".rstrip()
     bad_sentence = "the GPUs were throttled: figures will differ on another day, or on a cooler machine"
+    if state == "note":
+        bad_sentence = "the GPUs run at their power limit: that is as fast as this machine allows"
     return Grade(state, value, "the GPUs were not throttled", bad_sentence)
 
 
@@ -291,21 +270,24 @@ def _host_pressure(facts: QualityFacts) -> Grade | None:
     found = []
     if use.pressure is not None:
         pressure = f"tasks waited for a CPU in {short_percent(use.pressure, 2)} of the time"
-        found.append((CPU_PRESSURE.grade(use.pressure), pressure))
+        found.append((limits.CPU_PRESSURE.grade(use.pressure), pressure))
     if use.waited is not None:
         # A sum over processes, which can exceed the time.
         waited = f"client and server together waited {use.waited:.2f} s for a CPU in each second"
-        found.append((CPU_WAIT.grade(use.waited), waited))
+        found.append((limits.CPU_WAIT.grade(use.waited), waited))
     if not found and not facts.no_cpu:
         return None
-    bad_sentence = "the host was busy: the client, and a server on the same host, were delayed"
+    busy = "the host was busy: the client, and a server on the same host, were delayed"
     values = [value for _, value in found]
     if facts.no_cpu:
         silent = f"all streams were silent {_times(facts.no_cpu)} meanwhile"
-        return Grade("doubtful", ", ".join((*values, silent)), "", bad_sentence)
+        return Grade("doubtful", ", ".join((*values, silent)), "", busy)
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
-    state = min((state for state, _ in found), key=_STATES.index)
-    return Grade(state, ", ".join(values), "the host had CPU time to spare", bad_sentence)
+    state = min((state for state, _ in found), key=STATES.index)
+    above = [f"{short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
+    above += [f"{limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
+    sentence = busy if state == "doubtful" else f"not busy: that is above {' and '.join(above)}"
+    return Grade(state, ", ".join(values), "the host had CPU time to spare", sentence)
 
 
 def _host_steal(facts: QualityFacts) -> Grade | None:
@@ -314,7 +296,10 @@ def _host_steal(facts: QualityFacts) -> Grade | None:
         return None
     bad_sentence = "this is a virtual machine, and its host was busy: all processes here were held back"
     good_sentence = "no other machine took CPU time from this one"
-    return Grade(STEAL.grade(steal), f"{short_percent(steal, 2)} of CPU time", good_sentence, bad_sentence)
+    limit = f"{short_percent(limits.STEAL.note)} of CPU time"
+    return Grade(
+        limits.STEAL.grade(steal), f"{short_percent(steal, 2)} of CPU time", good_sentence, bad_sentence, limit
+    )
 
 
 def _single(
@@ -328,7 +313,10 @@ def _single(
 
     def grade(facts: QualityFacts) -> Grade | None:
         found = fact(facts)
-        return None if found is None else Grade(limit.grade(found), value(found), good_sentence, bad_sentence)
+        if found is None:
+            return None
+        above = value(limit.note).removeprefix("within ")
+        return Grade(limit.grade(found), value(found), good_sentence, bad_sentence, above)
 
     return grade
 
@@ -343,74 +331,76 @@ RULES = (
     Rule("several_servers", "several servers", "one server per metrics URL", "", _several_servers),
     Rule("connections", "connections", "kept open", "", _connections),
     Rule(
-        "client_lag", "client lag", f"kernel stamps, or p99 ≤ {short_percent(CLIENT_LAG.ok)} of the time per token",
+        "client_lag", "client lag",
+        f"kernel stamps, or p99 ≤ {short_percent(limits.CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag,
     ),
     Rule(
-        "turnaround", "turnaround", f"≤ {short_percent(TURNAROUND.ok)} of the time of requests", "",
+        "turnaround", "turnaround", f"≤ {short_percent(limits.TURNAROUND.ok)} of the time of requests", "",
         _single(
-            lambda facts: facts.turnaround, TURNAROUND, lambda share: f"{short_percent(share, 2)} of the time",
+            lambda facts: facts.turnaround, limits.TURNAROUND, lambda share: f"{short_percent(share, 2)} of the time",
             "the next request follows at once", "the client is slow to send the next request: C is not held",
         ),
     ),
     Rule(
-        "send_delay", "send delay", f"≤ {short_percent(SEND_DELAY.ok)} of TTFT", "",
+        "send_delay", "send delay", f"≤ {short_percent(limits.SEND_DELAY.ok)} of TTFT", "",
         _single(
-            lambda facts: facts.send_delay, SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
+            lambda facts: facts.send_delay, limits.SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
             "requests were sent when they were due", "requests were sent late: the delay is part of TTFT",
         ),
     ),
     Rule(
-        "client_cpu", "client CPU", f"≤ {short_percent(CLIENT_CPU.note)} of a core",
+        "client_cpu", "client CPU", f"≤ {short_percent(limits.CLIENT_CPU.note)} of a core",
         "the client's CPU time was not recorded",
         _single(
-            lambda facts: facts.worker_cpu, CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
+            lambda facts: facts.worker_cpu, limits.CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
             "the client has CPU time to spare", "the client may be the bottleneck; use fewer streams, or more cores",
         ),
     ),
     Rule(
         "host_pressure", "host CPU",
-        f"waiting ≤ {short_percent(CPU_PRESSURE.note)}, client and server ≤ {short_percent(CPU_WAIT.note)}",
+        f"waiting ≤ {short_percent(limits.CPU_PRESSURE.note)} of the time, "
+        f"or client and server ≤ {limits.CPU_WAIT.note:.2f} s",
         "the host does not report how long tasks wait for a CPU", _host_pressure, external=True,
     ),
     Rule(
-        "host_steal", "host steal", f"≤ {short_percent(STEAL.note)}",
+        "host_steal", "host steal", f"≤ {short_percent(limits.STEAL.note)}",
         "the host does not report what its hypervisor takes", _host_steal, external=True,
     ),
     Rule(
-        "in_flight", "held C", f"{_within(IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,
+        "in_flight", "held C", f"{_within(limits.IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,
     ),
     Rule(
         "other_clients", "other clients", "none, idle before",
         "the server does not report requests of other clients", _other_clients, external=True,
     ),
     Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
-    Rule("token_counts", "token counts", _within(TOKEN_COUNTS), "", _token_counts),
+    Rule("token_counts", "token counts", _within(limits.TOKEN_COUNTS), "", _token_counts),
     Rule(
-        "decode_rate", "decode rate", _within(DECODE_RATE),
+        "decode_rate", "decode rate", _within(limits.DECODE_RATE),
         "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
     ),
     Rule(
-        "cold_cache", "cold cache", f"≤ {short_percent(CACHED.ok)} cached, or declared",
+        "cold_cache", "cold cache", f"≤ {short_percent(limits.CACHED.ok)} cached, or declared",
         "the server does not report cached prompt tokens", _cold_cache, external=True,
     ),
     Rule(
         "preemptions", "preemptions", "0", "the server does not report preemptions",
         _single(
-            lambda facts: facts.preemptions, PREEMPTIONS, lambda count: f"{count:g}",
+            lambda facts: facts.preemptions, limits.PREEMPTIONS, lambda count: f"{count:g}",
             "the KV cache had room for all requests",
             "the KV cache was full: requests were preempted and computed again",
         ),
         external=True,
     ),
     Rule(
-        "throttling", "throttling", f"≤ {short_percent(THROTTLED.ok)} of the time",
+        "throttling", "throttling", f"≤ {short_percent(limits.THROTTLED.ok)} of the time",
         "no GPU reports whether it is throttled", _throttling, external=True,
     ),
     Rule(
-        "gpu_clocks", "GPU clocks", _within(GPU_CLOCKS), "no GPU reported its clocks under load",
+        "gpu_clocks", "GPU clocks", _within(limits.GPU_CLOCKS), "no GPU reported its clocks under load",
         _single(
-            lambda facts: facts.clock_spread, GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
+            lambda facts: facts.clock_spread, limits.GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
             "the GPU clocks were steady", "the GPU clocks changed under load",
         ),
         external=True,
@@ -418,24 +408,24 @@ RULES = (
     Rule(
         "client_clock", "client clock", "not set during the run", "",
         _single(
-            lambda facts: facts.clock_steps, CLOCK_STEPS, lambda steps: count_noun(int(steps), "step", "steps"),
+            lambda facts: facts.clock_steps, limits.CLOCK_STEPS, lambda steps: count_noun(int(steps), "step", "steps"),
             "the clock of this machine ran evenly",
             "the clock of this machine was set during the run; arrival times around that moment may be off",
         ),
     ),
     Rule(
-        "host_clocks", "host clocks", f"within ±{short(1e3 * HOST_CLOCKS.note)} ms", "",
+        "host_clocks", "host clocks", f"within ±{short(1e3 * limits.HOST_CLOCKS.note)} ms", "",
         _single(
-            lambda facts: facts.clock_bound_s, HOST_CLOCKS, lambda bound: f"within ±{short(1e3 * bound)} ms",
+            lambda facts: facts.clock_bound_s, limits.HOST_CLOCKS, lambda bound: f"within ±{short(1e3 * bound)} ms",
             "the clocks of the hosts are known well enough to order their requests",
             "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
         ),
     ),
-    Rule("first_reads", "shared first reads", f"≤ {short_percent(FIRST_COALESCED.ok)}", "", _first_reads),
+    Rule("first_reads", "shared first reads", f"≤ {short_percent(limits.FIRST_COALESCED.ok)}", "", _first_reads),
     Rule(
-        "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(COALESCED_CHUNKS.note)}", "",
+        "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(limits.COALESCED_CHUNKS.note)}", "",
         _single(
-            lambda facts: facts.coalesced_chunks, COALESCED_CHUNKS, lambda share: short_percent(share, 2),
+            lambda facts: facts.coalesced_chunks, limits.COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own timestamp",
             "several chunks were read at once: gaps between tokens and stalls are inexact",
         ),
@@ -444,4 +434,4 @@ RULES = (
 
 
 def worst(states: Sequence[QualityState]) -> QualityState:
-    return max(states, key=_STATES.index)
+    return max(states, key=STATES.index)
