@@ -135,7 +135,8 @@ class Goodput(PerLevel, frozen=True, kw_only=True):
     """Requests of a level that met the SLO; a failed request did not. `per_s` and `out_tps` count only these.
 
     `share_low` and `share_high` are one-sided 95 % bounds of the share. `kept`: all conditions are kept, by such bounds
-    or as the search judged that visited the level; null while that is not decided.
+    or as the search judged that visited the level; null while that is not decided, and where it was missed while
+    something made the server look slower than it is.
     """
 
     n: int

@@ -108,7 +108,8 @@ def curve_charts(
     measured = {level.offered_load for level in (*levels, *provisional)}
     missing = tuple(sorted(float(load) for load in planned if load not in measured))
     kept, missed = marks.best, marks.past
-    boundary = (kept, missed) if marks.by_slo and kept is not None and missed is not None else None
+    proven = marks.by_slo and not marks.doubted
+    boundary = (kept, missed) if proven and kept is not None and missed is not None else None
     return upper._replace(planned=missing, boundary=boundary), lower._replace(planned=missing, boundary=boundary)
 
 

@@ -135,9 +135,11 @@ _POINTS = "●◆▲■▼✚"
 _HOLLOW = "○"
 _EVERY = {"line": 1, "solid": 1, "dotted": 2, "sparse": 4}
 _SAMPLES = {"solid": "──", "dotted": "⠒⠒", "sparse": "⠂⠐"}
-_MARK_STYLES: dict[Code, str] = {"best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "failed": "bad"}
+_MARK_STYLES: dict[Code, str] = {
+    "best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "unknown": "warn", "failed": "bad",
+}  # fmt: skip
 # Where the SLO is missed has its name beside the boundary.
-_MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff"}
+_MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "unknown": "not sure"}
 
 
 class _Frame(NamedTuple):
@@ -274,7 +276,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     if not pointed:
         return
     # What is marked covers points in the same cell, and the level to choose is above all.
-    order = {None: 0, "missed": 1, "failed": 1, "cliff": 1}
+    order = {None: 0, "missed": 1, "unknown": 1, "failed": 1, "cliff": 1}
     drawn = sorted(zip(series.points, dots, strict=True), key=lambda pair: order.get(marked.get(pair[0][0]), 2))
     for (x, _), dot in drawn:
         cell = dot[0] // ACROSS, dot[1] // UP
@@ -294,7 +296,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
 
 def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> None:
     """Write text above a point, or below it, if there is room."""
-    column, row = cell[0] - len(text) // 2, cell[1]
+    column, row = max(0, min(cell[0] - len(text) // 2, grid.width - len(text))), cell[1]
     for at in (row + 1, row - 1):
         if text and grid.is_free(column, at, len(text)):
             grid.put(column, at, text, style)

@@ -22,7 +22,7 @@ from swarmtui.report.svg import (
 from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table
 
 _CLASSES: dict[Code | None, str] = {
-    "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "unknown", "not applicable": "unknown",
+    "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "doubt", "not applicable": "unknown",
     "same": "unknown", "unsure": "unknown", "refused": "bad",
 }  # fmt: skip
 
@@ -40,7 +40,7 @@ th,td{padding:.35rem .7rem;text-align:left;border-bottom:1px solid var(--rule);o
 tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:600;vertical-align:bottom}
 .n{text-align:right}td.n{white-space:nowrap}
 td.ok{color:var(--good);white-space:nowrap}td.bad{color:var(--bad);font-weight:600;white-space:nowrap}
-td.unknown{color:var(--dim);white-space:nowrap}
+td.unknown{color:var(--dim);white-space:nowrap}td.doubt{color:var(--queue);white-space:nowrap}
 pre{white-space:pre-wrap;padding:.5rem .8rem;border:1px solid var(--rule);border-radius:6px;background:var(--card)}
 td.bar{font-family:monospace;white-space:nowrap}
 .note,.notes{color:var(--dim);font-size:.88rem}

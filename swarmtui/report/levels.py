@@ -42,12 +42,12 @@ _DROP = (
     "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
     "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
-_VERDICTS = ("faster", "slower", "same", "unsure", "refused")
+_VERDICTS = ("faster", "slower", "same", "unsure", "refused", "unknown")
 
 
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
-    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unsure"), "dip": ("▽", "unsure"),
+    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("▽", "unknown"),
 }  # fmt: skip
 _KEPT = {True: "kept", False: "missed", None: "unsure"}
 
@@ -119,7 +119,9 @@ def mark_code(marks: LevelMarks, load: float) -> Code | None:
     """Return what is special about the level with this load."""
     if load == marks.best:
         return "kept" if marks.by_slo else "best"
-    return None if load != marks.past else "missed" if marks.by_slo else "cliff"
+    if load != marks.past:
+        return None
+    return "cliff" if not marks.by_slo else "unknown" if marks.doubted else "missed"
 
 
 def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
@@ -134,6 +136,8 @@ def mark_names(marks: LevelMarks) -> tuple[str, str]:
         return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
     loads = (marks.best, marks.past)
     long, short = ("▸ most agents that keep the SLO", "▼ first level past it"), ("▸ most agents", "▼ past it")
+    if marks.doubted:
+        long, short = (long[0], "? not sure: disturbed"), (short[0], "? not sure")
     return _joined(long, loads), _joined(short, loads)
 
 

@@ -211,7 +211,7 @@ def _limits(summary: Summary) -> Table:
     return limit_table(found, note="; ".join([facts, *(fact.text for fact in found.missing)]))
 
 
-_SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unsure")}
+_SLO_CELLS = {True: Cell("kept", "ok"), False: Cell("missed", "missed"), None: Cell("not sure yet", "unknown")}
 
 
 def goodput_table(summary: Summary) -> Table:

@@ -29,6 +29,7 @@ _MARK_NAMES: dict[Code, str] = {
     "cliff": "cliff",
     "kept": "most agents",
     "missed": "past it",
+    "unknown": "not sure",
     "failed": "drift",
 }
 _SHAPES = (

@@ -26,7 +26,9 @@ Code = Literal[
 ]  # fmt: skip
 
 # The signs of marked rows and points; the level to choose has the same one with and without an SLO.
-MARKS: dict[Code | None, str] = {"best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "failed": "✖", "partial": "○"}
+MARKS: dict[Code | None, str] = {
+    "best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "unknown": "?", "failed": "✖", "partial": "○",
+}  # fmt: skip
 
 
 class Cell(NamedTuple):

@@ -18,7 +18,7 @@ import msgspec
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
-from swarmtui.analysis.capacity.slo_search import Visit, search_state, searched_goodput
+from swarmtui.analysis.capacity.slo_search import Visit, leave_missed_open, search_state, searched_goodput
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, level_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
@@ -212,7 +212,11 @@ def summarise(loaded: LoadedSession) -> Summary:
         tasks=task_figures(measured),
         search=search,
     )
-    return msgspec.structs.replace(summary, answer=answer(summary, slo, _slo_text(journal), counters))
+    found = answer(summary, slo, _slo_text(journal), counters)
+    if found.disturbed:
+        judged, search = leave_missed_open(summary.goodput, search)
+        summary = msgspec.structs.replace(summary, goodput=judged, search=search)
+    return msgspec.structs.replace(summary, answer=found)
 
 
 def _find_slo(journal: Journal) -> Slo | None:

@@ -19,6 +19,7 @@ from swarmtui.analysis.capacity.slo_search import (
     Visit,
     is_missed,
     judge,
+    leave_missed_open,
     next_visit,
     search_state,
     searched_goodput,
@@ -216,6 +217,12 @@ def test_levels_of_a_session_have_the_verdicts_of_its_search() -> None:
     assert [one.kept for one in by_levels] == [None, None, None, None, False], "95 % sure"
     assert [one.kept for one in searched_goodput(by_levels, search)] == [True, True, None, False, False]
     assert searched_goodput(by_levels, None) == by_levels
+    judged, opened = leave_missed_open(searched_goodput(by_levels, search), search)
+    assert [one.kept for one in judged] == [True, True, None, None, None]
+    assert opened is not None and {one.state for one in opened.levels} == {"kept", "unsure"}
+    assert (opened.low, opened.high) == (search.low, search.high)
+    cliff = SearchState(goal="cliff", levels=(SearchedLevel(c=4, visits=1, n=9, good=None, state="missed"),))
+    assert leave_missed_open((), cliff) == ((), cliff), "it has no SLO"
 
 
 def test_unfinished_request_counts_if_it_had_met_or_missed_the_limits() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.findings import SearchState
+from swarmtui.report.charts import curve_charts
+from swarmtui.report.dot_chart import paint_charts
 from swarmtui.report.levels import level_table
 from tests.analysis.level_builders import level
 
@@ -21,6 +25,18 @@ def test_the_agents_of_the_answer_are_marked_and_the_first_missed_level() -> Non
     table = level_table(LEVELS, marks=marks)
     assert [row[0].text for row in table.rows] == ["1", "2", "3", "▸12", "▼16"]
     assert table.note.endswith("▸ most agents that keep the SLO · ▼ first level past it.")
+
+
+def test_what_is_missed_while_the_server_looked_slower_has_the_sign_of_doubt() -> None:
+    disturbed = msgspec.structs.replace(answered(12, 16), disturbed="the host was busy")
+    marks = level_marks(LEVELS, answer=disturbed)
+    table = level_table(LEVELS, marks=marks)
+    assert [(row[0].text, row[0].code) for row in table.rows[-2:]] == [("▸12", "kept"), ("?16", "unknown")]
+    assert "▼" not in table.note and "? not sure: disturbed" in table.note
+    upper, lower = curve_charts(LEVELS, marks)
+    assert upper.boundary is lower.boundary is None and upper.series[0].marks == ((12.0, "kept"), (16.0, "unknown"))
+    drawn = "".join(text for row in paint_charts((upper,), 60, 12) for text, _ in row)
+    assert "?" in drawn and "missed" not in drawn and "not sure" in drawn
 
 
 def test_nothing_is_marked_if_no_agent_keeps_the_slo() -> None:

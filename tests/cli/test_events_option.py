@@ -62,8 +62,9 @@ def test_search_tells_its_verdicts(sandbox: Sandbox) -> None:
     assert ran.code == 0, ran
     events = read_events(ran)
     words = {event["c"]: event["word"] for event in events if event.get("about") == "slo"}
-    assert words[1] == "kept" and words[2] == "missed"
     (answer,) = [event["answer"] for event in events if event["event"] == "answer"]
+    # On a busy machine, what is missed proves nothing.
+    assert words[1] == "kept" and words[2] == ("unsure" if answer["disturbed"] else "missed")
     assert answer["agents"] == 1 and answer["slo"] == "ttft_p50=120ms"
     assert "One agent" in ran.err and "Quality" in ran.err
 

@@ -54,9 +54,12 @@ def test_undecided_limit_is_a_warning_unless_asked_to_fail(sandbox: Sandbox) -> 
 def test_missed_slo_exits_with_1_and_goodput_is_saved(sandbox: Sandbox) -> None:
     ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--slo", "ttft=1us,share=60%")
     assert ran.code == 1, ran
-    assert "SLO missed at C=1: 0 of 5 requests met it, 60 % required" in ran.err
-    (found,) = sandbox.show_session()["goodput"]
-    assert (found["n"], found["good"], found["share"], found["kept"]) == (5, 0, 0.0, False)
+    saved = sandbox.show_session()
+    # On a busy machine, what is missed proves nothing.
+    word, kept = ("not sure yet", None) if saved["answer"]["disturbed"] else ("missed", False)
+    assert f"SLO {word} at C=1: 0 of 5 requests met it, 60 % required" in ran.err
+    (found,) = saved["goodput"]
+    assert (found["n"], found["good"], found["share"], found["kept"]) == (5, 0, 0.0, kept)
 
 
 def test_undecided_slo_exits_with_1(sandbox: Sandbox) -> None:

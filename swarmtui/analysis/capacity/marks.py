@@ -15,12 +15,13 @@ class LevelMarks(NamedTuple):
     """The load of the level to choose, and of the first one past it; null where there is none.
 
     With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
-    the cliff.
+    the cliff. `doubted`: what missed it proves nothing, as something made the server look slower.
     """
 
     by_slo: bool
     best: float | None
     past: float | None
+    doubted: bool = False
 
 
 def level_marks(
@@ -34,7 +35,7 @@ def level_marks(
     Nothing is marked if not even one agent keeps the SLO.
     """
     if answer is not None and answer.agents is not None:
-        return _by_slo(answer.agents, answer.missed_c)
+        return _by_slo(answer.agents, answer.missed_c)._replace(doubted=bool(answer.disturbed))
     if answer is None and search is not None and search.goal == "capacity":
         return _by_slo(search.low, search.high)
     best, cliff = best_level(levels, slots), scaling(levels, slots).cliff

@@ -236,6 +236,23 @@ def searched_goodput(found: Sequence[Goodput], search: SearchState | None) -> tu
     )
 
 
+def leave_missed_open(
+    found: Sequence[Goodput], search: SearchState | None
+) -> tuple[tuple[Goodput, ...], SearchState | None]:
+    """Return the verdicts of a session in which something made the server look slower: what is missed proves nothing.
+
+    A search for the cliff has no SLO.
+    """
+    goodput = tuple(msgspec.structs.replace(one, kept=None) if one.kept is False else one for one in found)
+    if search is None or search.goal != "capacity":
+        return goodput, search
+    levels = tuple(
+        msgspec.structs.replace(level, state="unsure") if level.state in ("missed", "dip") else level
+        for level in search.levels
+    )
+    return goodput, msgspec.structs.replace(search, levels=levels)
+
+
 def met_least(level: JudgedLevel) -> tuple[int, int]:
     """Return the requests that met the condition that was met least often, and all that met it or did not."""
     of_visits = zip(*(visit.counts for visit in level.visits), strict=True)

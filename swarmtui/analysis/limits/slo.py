@@ -441,7 +441,7 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
         which = "it" if len(open_level.conditions) == 1 else worst.limit
         share = f"{worst.good} of {worst.n} {worst.counted} met {which}, {short_percent(worst.required)} required"
         needed = f"; at least {least_n(worst.required)} {worst.counted} are needed to decide"
-        least = needed if open_level.kept is None else ""
+        least = needed if open_level.kept is None and worst.n < least_n(worst.required) else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
 

@@ -57,6 +57,7 @@ def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float,
 
 def _notes(marks: LevelMarks) -> tuple[str, ...]:
     best, past = ("▸ most agents", "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
+    past = "? not sure" if marks.doubted else past
     return tuple(
         " · ".join(f"{name} {at:g}" for name, at in zip(names, (marks.best, marks.past), strict=True) if at is not None)
         for names in ((best, past), (best[0], past[0]))
