@@ -262,7 +262,7 @@ class PanelScreen(CursorScreen):
         sharing = self.sharing()
         shared = self.chosen() or next(iter(sharing), None)
         for panel in panels:
-            own = panel.key not in sharing or panel.key == shared
+            own = panel.key == shared if panel.key in sharing else not self.is_covered(panel, shared)
             panel.display = own if self.only_panel is None else panel.key == self.only_panel
         visible = [panel.key for panel in panels if panel.display and panel.key]
         focused = self._focused if self._focused in visible else self.first_focus(visible)
@@ -270,6 +270,10 @@ class PanelScreen(CursorScreen):
             if panel.in_focus != (panel.key == focused):
                 panel.in_focus = panel.key == focused
                 panel.redraw()
+
+    def is_covered(self, panel: LineWidget, shared: int | None) -> bool:
+        """Whether a panel with a region of its own gives way to the one that is visible in the shared region."""
+        return False
 
     def first_focus(self, visible: Sequence[int]) -> int | None:
         return next(iter(visible), None)

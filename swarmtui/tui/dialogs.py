@@ -185,23 +185,32 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("scaling", "steady(C) / steady(1)", (4,)),
     ("speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
     ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
-    ("▸", "highest throughput before a cliff; the lowest C within 1 % of it", (1, 4)),
-    ("▼", "cliff: the first level with three times the TTFT and less than half of the ideal gain in tok/s", (1, 4)),
-    ("▸ ▼", "with an SLO: the most agents that keep it, and the first level past it", (1, 4)),
-    ("✓ ✖ ? ▽", "the SLO is kept, missed, not sure yet (too few requests), or missed although more agents keep it; "
-     "a search counts neighbouring levels together", (4,)),
-    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
-     (1, 2, 4)),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median", (2,)),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
     ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
     ("● · ? ✖", "a check that passed, has a remark, makes a result not sure, or shows that figures are wrong", (6,)),
 )  # fmt: skip
 
+# The signs of levels, in the line of the plan, the curve and the table.
+_SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("▸", "the level to choose: the most agents that keep the SLO; without one, the lowest C with 95 % of the most "
+     "tok/s before a cliff. In the line of the plan: the level that is running", (1, 4)),
+    ("▼", "the first level past it, which misses the SLO; without one, the cliff: three times the TTFT for less than "
+     "half of the ideal gain in tok/s", (1, 4)),
+    ("✓", "the SLO is kept; without one, the level is measured", (4,)),
+    ("✖", "the SLO is missed", (4,)),
+    ("?", "not sure: too few requests, or something made the server look slower (panel 6 says what)", (1, 4)),
+    ("▽", "a dip: missed, although more agents keep it", (4,)),
+    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
+     (1, 2, 4)),
+)  # fmt: skip
+
 
 def panel_topic(key: int | None) -> HelpTopic:
-    """Explain the figures of a panel."""
-    rows = tuple((name, meaning) for name, meaning, panels in _FIGURES if key in panels)
+    """Explain the figures and signs of a panel; the signs where several are shown."""
+    if key is None:
+        return HelpTopic("The signs of levels", tuple((name, meaning) for name, meaning, _ in _SIGNS))
+    rows = tuple((name, meaning) for name, meaning, panels in (*_FIGURES, *_SIGNS) if key in panels)
     return HelpTopic(f"The figures of panel {key}", rows) if rows else _NO_TOPIC
 
 
@@ -231,6 +240,8 @@ def help_lines(keys: Keymap, context: KeyContext, width: int, topic: HelpTopic =
                 (action.tooltip, "dim"),
             ])  # fmt: skip
     lines += _meanings("Figures", [(name, meaning) for name, meaning, _ in _FIGURES], width)
+    signs = panel_topic(None)
+    lines += _meanings(signs.title, signs.rows, width) if topic.title != signs.title else []
     note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'
     return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrap(note, width - 2))]
 

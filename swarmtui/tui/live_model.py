@@ -40,6 +40,12 @@ class LiveModel:
         return (frame.slots, frame.answer, frame.search) if frame is not None else (None, None, None)
 
     @property
+    def next_command(self) -> str:
+        """The command, or the flags, of what to try next; empty if there is none."""
+        answer = self.frame.answer if self.frame is not None else None
+        return next((step.command for step in answer.next if step.command), "") if answer else ""
+
+    @property
     def stream_rates(self) -> dict[int, StreamRate]:
         return {rate.agent: rate for rate in self.frame.rates} if self.frame is not None else {}
 

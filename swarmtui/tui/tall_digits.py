@@ -11,7 +11,9 @@ _DIGITS = {
 
 
 def tall(value: str) -> list[str]:
-    """Draw a number with its unit; punctuation and the unit are on the last line."""
+    """Draw a number with its unit; punctuation and the unit are on the last line, a longer unit on the last two."""
     number, _, unit = value.partition(" ")
     glyphs = [_DIGITS.get(char, (" ", " ", char)) for char in number]
-    return ["".join(glyph[row] for glyph in glyphs) + (f" {unit}" if row == 2 else "") for row in range(3)]
+    above, _, below = unit.rpartition("\n")
+    beside = ("", f" {above}" if above else "", f" {below}")
+    return ["".join(glyph[row] for glyph in glyphs) + beside[row] for row in range(3)]

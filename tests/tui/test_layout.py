@@ -88,6 +88,9 @@ async def test_nothing_moves_with_c_levels_or_the_end(size: tuple[int, int]) -> 
             assert isinstance(app.screen, RunScreen)
             app.screen.data_changed()
             await pilot.pause()
+            if app.screen.has_ended and live_layout(*size).covers_numbers and "numbers" in first:
+                # In a low terminal, the result has the rows of the numbers, too.
+                first["curve"] = first["curve"].union(first.pop("numbers"))
             assert regions(app) == first
 
 

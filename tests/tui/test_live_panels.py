@@ -21,10 +21,13 @@ def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None
     seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
     judged = msgspec.structs.replace(seen, slo_kept=(msgspec.structs.replace(share, value=2.84),))
     assert figures(judged)["first token p90"] == ("2.84 s", "median 1.47 s")
-    # At the end, too few requests have no percentile: the median is shown in its place.
-    few = Goodput(c=4, n=5, good=4, share=0.8, per_s=None, out_tps=None, kept=None, conditions=(share,))
-    live = model_of(msgspec.structs.replace(seen, status="ended", levels=(level(c=4),), goodput=(few,)))
-    assert now_view(live_data(live, has_ended=True), 20).figures[2].units[0] == "first token"
+    # At the end, too few requests have no percentile: it is past the limit, or at most the longest time.
+    kept = msgspec.structs.replace(share, good=5)
+    for condition, text in ((share, "> 2 s"), (kept, "≤ 1.20 s")):
+        few = Goodput(c=4, n=5, good=4, share=0.8, per_s=None, out_tps=None, kept=None, conditions=(condition,))
+        ended = msgspec.structs.replace(seen, status="ended", levels=(level(c=4, ttft=1.2),), goodput=(few,))
+        shown = now_view(live_data(model_of(ended), has_ended=True), 20).figures[2]
+        assert (shown.value, shown.units[0], shown.note) == (text, "first token p90", "median 1.20 s")
     # The request that decides has no first token yet.
     late = msgspec.structs.replace(seen, slo_kept=(share,))
     assert figures(late)["first token p90"] == ("> 2 s", "median 1.47 s")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -187,3 +189,40 @@ async def test_the_footer_shows_what_works_in_the_panel_in_focus() -> None:
         await pilot.press("4")
         await pilot.pause()
         assert "enter open" not in screen_text(app).splitlines()[-1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_names_of_the_legend_are_the_headings_of_the_table(size: tuple[int, int]) -> None:
+    checked: dict[str, Any] = {"pass_rate": 1.0, "verdicts": {"ok": 4}}
+    levels = tuple(level(c, tps=40.0 * c, stream=40.0, ttft=0.1, tpot=0.02, **checked) for c in (1, 2))
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(2), levels=levels))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("4", "4")
+        await pilot.pause()
+        lines = [line.strip(" ┃│") for line in screen_text(app).splitlines()]
+        heading = next(line for line in lines if line.startswith("C "))
+        names = {line.partition(":")[0] for line in lines if re.match(r"[\w± ]+: [a-z]", line)}
+        assert "pass" in names and "stream" in names
+        assert all(re.search(rf"(^|  ){re.escape(name)}(  |$)", heading) for name in names), (names, heading)
+
+
+async def test_after_the_end_the_panel_of_the_agents_says_how_to_see_them_again() -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(2), rows=(), status="ended", levels=(level(2, tps=80.0),)))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await pilot.pause()
+        shown = " ".join(screen_text(app).replace("┃", " ").split())
+        assert "the run has ended: its agents are gone" in shown and "A replay shows them again" in shown
+
+
+async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        shown = screen_text(app)
+        assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?▽○")

@@ -10,7 +10,7 @@ from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import Goodput, KvCliff, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.session import Session
-from swarmtui.tui.live.header import header_view
+from swarmtui.tui.live.header import header_view, status_line
 from swarmtui.tui.live.levels import level_now
 from swarmtui.tui.live.machine import machine_view
 from swarmtui.tui.live.plan_line import plan_line, plan_view, step_texts
@@ -55,7 +55,7 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ████░░░░ 4 of 8 requests ┄ 16 missed "
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 kept ┄ 12 ████░░░░ 4 of up to 8 requests ┄ 16 missed "
         "✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
 
@@ -78,8 +78,8 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
         ("climb", "C doubles until the SLO is missed · step 7"),
         ("check", "a check far above 16: the SLO is missed at 16, so that it has to be here, too · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
-        ("decide", "more requests, to be sure of this level · step 7"),
-        ("repeat", "once more, to confirm · step 7"),
+        ("decide", "more requests at this level, to be sure of it · step 7"),
+        ("repeat", "more requests at this level, to confirm it · step 7"),
     ],
 )
 def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: str) -> None:
@@ -87,6 +87,16 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
     assert view.detail[0] == said
     assert view.clock == ("0:10 elapsed, about 1:00 left", "0:10, about 1:00 left")
+
+
+@pytest.mark.parametrize("step", ["climb", "check", "bisect", "decide", "beside", "repeat"])
+def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: SearchStep) -> None:
+    search = msgspec.structs.replace(SEARCH, step=step)
+    found = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
+    view = found._replace(notice="")
+    for width in range(40, 140):
+        (said,) = [part for part, _ in status_line(view, width)[-1:]]
+        assert said in ("", *view.detail)
 
 
 def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
@@ -101,7 +111,7 @@ def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_befo
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
     assert header_view(session(), shown, None, None).phase == "warming up: 3 of 12 agents began"
-    assert "┄ 12 ░░░░░░░░ 0 of 8 requests ┄" in words(shown, 140)
+    assert "┄ 12 ░░░░░░░░ 0 of up to 8 requests ┄" in words(shown, 140)
 
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
@@ -149,7 +159,7 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ 4/8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ 4/≤8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
 
 
 def moments() -> list[Frame]:
@@ -176,7 +186,7 @@ def test_the_plan_and_the_table_of_levels_count_the_same_requests_at_all_visits_
     again = SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure")
     search = msgspec.structs.replace(SEARCH, levels=(again,))
     shown = msgspec.structs.replace(searching((3, 3), 3), search=search, run=2)
-    assert "12 ?▸ 8/13" in text(shown, 80)
+    assert "12 ?▸ 8/≤13" in text(shown, 80)
     now = level_now(shown)
     assert now is not None and now.counted == "… 4 of 8"
     # The search has counted this visit: its verdict stands.

@@ -27,6 +27,7 @@ from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.result import large_lines, result_lines, result_view
 from swarmtui.tui.live.streams import StreamsPanel
+from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.sessions.compare_screen import CompareScreen
 from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
@@ -71,16 +72,16 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "Quality ● ok", "Why no more at 20 agents",
-        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32",
-        "At 18 573 tok/s in total, 36.0 per agent", "▼4",
+        "18 agents (17–19) with", "Quality ● ok", "Why no more at 20 agents", "Try next more slots: about 30 agents",
+        "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
+        "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
 
 
-@pytest.mark.parametrize(("width", "height"), [(78, 9), (118, 9)])
-def test_the_first_page_has_answer_comparison_reason_and_quality(width: int, height: int) -> None:
+@pytest.mark.parametrize(("width", "height"), [(78, 12), (118, 9)])
+def test_the_first_page_has_answer_reason_advice_and_comparison(width: int, height: int) -> None:
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests (80 % sure)"
     why = "at 20 agents the first token took 2.4 s (p90): all 16 slots are taken; the KV cache has room (31 % used)"
     then = "--max-num-seqs 32: 20 to 30 agents, as fewer requests wait for a slot (prediction)"
@@ -94,19 +95,41 @@ def test_the_first_page_has_answer_comparison_reason_and_quality(width: int, hei
     view = result_view(ended_frame(long), Ended("done", "", "/saved"), levels_view(LEVELS), compared)
     lines = text_of(result_lines(view, width, height, with_levels=False)).splitlines()
     page, every = (" ".join(" ".join(some).split()) for some in (lines[: height - 1], lines))
-    said = [
-        "18 agents (17–19)",
-        "Compared",
-        "(24.9 to 26.3)",
-        "Why no more",
-        "Quality ● ok",
-        "Try next",
-        "(prediction)",
-    ]
-    assert all(part in page for part in said[:5]), page
-    assert all(part in every for part in said), "the movement keys show the rest"
+    said = ["18 agents (17–19)", "Why no more", "Try next", "(prediction)", "Compared", "(24.9 to 26.3)"]
+    assert all(part in page for part in said), page
+    assert "Quality ● ok" in every and "At 18" in every, "the movement keys show the rest"
     zoomed = text_of(result_lines(view, width, 40, with_levels=False)).splitlines()
     assert zoomed == lines, "the order is the same at every size"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int, int]) -> None:
+    """Also with the longest sentences: those of a busy host, and of slots that share the same throughput."""
+    disturbed = "the host was busy, so missed levels prove nothing"
+    slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
+    why = "at 12 agents (not sure yet) the first token took 2.43 s (p90): all 8 slots are taken; the KV cache has room"
+    then = "--parallel 16: 16 to 20 agents, as fewer requests wait for a slot; they share the same 800 tok/s: about 51"
+    answer = msgspec.structs.replace(
+        ANSWER,
+        headline=AnswerSentence(code="capacity_or_more", sentence=f"10 agents (8 or more: {disturbed}) with {slo}"),
+        limit=AnswerSentence(code="slots", sentence=f"{why} for about 40 agents"),
+        next=(
+            NextStep(code="quiet_host", sentence="measure again when the host is quiet"),
+            NextStep(code="more_slots", sentence=f"{then} each instead of 104", command="--parallel 16"),
+        ),
+        quality="doubtful",
+        doubts="the host was busy",
+        disturbed="the host was busy",
+    )
+    source = RecordingSource(LiveModel())
+    for message in (hello(), ended_frame(answer), Ended("done", "", "/nowhere")):
+        source.live.apply(message)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
+        for end in ("10 agents (8 or more", "for 90 % of requests", "room for about 40 agents", "each instead of 104"):
+            assert end in shown, (end, screen_text(app))
 
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:
@@ -207,7 +230,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"no known change: ? probably {said}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
-    assert text.index("18 agents") < text.index("Compared") < text.index("Why no more")
+    assert text.index("18 agents") < text.index("Try next") < text.index("Compared") < text.index("At 18")
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

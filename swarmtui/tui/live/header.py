@@ -233,7 +233,7 @@ def _errors(frame: Frame) -> str:
 
 def _notice(frame: Frame, ended: Ended | None, server: str) -> tuple[str, StatusStyle]:
     """Return the most urgent message; after the end, the result says all but what the server does."""
-    if server or ended is not None:
+    if server or ended is not None or frame.status == "ended":
         return server, "warn"
     if frame.warnings:
         return sanitize(frame.warnings[-1].text), "bad"
@@ -269,7 +269,7 @@ class HeaderPanel(Panel[HeaderView]):
         view = self.view
         if view is None:
             return [[(" swarmtui", "title"), ("  starting …", "dim")]]
-        status = _status(view, width)
+        status = status_line(view, width)
         if view.plan.name:
             return [_first_line(view, width), plan_line(view.plan, width), status]
         return [_first_line(view, width), status, [(f" {shorten(view.notice, width - 2)}", view.notice_style or "dim")]]
@@ -290,7 +290,7 @@ def _first_line(view: HeaderView, width: int) -> Line:
     ]
 
 
-def _status(view: HeaderView, width: int) -> Line:
+def status_line(view: HeaderView, width: int) -> Line:
     """The phase and the progress, errors, and the notice or else what the stage is for."""
     line: Line = [(f" {view.phase}", "bold")]
     if not view.plan.name and view.share is not None:
@@ -304,6 +304,7 @@ def _status(view: HeaderView, width: int) -> Line:
         line += [(f"   {view.errors}", "bad")]
     if view.plan.name:
         room = width - sum(cell_width(text) for text, _ in line) - 4
-        text = view.notice or longest_fit(view.detail, room)
-        line += [("   ", ""), (shorten(text, room), view.notice_style if view.notice else "dim")]
+        # What a stage is for is not cut: a shorter text says it, or none.
+        detail = next((text for text in view.detail if cell_width(text) <= room), "")
+        line += [("   ", ""), (shorten(view.notice, room) or detail, view.notice_style if view.notice else "dim")]
     return line

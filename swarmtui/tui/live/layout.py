@@ -14,7 +14,9 @@ from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-Place = Literal["header", "numbers", "curve", "agents", "machine", "levels", "history", "quality", "footer", "shared"]
+Place = Literal[
+    "header", "numbers", "curve", "agents", "machine", "levels", "history", "quality", "footer", "shared", "result"
+]
 
 _HEADER, _FOOTER = 3, 1
 # From this width on there are two columns; the right one has the numbers and the machine.
@@ -53,6 +55,20 @@ class LiveLayout(NamedTuple):
 
     def place_of(self, place: Place) -> Place:
         return place if self.region(place) is not None else self.shared
+
+    @property
+    def result(self) -> Region | None:
+        """The place of the result: in a single column it covers the numbers, which it repeats."""
+        shared, numbers = self.region(self.shared), self.region("numbers")
+        if shared is None or numbers is None or not self.covers_numbers:
+            return shared
+        return numbers.union(shared)
+
+    @property
+    def covers_numbers(self) -> bool:
+        """Whether the numbers are a strip above the region that panels share."""
+        shared, numbers = self.region(self.shared), self.region("numbers")
+        return shared is not None and numbers is not None and numbers.bottom == shared.y and numbers.x == shared.x
 
     @property
     def body(self) -> Region:
@@ -125,7 +141,7 @@ class RegionLayout(Layout):
         placed = []
         for child in children:
             place: Place = getattr(child, "place", "shared")
-            region = layout.region(layout.place_of(place))
+            region = layout.result if place == "result" else layout.region(layout.place_of(place))
             if self.alone and place != "header":
                 region = layout.body
             if region is not None:

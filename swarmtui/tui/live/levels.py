@@ -31,25 +31,25 @@ GAPS = (8, 7, 6, 5, 4, 3, 2)
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
-# What the columns mean.
+# What the columns mean; their headings are before it.
 _MEANINGS = {
-    "n": "n: requests that are counted",
-    "errors": "err: requests that failed",
-    "cap_hits": "cap: answers that were cut at the token limit",
-    "slo": "SLO met: requests that met the condition that was met least often",
-    "steady": "steady: output tok/s of all agents while C requests were in flight",
-    "half_width": "±: half-width of the 95 % interval of steady",
-    "wall": "wall: output tok/s from the first request to the last token",
-    "stream": "stream: output tok/s of one agent while it writes (mean)",
-    "baseline": "baseline: the same figure of the baseline",
-    "change": "change: compared with the baseline, and whether that is sure",
-    "ttft": "TTFT: time to the first token (median)",
-    "tpot": "TPOT: time between tokens of one answer (mean)",
-    "e2e": "e2e: time to the end of an answer (median)",
-    "passed": "passed: answers that passed their check",
-    "in_flight": "in flight: requests at a time (mean)",
-    "slowdown": "slowdown: how much less the stream rate is than with one agent",
-    "scaling": "scaling: {} of all agents, compared with one agent",
+    "n": "requests that are counted",
+    "errors": "requests that failed",
+    "cap_hits": "answers that were cut at the token limit",
+    "slo": "requests that met the condition that was met least often",
+    "steady": "output tok/s of all agents while C requests were in flight",
+    "half_width": "half-width of the 95 % interval of steady",
+    "wall": "output tok/s from the first request to the last token",
+    "stream": "output tok/s of one agent while it writes (mean)",
+    "baseline": "the same figure of the baseline",
+    "change": "compared with the baseline, and whether that is sure",
+    "ttft": "time to the first token (median)",
+    "tpot": "time between tokens of one answer (mean)",
+    "e2e": "time to the end of an answer (median)",
+    "passed": "answers that passed their check",
+    "in_flight": "requests at a time (mean)",
+    "slowdown": "how much less the stream rate is than with one agent",
+    "scaling": "{} of all agents, compared with one agent",
 }
 # Columns that need no words where there is little room.
 _PLAIN = ("n", "errors", "cap_hits")
@@ -111,7 +111,8 @@ def levels_view(
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
-    unsure = ("? not sure yet", "? not sure") if any(judged) and met is not None else ("", "")
+    is_unsure = any(judged) and met is not None and not marks.doubted
+    unsure = ("? not sure yet", "? not sure") if is_unsure else ("", "")
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
@@ -237,8 +238,9 @@ def _meanings(view: LevelsView, width: int, known: Sequence[str] = ()) -> list[s
     if "scaling" not in columns:
         return [view.legend] if view.legend else []
     headline = "steady" if "steady" in columns else "wall"
-    shown = [column.id for column in fit(view.table, width, GAPS, WIDTHS).columns]
-    return [_MEANINGS[name].format(headline) for name in shown if name in _MEANINGS and name not in known]
+    layout = fit(view.table, width, GAPS, WIDTHS)
+    named = ((column.id, title) for column, title in zip(layout.columns, layout.titles, strict=True))
+    return [f"{title}: {_MEANINGS[id].format(headline)}" for id, title in named if id in _MEANINGS and id not in known]
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:

@@ -94,7 +94,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     total = "tok/s" if ended else "tok/s now|tok/s"
     # C agents that take turns write more each than their share of the total.
     shared = "|while writing" if numbers.at_a_time else ""
-    each = f"per agent while it writes|per agent writing{shared}|per agent"
+    each = f"per agent while it writes|per agent while writing|per agent writing{shared}|per agent"
     percentile, first_token = numbers.judged or ("", seconds(numbers.ttft_s))
     figures = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
@@ -153,14 +153,22 @@ def _at_a_time(slots: Slots | None, c: int) -> str:
     return f"{count(slots.total)} at a time" if slots is not None and slots.total < c else ""
 
 
-def _judged_first_token(frame: Frame, shares: Sequence[KeptShare]) -> tuple[str, str] | None:
-    """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it."""
+def _judged_first_token(
+    frame: Frame, shares: Sequence[KeptShare], longest_s: float | None = None
+) -> tuple[str, str] | None:
+    """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it.
+
+    Of few requests no percentile is known at the end: it is at most their longest time.
+    """
     for number, condition in enumerate(parse_slo(frame.slo).conditions if frame.slo else ()):
         if condition.limits.keys() == {"ttft"} and condition.percentile not in (None, 50):
             share = shares[number] if number < len(shares) else None
-            late = share is not None and share.value is None and share.good < share.required * share.n
-            limit = time_text(condition.limits["ttft"])
-            return f"p{condition.percentile}", f"> {limit}" if late else seconds(share.value if share else None)
+            value = share.value if share is not None else None
+            late = share is not None and value is None and share.good < share.required * share.n
+            text = f"> {time_text(condition.limits['ttft'])}" if late else seconds(value)
+            if value is None and longest_s is not None and not late:
+                text = f"≤ {seconds(longest_s)}"
+            return f"p{condition.percentile}", text
     return None
 
 
@@ -182,11 +190,9 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
         f"± {short_percent(level.half_width, 2)}" if level.half_width is not None and level.headline_is_steady else ""
     )
     found = next((one for one in frame.goodput if one.key == level.key), None) if frame is not None else None
-    # Of few requests no percentile is known at the end: they have a median.
-    enough = found is not None and any(one.value is not None for one in found.conditions)
-    judged = (
-        _judged_first_token(frame, found.conditions) if frame is not None and found is not None and enough else None
-    )
+    judged = None
+    if frame is not None and found is not None:
+        judged = _judged_first_token(frame, found.conditions, level.ttft_s.max)
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
     p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
     at_a_time = _at_a_time(frame.slots if frame is not None else None, level.c)
@@ -245,11 +251,13 @@ class NowPanel(LivePanel, Panel[NowView]):
 
     def _box(self, figure: Figure, height: int) -> list[Line]:
         width, style = self._columns, f"bold {figure.hue}"
-        versions = [tall(f"{figure.value} {unit}") for unit in figure.units] if height >= _TALL else []
+        units = (version for unit in figure.units for version in (unit, _two_lines(figure.value, unit)))
+        versions = [tall(f"{figure.value} {unit}") for unit in units] if height >= _TALL else []
         digits = next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
-            lines[0].append((f"{figure.note:>{max(0, width - len(digits[0]))}}", "dim"))
+            room = width - len(digits[0])
+            lines[0].append((f"{figure.note if len(figure.note) < room else '':>{max(0, room)}}", "dim"))
         else:
             # The unit stays the same while the number of digits changes.
             least = _TIME if figure.hue == "latency" else 0
@@ -259,6 +267,15 @@ class NowPanel(LivePanel, Panel[NowView]):
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]
         bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue)
         return [*lines, *bars][:height]
+
+
+def _two_lines(value: str, unit: str) -> str:
+    """Break a unit of several words in two; one that belongs to a time stays in its line."""
+    breaks = [at for at, char in enumerate(unit) if char == " "]
+    if not breaks or " " in value:
+        return unit
+    at = min(breaks, key=lambda at: max(at, len(unit) - at - 1))
+    return f"{unit[:at]}\n{unit[at + 1 :]}"
 
 
 def _beside(parts: Sequence[Line], columns: int) -> Line:

@@ -157,12 +157,15 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
         counted: Line = [*short, (f" {count_noun(done, 'request', 'requests')}", "")]
         return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
     full, rest = bar(done / of, _BAR)
-    words = (f" {done} of {of} requests", "")
+    # A level of a search for the capacity ends as soon as its requests decide it, and may be visited again.
+    decides = frame.search is not None and frame.search.goal == "capacity"
+    most, sign_of_most = ("up to ", "≤") if decides else ("", "")
+    words = (f" {done} of {most}{of} requests", "")
     return Chip(
         (
             [(f"{c} ", "bold"), (full, "throughput"), (rest, "frame"), words],
             [*short, words],
-            [*short, (f" {done}/{of}", "")],
+            [*short, (f" {done}/{sign_of_most}{of}", "")],
         ),
         is_border=True,
     )
@@ -274,19 +277,19 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     low, high = search.low, search.high
     gap = f"between {low} and {high}" if low is not None and high is not None else ""
     missed = "the SLO is missed" if search.goal == "capacity" else "requests queue"
-    words: dict[str, tuple[str, str]] = {
+    words: dict[str, tuple[str, ...]] = {
         "climb": (f"C doubles until {missed}", "C doubles"),
         "check": (
             f"a check far above {high}: {missed} at {high}, so that it has to be here, too",
             f"checking that {missed} further up, too",
+            "a check further up",
         ),
         "bisect": (f"halving the gap {gap}", gap),
-        "decide": ("more requests, to be sure of this level", "to be sure"),
+        "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
         "beside": ("a level beside the border, for the interval", "beside the border"),
-        "repeat": ("once more, to confirm", "once more"),
+        "repeat": ("more requests at this level, to confirm it", "once more, to confirm", "once more"),
     }
     if search.step is None:
         return ()
-    long, short = words[search.step]
     step = f"step {search.visits + 1}"
-    return f"{long} · {step}", long, f"{short} · {step}", short
+    return tuple(text for said in words[search.step] for text in (f"{said} · {step}", said))

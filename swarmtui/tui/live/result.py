@@ -11,7 +11,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import answer_number, leading_steps, point_text, quality_text
+from swarmtui.report.answer import NO_STEP, answer_number, leading_steps, point_text, quality_text
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
@@ -32,7 +32,7 @@ _GAP = 3
 _WIDE = 100
 # A part of the table of levels has at least these rows.
 _LEAST_ROWS = 3
-_MARKED = ("best", "kept", "cliff", "missed")
+_MARKED = ("best", "kept", "cliff", "missed", "unknown")
 
 
 class ResultRow(NamedTuple):
@@ -102,16 +102,16 @@ def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     return (
         ResultRow("", answer.headline.sentence, "bold", of_number=True),
-        _verdict(comparison),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Try next", "; then ".join(step.sentence for step in steps), command=command),
+        ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command),
+        _verdict(comparison),
         ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
 
 def _verdict(comparison: str) -> ResultRow:
-    return ResultRow("Compared", comparison, of_number=True)
+    return ResultRow("Compared", comparison)
 
 
 def _finding(frame: Frame | None) -> str:
@@ -135,7 +135,7 @@ def _bracket(search: SearchState) -> str:
 
 
 class ResultPanel(LivePanel, Page):
-    key, title = 7, "result"
+    key, title, place = 7, "result", "result"
 
     def __init__(self) -> None:
         super().__init__(title="result")
@@ -206,16 +206,20 @@ def _near_marks(table: Table, rows: int) -> Table:
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
-    """The number at the left, the sentences beside it; in a narrow panel, only what it is and how sure it is."""
+    """The number at the left, the sentences beside it; in a narrow panel only what it is, and how sure if that fits."""
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
-    all_beside = width >= _WIDE or not digits
-    beside = _row_lines([row for row in rows if all_beside or row.of_number], width - indent - 1)
+    room = width - indent - 1
+    placed = list(rows) if width >= _WIDE or not digits else []
+    for row in rows if not placed else ():
+        if row.of_number and (not placed or len(_row_lines([*placed, row], room)) <= len(digits)):
+            placed.append(row)
+    beside = _row_lines(placed, room)
     lines: list[Line] = []
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""
         lines.append([(ljust(left, indent), style), *(beside[at] if at < len(beside) else [])])
-    below = _row_lines([row for row in rows if not (all_beside or row.of_number)], width - 2)
+    below = _row_lines([row for row in rows if row not in placed], width - 2)
     return [*lines, *([(" ", ""), *line] for line in below)]
 
 

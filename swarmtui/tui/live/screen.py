@@ -18,7 +18,7 @@ from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
-from swarmtui.tui.lines import Movable
+from swarmtui.tui.lines import LineWidget, Movable
 from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, header_view
 from swarmtui.tui.live.layout import RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
@@ -82,7 +82,7 @@ class LiveScreen(PanelScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
-        command = self.command_to_copy
+        command = self.shown.next_command
         missing = ("" if command else "copy_command", "" if self._compared_with else "compare_baseline")
         now = [action for action in now if action.id not in missing]
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
@@ -181,6 +181,11 @@ class LiveScreen(PanelScreen):
 
     def chosen(self) -> int | None:
         return super().chosen() if self._chosen_ended or not self.has_ended else None
+
+    def is_covered(self, panel: LineWidget, shared: int | None) -> bool:
+        """Where there is little room, the numbers give way to the result."""
+        is_small = live_layout(*self.app.size).covers_numbers
+        return is_small and shared == ResultPanel.key and isinstance(panel, NowPanel)
 
     def first_focus(self, visible: Sequence[int]) -> int | None:
         shared = self.chosen() or self.sharing()[0]
@@ -430,15 +435,8 @@ class LiveScreen(PanelScreen):
         """The id of the session that `c` compares this one with; empty if there is none."""
         return self.baseline.summary.session.id if self.baseline.summary else self.baseline.beside
 
-    @property
-    def command_to_copy(self) -> str:
-        """The command, or the flags, of what to try next."""
-        frame = self.shown.frame
-        answer = frame.answer if frame else None
-        return next((step.command for step in answer.next if step.command), "") if answer else ""
-
     def action_copy_command(self) -> None:
-        command = self.command_to_copy
+        command = self.shown.next_command
         if command:
             self.app.copy_to_clipboard(command)
         self.app.toast(f"copied: {command}" if command else "there is no command to copy")

@@ -13,8 +13,8 @@ from swarmtui.model.load import traits
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
-from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Movable, part_text, scale_top, shaded_bars
+from swarmtui.text import count_noun, sanitize
+from swarmtui.tui.lines import Line, Movable, part_text, scale_top, shaded_bars, wrapped_note
 from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
@@ -174,7 +174,11 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
     if filter_text and frame.rows:
         return f"no agent matches “{filter_text}”; Esc clears the filter"
     if frame.status == "ended":
-        return "the run has ended: no agent is at work"
+        measured = count_noun(frame.measured, "request", "requests")
+        return (
+            f"the run has ended: its agents are gone, after {measured} that {'is' if frame.measured == 1 else 'are'} "
+            "measured. A replay shows them again, with their text: r in the list of sessions (L), ← in a replay"
+        )
     if frame.status == "paused":
         return "paused: no agent is at work"
     return "all agents pause" if frame.finished else "no agent has begun yet"
@@ -309,7 +313,7 @@ class StreamsPanel(LivePanel, Movable):
             return [self.heading("", width)]
         lines = [self.heading(_note(view, self.rows), width)]
         if not view.shown:
-            return [*lines, [(f" {view.empty}", "dim")]]
+            return [*lines, *wrapped_note(view.empty, width)]
         longest = max(line.wait_s + line.write_s for line in view.shown)
         columns = agent_columns(width)
         if not view.cells:
