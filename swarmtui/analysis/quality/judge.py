@@ -277,16 +277,17 @@ def _host_pressure(facts: QualityFacts) -> Grade | None:
         found.append((limits.CPU_WAIT.grade(use.waited), waited))
     if not found and not facts.no_cpu:
         return None
-    busy = "the host was busy: the client, and a server on the same host, were delayed"
+    above = [f"{short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
+    above += [f"{limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
+    limit = f": that is above {' and '.join(above)}" if above else ""
+    busy = f"the client, and a server on the same host, were delayed; the host was busy{limit}"
     values = [value for _, value in found]
     if facts.no_cpu:
         silent = f"all streams were silent {_times(facts.no_cpu)} meanwhile"
         return Grade("doubtful", ", ".join((*values, silent)), "", busy)
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
     state = min((state for state, _ in found), key=STATES.index)
-    above = [f"{short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
-    above += [f"{limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
-    sentence = busy if state == "doubtful" else f"not busy: that is above {' and '.join(above)}"
+    sentence = busy if state == "doubtful" else f"not busy{limit}"
     return Grade(state, ", ".join(values), "the host had CPU time to spare", sentence)
 
 
@@ -295,6 +296,8 @@ def _host_steal(facts: QualityFacts) -> Grade | None:
     if steal is None:
         return None
     bad_sentence = "this is a virtual machine, and its host was busy: all processes here were held back"
+    if limits.STEAL.grade(steal) == "note":
+        bad_sentence = "other machines took a little CPU time from this virtual one"
     good_sentence = "no other machine took CPU time from this one"
     limit = f"{short_percent(limits.STEAL.note)} of CPU time"
     return Grade(

@@ -38,7 +38,10 @@ Course = tuple[float | None, ...]
 
 
 class Figure(NamedTuple):
-    """A number with its unit, from long to short, a note, and one value for each column of its course."""
+    """A number with its unit, from long to short, a note, and one value for each column of its course.
+
+    `brief` is the note where it has little room.
+    """
 
     value: str
     units: tuple[str, ...]
@@ -46,6 +49,7 @@ class Figure(NamedTuple):
     note: str
     values: Course
     top: float | None
+    brief: str = ""
 
 
 class NowView(NamedTuple):
@@ -68,8 +72,8 @@ class _Numbers(NamedTuple):
     half_width: float | None = None
     # The percentile of the first token that an SLO limits, and its value.
     judged: tuple[str, str] | None = None
-    # Where there are more agents than slots.
-    at_a_time: str = ""
+    # Where there are more agents than slots: that they take turns, and in few words why.
+    at_a_time: tuple[str, str] | None = None
 
 
 # views
@@ -106,6 +110,8 @@ def now_view(data: LiveData, columns: int) -> NowView:
         _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
+    if numbers.at_a_time is not None:
+        figures = (figures[0], figures[1]._replace(brief=numbers.at_a_time[1]), *figures[2:])
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
     return NowView(_title(data, level), figures, parts)
 
@@ -136,7 +142,7 @@ def _of_frame(data: LiveData) -> _Numbers:
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
     judged = _judged_first_token(frame, frame.slo_kept)
     at_a_time = _at_a_time(frame.slots, frame.c)
-    active = f"side {rate(mixed.side_tps)}" if mixed else at_a_time or f"{frame.in_flight} active"
+    active = f"side {rate(mixed.side_tps)}" if mixed else at_a_time[0] if at_a_time else f"{frame.in_flight} active"
     server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
     return _Numbers(
         frame.out_tps,
@@ -149,8 +155,10 @@ def _of_frame(data: LiveData) -> _Numbers:
     )
 
 
-def _at_a_time(slots: Slots | None, c: int) -> str:
-    return f"{count(slots.total)} at a time" if slots is not None and slots.total < c else ""
+def _at_a_time(slots: Slots | None, c: int) -> tuple[str, str] | None:
+    if slots is None or slots.total >= c:
+        return None
+    return f"{count(slots.total)} at a time", count_noun(slots.total, "slot", "slots")
 
 
 def _judged_first_token(
@@ -198,7 +206,8 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
     at_a_time = _at_a_time(frame.slots if frame is not None else None, level.c)
     queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
-    return _Numbers(*numbers, (half, at_a_time, p90, queued), level.half_width, judged, at_a_time)
+    turns = at_a_time[0] if at_a_time else ""
+    return _Numbers(*numbers, (half, turns, p90, queued), level.half_width, judged, at_a_time)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
@@ -257,7 +266,8 @@ class NowPanel(LivePanel, Panel[NowView]):
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             room = width - len(digits[0])
-            lines[0].append((f"{figure.note if len(figure.note) < room else '':>{max(0, room)}}", "dim"))
+            note = next((text for text in (figure.note, figure.brief) if len(text) < room), "")
+            lines[0].append((f"{note:>{max(0, room)}}", "dim"))
         else:
             # The unit stays the same while the number of digits changes.
             least = _TIME if figure.hue == "latency" else 0
