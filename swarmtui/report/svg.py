@@ -23,13 +23,15 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 18, 44
 _INSET = 30
 _CHARACTER = 7.0
 _MAX_VALUES = 16
+# Names of points that are further apart than this do not touch.
+_NAME = 70
 _DASHES = {"line": "", "solid": "", "dotted": "5 4", "sparse": "1 6", "points": ""}
 _MARK_NAMES: dict[Code, str] = {
     "best": "best",
     "cliff": "cliff",
     "kept": "most agents",
     "missed": "past it",
-    "unknown": "not sure",
+    "unknown": "? not sure",
     "failed": "drift",
 }
 _SHAPES = (
@@ -222,7 +224,7 @@ def _boundary(boundary: tuple[float, float], area: _Area, *, named: bool) -> str
 def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list[str]:
     """Draw a ring around each marked point, with its name below it; a name that would cover another is left out.
 
-    Unless `named`, the boundary between them has their names.
+    Unless `named`, the boundary between them has their names. A doubt has its own colour, and is always named.
     """
     parts = []
     names: list[tuple[float, float]] = []
@@ -230,11 +232,15 @@ def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list
         values = dict(series.points)
         for x, code in series.marks:
             left, top = area.x(x), area.y(values[x])
-            parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="8" class="line {series.hue}"/>')
+            hue = "queue" if code == "unknown" else series.hue
+            parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="8" class="line {hue}"/>')
             at = min(top + 22, area.bottom - 5) if top + 22 < area.bottom or number else top - 22
+            if code == "unknown":
+                at += next((15.0 for x, y in names if abs(left - x) <= _NAME and abs(at - y) <= 13), 0.0)
             if named and all(abs(left - x) > 30 or abs(at - y) > 13 for x, y in names):
                 names.append((left, at))
-                text = f'<text x="{left:.1f}" y="{at:.1f}" class="value finding" text-anchor="middle">'
+                kind = "value finding queue" if code == "unknown" else "value finding"
+                text = f'<text x="{left:.1f}" y="{at:.1f}" class="{kind}" text-anchor="middle">'
                 parts.append(f"{text}{_MARK_NAMES[code]}</text>")
     return parts
 

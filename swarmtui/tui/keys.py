@@ -46,8 +46,6 @@ _IN_PROGRESS: tuple[KeyContext, ...] = ("live", "watch")
 _PANELS: tuple[KeyContext, ...] = ("live", "replay", "watch")
 _PAGES: tuple[KeyContext, ...] = ("stream", "page", "compare")
 _ENDED: tuple[KeyContext, ...] = ("live", "replay", "result")
-# The result of a saved session has no agents and no history.
-_RESULT_PANELS = (1, 3, 4, 6, 7)
 # The panels of other screens, by their keys 1, 2 …
 _OTHER_PANELS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     "compare": (
@@ -116,8 +114,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("text", "v", "v", "text", "Show or hide the text of the agents", "View", _PANELS, when="before_end"),
     Action("heat_map", "m", "m", "heat map", "Agents as a heat map, or one line each", "View", _PANELS),
     Action("open_stream", "enter", "enter", "open", "Text and times of the agent", "View", _PANELS),
-    *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View",
-             (*_PANELS, "result") if key in _RESULT_PANELS else _PANELS)
+    *(Action(f"panel({key})", str(key), str(key), panel.label, panel.tooltip, "View", (*_PANELS, "result"))
       for key, panel in sorted(PANELS.items())),
     *(Action(f"panel({key})", str(key), str(key), label, tooltip, "View", (context,))
       for context, panels in _OTHER_PANELS.items() for key, (label, tooltip) in enumerate(panels, start=1)),

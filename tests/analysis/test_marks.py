@@ -10,6 +10,7 @@ from swarmtui.model.findings import SearchState
 from swarmtui.report.charts import curve_charts
 from swarmtui.report.dot_chart import paint_charts
 from swarmtui.report.levels import level_table
+from swarmtui.report.svg import draw_stacked
 from tests.analysis.level_builders import level
 
 LEVELS = [level(c, tps=tps) for c, tps in ((1, 20.0), (2, 40.0), (3, 40.0), (12, 41.0), (16, 41.0))]
@@ -37,6 +38,8 @@ def test_what_is_missed_while_the_server_looked_slower_has_the_sign_of_doubt() -
     assert upper.boundary is lower.boundary is None and upper.series[0].marks == ((12.0, "kept"), (16.0, "unknown"))
     drawn = "".join(text for row in paint_charts((upper,), 60, 12) for text, _ in row)
     assert "?" in drawn and "missed" not in drawn and "not sure" in drawn
+    picture, _ = draw_stacked((upper, lower))
+    assert "? not sure</text>" in picture and "missed" not in picture and "past it" not in picture
 
 
 def test_nothing_is_marked_if_no_agent_keeps_the_slo() -> None:

@@ -177,7 +177,7 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
         measured = count_noun(frame.measured, "request", "requests")
         return (
             f"the run has ended: its agents are gone, after {measured} that {'is' if frame.measured == 1 else 'are'} "
-            "measured. A replay shows them again, with their text: r in the list of sessions (L), ← in a replay"
+            "measured. A replay shows them again: r on the saved result, or in the list of sessions (L)"
         )
     if frame.status == "paused":
         return "paused: no agent is at work"
