@@ -168,14 +168,14 @@ def _reasons(answer: Answer) -> str:
     """Draw why there are no more agents, and what to try next, below the picture."""
     steps = leading_steps(answer.next)
     rows = (("Why no more", answer.limit.sentence), ("Try next", steps[0].sentence if steps else ""))
-    parts, y, left = [], 504, 3
+    parts, y, left = [], 492, 4
     for name, text in rows:
         if not text:
             continue
         parts.append(f'<text x="{_LEFT}" y="{y}" class="card soft">{name}</text>')
         lines = wrap(text, _RIGHT - _LEFT - 150, 22, min(2, left))
-        parts += [_line(_LEFT + 150, y + 28 * at, line) for at, line in enumerate(lines)]
-        y, left = y + 28 * len(lines), left - len(lines)
+        parts += [_line(_LEFT + 150, y + 26 * at, line) for at, line in enumerate(lines)]
+        y, left = y + 26 * len(lines), left - len(lines)
     return "".join(parts)
 
 

@@ -213,11 +213,12 @@ def _points(chart: Chart, series: ChartSeries, number: int, area: _Area) -> list
 
 
 def _boundary(boundary: tuple[float, float], area: _Area, *, named: bool) -> str:
+    """Draw the boundary of the SLO, with its names at the foot, where no values are."""
     x = sum(area.x(at) for at in boundary) / 2
     line = f'<path d="M{x:.1f} {area.top}V{area.bottom}" class="line good" stroke-dasharray="3 3"/>'
     return line + named * (
-        f'<text x="{x - 6:.1f}" y="{area.top - 5:.1f}" text-anchor="end" class="good">kept</text>'
-        f'<text x="{x + 6:.1f}" y="{area.top - 5:.1f}" class="bad">missed</text>'
+        f'<text x="{x - 6:.1f}" y="{area.bottom - 8:.1f}" text-anchor="end" class="good">kept</text>'
+        f'<text x="{x + 6:.1f}" y="{area.bottom - 8:.1f}" class="bad">missed</text>'
     )
 
 
