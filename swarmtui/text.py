@@ -100,6 +100,18 @@ def truncate(text: str, columns: int) -> str:
     return kept + "…"
 
 
+def truncate_middle(text: str, columns: int) -> str:
+    """Shorten to a number of columns, with an ellipsis in the middle: `--para…2 → 4`"""
+    if display_width(text) <= columns:
+        return text
+    end, used = "", 0
+    for cluster, width in reversed(list(_clusters(text))):
+        if used + width > columns // 2:
+            break
+        end, used = cluster + end, used + width
+    return truncate(text, columns - used) + end
+
+
 def pad(text: str, columns: int, *, right: bool) -> str:
     blanks = " " * (columns - display_width(text))
     return blanks + text if right else text + blanks

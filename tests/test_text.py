@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.text import escape, sanitize, write_text
+from swarmtui.text import display_width, escape, sanitize, truncate_middle, write_text
 from tests.cli.programs import ROOT
 
 
@@ -35,6 +35,13 @@ def test_escapes_are_visible() -> None:
     assert escape("rm\x1b[2K\r\u202ea\nb") == "rm\\u001b[2K\\u000d\\u202ea\nb"
     assert escape("a\nb\t", keep="") == "a\\u000ab\\u0009"
     assert sanitize("a\x1b]52;c;eA==\x07b") == "ab"
+
+
+@given(st.text(), st.integers(2, 40))
+def test_a_text_cut_in_the_middle_fits_and_keeps_its_end(text: str, columns: int) -> None:
+    shown = truncate_middle(text, columns)
+    assert display_width(shown) <= columns and (shown == text) == (display_width(text) <= columns)
+    assert truncate_middle("--parallel 2 → 4", 12).endswith("2 → 4")
 
 
 STREAMS = ("sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__", "stream", "out", "self._out")

@@ -91,8 +91,9 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     from swarmtui.experiments.baseline import baseline_verdict
     from swarmtui.model.base import BadInput
     from swarmtui.report.table import Sentence
+    from swarmtui.sessions.store import baseline_id
 
-    previous = summary.session.previous
+    previous = baseline_id(directory.parent, summary.session)
     if not previous or not summary.levels:
         return []
     try:

@@ -286,6 +286,7 @@ def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunR
         # Without the label and the typed flags: the server may have been started with others since.
         tags=session.tags,
         previous=session.id,
+        repeats=True,
         # The same requests, but not in the server's prefix cache.
         salt=secrets.token_hex(4),
     )

@@ -44,12 +44,21 @@ def compare_with_baseline(
         before=before.session.id,
         after=after.session.id,
         what=describe_changes(pair),
-        effect=agents.claim(doubted=True) if agents and agents.scatter else pair.sentence,
+        effect=explained(pair),
         verdict=pair.verdict,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
         agents_detail=agents.detail if agents else "",
     )
+
+
+def explained(pair: Pair) -> str:
+    """Return the sentence of a pair with the reason of its verdict; that nothing changed is said beside it."""
+    agents = pair.agents
+    if agents is None:
+        return pair.sentence
+    said = agents.claim(doubted=True) if agents.scatter else pair.sentence
+    return "; ".join(filter(None, (said, agents.brief)))
 
 
 def known_changes(pair: Pair) -> list[Difference]:

@@ -49,6 +49,7 @@ class RunRequest(Stored, frozen=True, kw_only=True):
     series: Series | None = None
     server_flags: str = ""
     previous: str = ""
+    repeats: bool = False
     salt: str = ""
 
 

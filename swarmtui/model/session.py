@@ -37,7 +37,8 @@ class Session(Stored, frozen=True, kw_only=True):
     """The head of a session, written before the first request.
 
     `t0_ns` is the monotonic clock at `created` (ISO 8601, UTC): the one anchor to wall-clock time.
-    `previous` is the session that this one is compared with, so that the sessions of a tuning loop form a chain.
+    `previous` is the session that this one is compared with, so that the sessions of a tuning loop form a chain. A
+    session that `repeats` its plan is compared with the last one before the change, which may be an earlier one.
     `hosts` are the nodes whose workers sent the requests, empty if that was the host of the client alone.
     """
 
@@ -58,6 +59,7 @@ class Session(Stored, frozen=True, kw_only=True):
     prompt_tokens_by: Literal["tokenize", "usage", "none"] = "none"
     simulated: bool = False
     previous: str = ""
+    repeats: bool = False
     series: Series | None = None
     model_facts: ModelFacts | None = None
 

@@ -218,7 +218,11 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     for number, (name, summary, *_) in enumerate(sessions):
         upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))
         lower.append(_first_token(name, _hue(number, "latency"), summary.levels))
-    return _picture(upper, lower, _unit(level for session in sessions for level in session.summary.levels))
+    slos = {session.summary.answer.slo if session.summary.answer else "" for session in sessions}
+    levels = [level for session in sessions for level in session.summary.levels]
+    if len(slos) == 1:
+        lower.append(_first_token_limit(slos.pop(), levels))
+    return _picture(upper, lower, _unit(levels))
 
 
 def _unit(levels: Iterable[Level | ProvisionalLevel]) -> str:
@@ -260,9 +264,9 @@ def _level_chart(
 
 
 def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
-    """Chart what one user gets against what one GPU gives: up and to the right is better.
+    """Chart what one agent gets against what one GPU gives: up and to the right is better.
 
-    An open loop has no points, as its rate is not a number of users. Without the GPUs of all servers, figures are
+    An open loop has no points, as its rate is not a number of agents. Without the GPUs of all servers, figures are
     those of the whole server.
     """
     per_gpu = all(session.summary.gpus for session in sessions)
@@ -270,22 +274,22 @@ def _pareto(sessions: Sequence[SessionData], unit: ParetoUnit) -> Chart:
     for number, session in enumerate(sessions):
         points, gpus = [], len(session.summary.gpus) if per_gpu else 1
         for level in sorted(session.summary.levels, key=lambda level: level.c):
-            user, server = map(_drawable, _pareto_rates(level, unit))
-            if level.rate is None and user and server:
-                points.append((user, server / gpus, f"C={level.c}"))
+            agent, server = map(_drawable, _pareto_rates(level, unit))
+            if level.rate is None and agent and server:
+                points.append((agent, server / gpus, f"C={level.c}"))
         if len(points) > 1:
             hue = _hue(number, "throughput") if len(sessions) > 1 else "throughput"
             names = tuple(name for *_, name in points)
             series.append(ChartSeries(session.name, tuple((x, y) for x, y, _ in points), hue=hue, names=names))
     whole = "GPU" if per_gpu else "server"
     name, output = ("pareto", "output ") if unit == "tok/s" else ("pareto_jobs", "")
-    title = f"Pareto: {unit} per user against {unit} per {whole}"
+    title = f"Pareto: {unit} per agent against {unit} per {whole}"
     note = f"only of {series[0].name}" if len(sessions) > len(series) == 1 else ""
-    return Chart(name, title, "xy", f"{unit} per user", f"{output}{unit} per {whole}", tuple(series), note=note)
+    return Chart(name, title, "xy", f"{unit} per agent", f"{output}{unit} per {whole}", tuple(series), note=note)
 
 
 def _pareto_rates(level: Level, unit: ParetoUnit) -> tuple[float | None, float | None]:
-    """Return what one user and what the server gets."""
+    """Return what one agent and what the server gets."""
     if unit == "tok/s":
         return level.per_stream_tps.mean, level.headline_tps
     replay = level.replay

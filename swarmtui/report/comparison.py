@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.compare.agents import AgentsWord
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import (
@@ -20,7 +20,6 @@ from swarmtui.analysis.compare.sessions import (
 from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
-from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import load_title
 from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
 from swarmtui.report.answer import leading_steps, step_text
@@ -44,7 +43,6 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
-_AGAIN = "R on its result measures this server again"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -109,16 +107,17 @@ def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
 
 
 def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
-    """Return the answer of a comparison: agents before and after, what changed, how sure it is, what next, and why.
+    """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
-    What is not known is left out. `in_app`: a key is named instead of a command.
+    That is what it costs, what to try next, and why there are no more. What is not known is left out. `in_app`: a key
+    is named instead of a command.
     """
     row = headline_row(pair)
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
-        AnswerLine("Changed", "" if pair.agents and pair.agents.scatter else describe_changes(pair)),
-        AnswerLine("At capacity", _at_capacity(pair)),
+        AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair, in_app)),
+        AnswerLine("At capacity", _at_capacity(pair)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
@@ -134,19 +133,28 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     return [line for line in lines if line.text]
 
 
+def _changed(pair: Pair) -> str:
+    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
+    what = "" if pair.agents and pair.agents.scatter else describe_changes(pair)
+    since = f"since the run of {pair.since}" if pair.since else ""
+    return "; ".join(filter(None, (" ".join(filter(None, (what, since))), pair.left_out)))
+
+
 def _at_capacity(pair: Pair) -> str:
-    """`310 tok/s, 210 per agent → 280 tok/s, 82 per agent`: what more agents cost each of them."""
+    """`310 → 280 tok/s in total; 210 → 82 per agent while it writes`: what more agents cost each of them."""
     a, b = pair.at_a, pair.at_b
     if a is None or b is None or a.out_tps is None or b.out_tps is None:
         return ""
     half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
-    both = a.per_stream_tps is not None and b.per_stream_tps is not None
-
-    def figures(at: AnswerPoint) -> str:
-        each = f", {rate(at.per_stream_tps, half_width)} per agent" if both else ""
-        return f"{rate(at.out_tps, half_width)} tok/s{each}"
-
-    return f"{figures(a)} → {figures(b)}"
+    total = f"{rate(a.out_tps, half_width)} → {rate(b.out_tps, half_width)} tok/s in total"
+    if a.per_stream_tps is None or b.per_stream_tps is None:
+        return total
+    each = " → ".join(rate(value, half_width) for value in (a.per_stream_tps, b.per_stream_tps))
+    first = (a.ttft_p90_s, b.ttft_p90_s)
+    times = " → ".join(seconds(value, 2) for value in first if value is not None) if None not in first else ""
+    return "; ".join(
+        filter(None, (total, f"{each} per agent while it writes", f"first token {times} (p90)" if times else ""))
+    )
 
 
 def pair_code(pair: Pair) -> Code:
@@ -159,19 +167,28 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
     row = headline_row(pair)
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
-    again, why = _AGAIN, "two sessions can differ by chance"
+    again, why = _again(pair) if in_app else "", "two sessions can differ by chance"
     if pair.verdict is None:
-        again, why = _MORE_RUNS, f"{MIN_RUNS} runs of each are needed"
+        again, why = _MORE_RUNS if in_app else "", f"{MIN_RUNS} runs of each are needed"
     if pair.agents:
-        overlap = pair.agents.word in ("same", "not sure yet")
-        doubts = f", but {name_doubts(pair.doubts)}" if pair.doubts and not overlap else ""
-        apart = "the ranges are apart" if not overlap else "searches of an unchanged server can be this far apart"
-        why = "the ranges overlap" if pair.agents.overlap else f"{apart}{doubts}"
-        why = "" if pair.agents.scatter else why
+        why = pair.agents.why
+        if pair.doubts and pair.agents.reason == "beyond_chance":
+            why = f"{why}; but {name_doubts(pair.doubts)}"
         again = again if pair.verdict == "not sure yet" else ""
-    if again and not in_app:
-        again = f"measure it again: {pair.again}" if pair.again else ""
+    if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents):
+        again = f"measure it again: {pair.again}"
     return "; ".join(filter(None, (why, again)))
+
+
+def _again(pair: Pair) -> str:
+    """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated."""
+    earlier, later = sorted((pair.a, pair.b))
+    if pair.doubtful != (earlier,):
+        return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}"
+    then = [(flag.what, flag.before if pair.a == earlier else flag.after) for flag in pair.flags]
+    flags = " ".join(f"{option_name(name)} {value or ''}".strip() for name, value in then if value is not None)
+    as_then = f"with {flags}" if flags else "as it was then"
+    return f"to repeat the earlier run, start the server {as_then} and press R"
 
 
 def large_change(pair: Pair) -> tuple[str, str, Code | None]:

@@ -328,8 +328,9 @@ def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool)
 
 def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
     """Name the y axis, and the series at the right unless they are known; what does not fit is left out."""
-    line: Line = [(f" {chart.y}", chart.hue)]
-    left = width - display_width(chart.y) - 2
+    name = f"{chart.y} ↑, {chart.x} →" if chart.kind == "xy" else chart.y
+    line: Line = [(f" {name}", chart.hue)]
+    left = width - display_width(name) - 2
     items: Line = []
     named = {(series.name, series.stroke) for series in known}
     entries = _legend(chart, named)

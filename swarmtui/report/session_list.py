@@ -59,7 +59,7 @@ def session_table(
     columns: dict[str, Column[ListRow]] = {
         "id": Column("id", "id", id, right=False, least=20),
         "time": Column("time", "time", time, right=False, least=11),
-        "name": Column("name", "label · flags that differ", name, right=False, least=12, short="label"),
+        "name": Column("name", "label · flags that differ", name, right=False, least=12, short="label", keeps_end=True),
         "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
         "requests": Column("requests", "requests", _requests),

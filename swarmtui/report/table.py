@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from swarmtui.numbers import MISSING, significant
-from swarmtui.text import display_width, sanitize, truncate
+from swarmtui.text import display_width, sanitize, truncate, truncate_middle
 
 Item = TypeVar("Item")
 
@@ -48,7 +48,7 @@ class Column(NamedTuple, Generic[Item]):
     """A column; `value` reads its cell from the item of a row, and `number` formats it; None is not measured.
 
     `short` is its title on a page of limited width. `least` is the width to which its cells may be truncated; 0 if they
-    are always shown in full.
+    are always shown in full. `keeps_end`: they are cut in the middle, as the new value of a flag is what counts.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Column(NamedTuple, Generic[Item]):
     right: bool = True
     least: int = 0
     short: str = ""
+    keeps_end: bool = False
 
     def cell(self, item: Item) -> Cell:
         return self.format(self.value(item) if self.value else None)
@@ -182,8 +183,9 @@ def fit(table: Table, width: int | None, gaps: Sequence[int], least: Mapping[str
             continue
         break
     titles = tuple(truncate(column.title, w) for column, w in zip(shown.columns, widths, strict=True))
+    cuts = [truncate_middle if column.keeps_end else truncate for column in shown.columns]
     rows = tuple(
-        tuple(cell._replace(text=truncate(cell.text, w)) for cell, w in zip(row, widths, strict=True))
+        tuple(cell._replace(text=cut(cell.text, w)) for cell, w, cut in zip(row, widths, cuts, strict=True))
         for row in shown.rows
     )
     dropped = tuple(column.title for column in clean.columns if column.id in drop[:count])

@@ -61,6 +61,7 @@ def describe_session(
         series=request.series,
         server_flags=redact_flags(redact(request.server_flags)),
         previous=request.previous,
+        repeats=request.repeats,
         prompt_tokens_by=calibration.by if calibration else "none",
         simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
     )

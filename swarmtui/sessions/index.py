@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +24,11 @@ from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.shared import SHARED
+from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 6
+_INDEX_VERSION = 7
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -45,8 +46,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
     in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
     the number of agents that keep the SLO, `agents_open` if it may be any number more, `doubtful` if the measurement is
-    in doubt; `previous` is the baseline. `shared`: it was imported from a shared file, and
-    has no journal.
+    in doubt; `previous` is the baseline, or what it `repeats`. `shared`: it was imported from a shared file, and has
+    no journal.
     """
 
     id: str
@@ -73,6 +74,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     series: Series | None = None
     goal: PlanGoal = "sweep"
     previous: str = ""
+    repeats: bool = False
     directory: str = ""
     problem: str | None = None
     shared: bool = False
@@ -100,18 +102,49 @@ class SessionRow(Stored, frozen=True, kw_only=True):
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
-def session_beside(rows: Iterable[SessionRow], chosen: SessionRow) -> str:
+def session_beside(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
     """Return the session to compare one with: its baseline, else the one before it of its model and workload.
 
     The first one is compared with the next one; empty if there is none, either. A shared one is of another host.
     """
     others = [row for row in rows if row.id != chosen.id and row.levels]
+    if found := baseline_of(others, chosen):
+        return found
     target = (chosen.model, chosen.workload)
     alike = [row for row in others if (row.model, row.workload) == target and not row.shared]
     ids = sorted(row.id for row in ([row for row in alike if row.kind == chosen.kind] or alike))
-    if any(row.id == chosen.previous for row in others):
-        return chosen.previous
     return next((id for id in reversed(ids) if id < chosen.id), next(iter(ids), ""))
+
+
+def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
+    """Return the id of the session that one is compared with; empty if there is none.
+
+    It is the one that the user chose, else the last one before the change: the newest earlier complete session of its
+    endpoint, model, workload and kind that is not in doubt and had other flags. Without one of other flags, it is the
+    newest of these that is not in doubt, and else the one that it repeats.
+    """
+    known = {row.id for row in rows}
+    if chosen.previous in known and not chosen.repeats:
+        return chosen.previous
+    from swarmtui.analysis.compare.differences import describe_flag_changes  # lazily: few lists need it
+
+    alike = [
+        row
+        for row in sorted(rows, key=lambda row: row.id, reverse=True)
+        if row.id < chosen.id
+        and row.is_complete
+        and (row.model, row.workload, row.kind) == (chosen.model, chosen.workload, chosen.kind)
+        and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.simulated)
+    ]
+    sure = [row for row in alike if not row.doubtful]
+    changed = (row for row in sure if row.flags and chosen.flags and describe_flag_changes(row.flags, chosen.flags))
+    last = chosen.previous if chosen.previous in known else ""
+    return next((row.id for row in (*changed, *sure)), last or next((row.id for row in alike), ""))
+
+
+def live_row(session: Session, flags: dict[str, str] | None) -> SessionRow:
+    """Return the row of a session that is not saved yet; `flags` are those of its server."""
+    return msgspec.structs.replace(_head_row(session), flags=flags)
 
 
 def session_kind(series: Series | None, goal: PlanGoal) -> str:
@@ -201,7 +234,7 @@ def read_row(directory: Path) -> SessionRow:
         return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     try:
         file = os.fstat(fd)
-        index = _read_index(directory, file.st_size)
+        index = _read_index(directory, file.st_size) or _renewed_index(directory, file.st_size)
         row = index.row if index is not None else _row_from_journal(fd, file.st_size)
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
@@ -254,6 +287,23 @@ def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
         return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _renewed_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
+    """Make an index of another version anew, from the saved summary; None if there is none of this journal."""
+    try:
+        index = _index_decoder.decode(read_file(directory / INDEX))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    is_older = index.schema < _INDEX_VERSION and index.journal_bytes == journal_bytes and index.spool_bytes is None
+    summary = read_saved_summary(str(directory)) if is_older else None
+    if summary is None:
+        return None
+    content = index_json(summary, journal_bytes)
+    # The directory may be read-only.
+    with suppress(OSError):
+        write_file(directory / INDEX, content, sync=False)
+    return _index_decoder.decode(content)
 
 
 def _spool_bytes(directory: Path) -> int:
@@ -352,6 +402,7 @@ def _head_row(session: Session) -> SessionRow:
         series=session.series,
         goal=session.plan.goal,
         previous=session.previous,
+        repeats=session.repeats,
     )
 
 

@@ -40,6 +40,7 @@ from swarmtui.sessions.documents import detail_json, read_saved_summary, summary
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,
+    baseline_of,
     count_saved_requests,
     has_indexed_summary,
     index_json,
@@ -115,6 +116,13 @@ def with_session_beside(root: Path, which: str) -> tuple[str, str]:
             key=chosen.id,
         )
     return min(chosen.id, beside), max(chosen.id, beside)
+
+
+def baseline_id(root: Path, session: Session) -> str:
+    """Return the session that a saved one was compared with; empty if it was compared with none."""
+    if not session.repeats:
+        return session.previous
+    return baseline_of(list_sessions(root), read_row(root / session.id))
 
 
 def _resolve(root: Path, which: str) -> str:

@@ -27,6 +27,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.session import Summary
 from swarmtui.model.tuning import ExperimentStatus
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
@@ -237,7 +238,7 @@ class SwarmApp(PatchedApp[AppResult]):
         from swarmtui.sessions.marked import marked_session
 
         if marked := marked_session(self.session_root):
-            request = msgspec.structs.replace(request, previous=marked)
+            request = msgspec.structs.replace(request, previous=marked, repeats=False)
         self._source = LiveSource(start_session(request, Subscribe(hz=self.hz, rows=True)))
         for screen in self.screen_stack:
             if key_context(screen) in _LIVE_CONTEXTS:
@@ -245,8 +246,8 @@ class SwarmApp(PatchedApp[AppResult]):
                 self.workers.cancel_node(screen)
         screen = make_screen("run", self._source, request)
         self.remove_toast()
-        # A saved result, too: the new one is compared with it, and Esc leads to the list.
-        if key_context(self.screen) in (*_LIVE_CONTEXTS, "result") and len(self.screen_stack) > 1:
+        # A saved result or a comparison, too: the new one is compared with it, and Esc leads to the list.
+        if key_context(self.screen) in (*_LIVE_CONTEXTS, "result", "compare") and len(self.screen_stack) > 1:
             self.switch_screen(screen)
         else:  # Textual cannot replace the first screen
             self.push_screen(screen)
@@ -264,10 +265,21 @@ class SwarmApp(PatchedApp[AppResult]):
         server_flags = "" if restarted else request.server_flags
         # A run without a level is no baseline.
         has_levels = session is not None and live.frame is not None and bool(live.frame.levels)
-        previous = session.id if session and has_levels else request.previous
+        if session and has_levels:
+            request = msgspec.structs.replace(request, previous=session.id, repeats=True)
         salt = os.urandom(4).hex()
-        again = msgspec.structs.replace(request, label=label, server_flags=server_flags, previous=previous, salt=salt)
-        self.open_run(again)
+        self.open_run(msgspec.structs.replace(request, label=label, server_flags=server_flags, salt=salt))
+
+    async def repeat_saved(self, summary: Summary) -> None:
+        """Repeat a saved session with it as the baseline, if its server answers."""
+        from swarmtui.client.request_builder import repeat_request
+
+        try:
+            request = await asyncio.to_thread(repeat_request, summary, self.config, self.session_root)
+        except BadInput as problem:
+            self.toast(f"cannot run it again: {problem}")
+        else:
+            self.open_run(request)
 
     async def open_replay(self, root: Path, session_id: str) -> None:
         from swarmtui.sessions.replay import open_replay

@@ -39,34 +39,29 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServer] = ()) -> Baseline:
-    """Return the session's chosen baseline, else the last complete one of its endpoint, model, workload and kind.
+    """Return the session's chosen baseline, else the last one of its endpoint before the change, see `baseline_of`.
 
     `servers` are those of the session itself: the baseline is named by the flags that differ.
     """
     from swarmtui.analysis.compare.differences import comparable_flags, known_flags, parse_flags, varying_flags
     from swarmtui.sessions.documents import read_saved_summary
-    from swarmtui.sessions.index import list_sessions, session_beside, session_kind
+    from swarmtui.sessions.index import baseline_of, list_sessions, live_row, session_beside
     from swarmtui.sessions.store import earlier_sessions, read_session
 
     # A shared session does not tell its address, and nothing here is known to be of the same server.
     endpoint = next((one for one in session.endpoints[:1] if one.url), None)
-    kind = session_kind(session.series, session.plan.goal)
+    now = parse_flags(session.server_flags) if session.server_flags else servers[-1].flags if servers else None
     listed = list_sessions(root)
     rows = [row for row in listed if row.id < session.id and row.state not in (None, "running") and not row.shared]
-    chosen = next(
-        (found for row in rows if row.id == session.previous and (found := read_saved_summary(row.directory))), None
-    )
+    # One level is no curve, unless the user chose it.
+    curves = [row for row in rows if len(row.levels) > 1 or row.id == session.previous]
+    found = baseline_of(curves, live_row(session, now)) if endpoint else session.previous
+    baseline = next((read_saved_summary(row.directory) for row in rows if row.id == found), None)
     if any(row.id == session.previous and row.shared and row.problem is None for row in listed):
-        chosen = read_session(root, session.previous)
-    baseline = server = chosen
-    for row in rows:
-        alike = row.is_complete and row.kind == kind and row.workload == session.workload
-        if baseline is None and endpoint and alike and row.model == endpoint.model and len(row.levels) > 1:
-            here = row.is_at(endpoint.url, endpoint.model, session.simulated)
-            baseline = read_saved_summary(row.directory) if here else None
-        if server is None and endpoint and row.endpoint == endpoint.url:
-            server = read_saved_summary(row.directory)
-    now = parse_flags(session.server_flags) if session.server_flags else servers[-1].flags if servers else None
+        baseline = read_session(root, session.previous)
+    chosen = baseline if session.previous and not session.repeats else None
+    last = next((row for row in rows if endpoint and row.endpoint == endpoint.url), None)
+    server = chosen or (read_saved_summary(last.directory) if last else None)
     differing = ""
     if baseline is not None:
         differing = varying_flags(comparable_flags([known_flags(baseline), now], (baseline.session, session)))[0]
@@ -147,15 +142,19 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     said = pair.sentence
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
-    return sanitize(f"{describe_changes(pair)}: {SIGNS[pair_code(pair)]} {said}")
+    since = f" since {pair.since}" if pair.since else ""
+    why = pair.agents.brief if pair.agents else ""
+    parts = (f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}", why, pair.left_out)
+    return sanitize("; ".join(filter(None, parts)))
 
 
-def record_effect(directory: Path, previous: str) -> str:
+def record_effect(directory: Path, session: Session) -> str:
     """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
     from swarmtui.experiments.baseline import record_baseline_verdict
+    from swarmtui.sessions.store import baseline_id
 
     try:
-        found = record_baseline_verdict(directory.parent, previous, directory)
+        found = record_baseline_verdict(directory.parent, baseline_id(directory.parent, session), directory)
     except BadInput:
         return ""
     return sanitize(f"{found.what}: {found.effect}")

@@ -18,6 +18,7 @@ from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import QualityLine
+from swarmtui.numbers import local_time
 from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks, pair_code
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
@@ -108,11 +109,12 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     pair = compare_pair(before, after)
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
-    why = "searches of an unchanged server can be this far apart" if said.startswith("not") else "the ranges are apart"
-    assert lines["How sure"].startswith(why)
-    assert lines["At capacity"] == "210 tok/s, 30.0 per agent → 180 tok/s, 35.0 per agent"
+    kind = "quick" if quality == "ok" else "such"
+    why = f"two {kind} searches of one server can differ by 1 agent by chance, and 7 → 6 is 1 agent: no more than that"
+    assert lines["How sure"].startswith(why if said.startswith("not") else "the ranges 7–7 and 6–6 are apart")
+    assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes"
     names = list(lines)
-    assert names.index("Changed") < names.index("At capacity") < names.index("How sure")
+    assert names.index("Changed") < names.index("How sure") < names.index("At capacity")
 
 
 SCATTER = "agents is the scatter of the measurement or the load of the host"
@@ -132,7 +134,8 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     pair = compare_pair(quick_search(ids[0], 4), quick_search(ids[1], after, disturbed=disturbed))
     assert pair.sentence.startswith(said) and pair.verdict == ("same" if after == 4 else "not sure yet")
     text = paint([pair_answer(pair, {})])
-    assert "probably" not in text and "apart" not in text and ("Changed " in text) == (after == 4)
+    assert "probably" not in text and ("no known change" in text) == (after == 4)
+    assert "two quick searches of one server can differ by 1 agent by chance" in text
     assert compared_text(pair, "").count("change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -155,11 +158,56 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
         return {line.name: line.text for line in answer_lines(compare_pair(before, after))}
 
     lines = compared("the host was busy", "the host was busy")
-    assert lines["Agents"] == "not sure yet: 5 or more → 9 or more; the host was busy"
-    assert lines["How sure"].startswith("the ranges overlap")
+    assert lines["Agents"] == "not sure yet: 5 or more → 9 or more; the host was busy in both runs"
+    assert lines["How sure"].startswith("the ranges 5 or more and 9 or more overlap")
     lines = compared("", "the host was busy")
-    assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy"
-    assert lines["How sure"].startswith("the ranges are apart, but the host was busy")
+    assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy in both runs"
+    assert lines["How sure"].startswith("the ranges 5–5 and 9 or more are apart; two quick searches of one server")
+    assert "but the host was busy in both runs" in lines["How sure"]
+
+
+@pytest.mark.parametrize(
+    ("busy", "which", "advice"),
+    [
+        ((True, False), "the earlier run (", "start the server with --parallel 2 and press R"),
+        ((False, True), "the later run (", "press R to repeat the later run"),
+        ((True, True), "both runs", "press R to repeat the later run"),
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_it_is_said_which_run_was_disturbed_and_how_to_repeat_it(
+    busy: tuple[bool, bool], which: str, advice: str, swapped: bool
+) -> None:
+    line = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    sides = [
+        msgspec.structs.replace(quick_search(id, agents, flags=flags), quality=(line,) if is_busy else ())
+        for id, agents, flags, is_busy in (
+            ("20261115-014455-3f9a", 5, "--parallel 2", busy[0]), ("20261115-020000-aaaa", 9, "--parallel 4", busy[1]),
+        )
+    ]  # fmt: skip
+    pair = compare_pair(*(reversed(sides) if swapped else sides))
+    lines = {line.name: line.text for line in answer_lines(pair, in_app=True)}
+    assert f"the host was busy in {which}" in lines["Agents"] and lines["How sure"].endswith(advice)
+
+
+def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
+    line = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    before, between, after = (
+        quick_search(id, agents, flags=flags)
+        for id, agents, flags in (
+            ("20261115-014455-3f9a", 5, "--parallel 2"), ("20261115-015000-bbbb", 6, "--parallel 4"),
+            ("20261115-020000-aaaa", 9, "--parallel 4"),
+        )
+    )  # fmt: skip
+    at = local_time(between.session.created, "%H:%M")
+    busy = msgspec.structs.replace(between, quality=(line,))
+    changed = {
+        name: dict(line[:2] for line in answer_lines(compare_pair(before, after, history=history)))["Changed"]
+        for name, history in (("busy", [busy]), ("quiet", [between]))
+    }
+    assert changed["quiet"] == f"--parallel 2 → 4 since the run of {at}"
+    assert changed["busy"] == f"{changed['quiet']}; the run of {at} is left out: the host was busy"
+    assert compared_text(compare_pair(before, after, history=[busy]), "").endswith("is left out: the host was busy")
 
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:
@@ -182,10 +230,13 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert "? +81.5 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
-    assert shell["How sure"].startswith("the ranges overlap; measure it again: swarmtui capacity http")
+    assert shell["How sure"].startswith("the ranges 4–6 and 2–9 overlap; measure it again: swarmtui capacity http")
     assert shell["How sure"].endswith(" --max-tokens 64")
-    assert app["How sure"] == "the ranges overlap; R on its result measures this server again"
-    assert dict(line[:2] for line in answer_lines(apart))["How sure"] == "the ranges are apart"
+    assert app["How sure"] == "the ranges 4–6 and 2–9 overlap; press R to measure this server again"
+    assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
+        "the ranges 4–6 and 7–9 are apart; "
+        "two quick searches of one server can differ by 1 agent by chance, and 5 → 8 is 3 agents"
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +282,10 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
         )
     )
     found = compare_with_baseline(before, after)
-    assert found.effect == "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy"
+    assert found.effect == (
+        "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
+        "more than the 1 agent by which two quick searches of one server can differ by chance"
+    )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
     assert "12 (3–15) → 0 agents" in row and "? not sure yet" in row and "▼" not in row

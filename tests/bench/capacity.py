@@ -3,6 +3,8 @@
 python -m tests.bench.capacity shares [--seeds N] [--truth C,C…]     servers whose share of good requests falls in
     steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds if a
     request of the answer's level takes 3 s
+python -m tests.bench.capacity scatter [--seeds N] [--truth C,C…]    how far apart two quick searches of one such
+    server are, how often these are said to differ, and how often those of one that carries more
 python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
 In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
@@ -26,8 +28,11 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
-from swarmtui.analysis.capacity.slo_search import Visit, is_missed, next_visit
-from swarmtui.analysis.limits.slo import SloTally, parse_slo
+from swarmtui.analysis.capacity.slo_search import Visit, is_missed, is_shown, next_visit
+from swarmtui.analysis.compare.agents import chance_of, compare_agents
+from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
+from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S
+from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.findings import Capacity
 from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
@@ -38,7 +43,7 @@ from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
 
 SLO = parse_slo("ttft_p95=2s,stream_p5=20")
-SHARES = parse_slo("ttft_p95=2s")
+SHARES, QUICK_SHARES = parse_slo("ttft_p95=2s"), parse_slo("ttft_p90=2s")
 ALPHA = 0.01
 BLOCK = 256
 MAX_GAP_S = 10.0
@@ -209,16 +214,19 @@ class CountedVisit(Visit):
 
 
 class Counted(SloTally):
-    def __init__(self, good: int, n: int) -> None:
-        super().__init__(SHARES)
+    def __init__(self, good: int, n: int, slo: Slo) -> None:
+        super().__init__(slo)
         self.add_counts(0, [(good, n)])
 
 
-def search_shares(shape: str, truth: int, seed: int, differ: float, dip: int = 0) -> tuple[Capacity, float]:
+def search_shares(
+    shape: str, truth: int, seed: int, differ: float, dip: int = 0, *, quick: bool = False
+) -> tuple[Capacity, float]:
     """Return the answer, and the seconds; `differ` is how much the log odds of visits differ."""
     rng, visits, seconds = Random(seed), list[Visit](), 0.0
-    required = SHARES.conditions[0].share
-    while (following := next_visit(visits, SHARES, 1024, ALPHA)) is not None:
+    slo, alpha = (QUICK_SHARES, QUICK_ALPHA) if quick else (SHARES, ALPHA)
+    required = slo.conditions[0].share
+    while (following := next_visit(visits, slo, 1024, alpha, quick=quick)) is not None:
         c = following.c
         odds = (
             math.log(required / (1 - required)) + (truth + 0.5 - c) / (truth * SHAPES[shape]) + rng.gauss(0.0, differ)
@@ -227,13 +235,61 @@ def search_shares(shape: str, truth: int, seed: int, differ: float, dip: int = 0
         good = n = 0
         while n < following.requests:
             n, good = n + 1, good + (rng.random() < share)
-            if n >= 4 and n.bit_count() == 1 and is_missed(Counted(good, n), ALPHA):
+            if n >= 4 and n.bit_count() == 1 and is_missed(Counted(good, n, slo), alpha):
                 break
-        visits.append(CountedVisit(c, Counted(good, n)))
+            if quick and n >= 4 and is_shown(Counted(good, n, slo), alpha):
+                break
         # Half of the time does not depend on the load; beyond the answer requests queue. A cycle is pre-roll.
         request_s = REQUEST_S * (0.5 + 0.5 * min(1.0, c / truth)) * max(1.0, c / truth)
         seconds += request_s * (1 + n / c) + 1.0
-    return capacity(SHARES, visits, [], alpha=ALPHA), seconds
+        if quick and seconds > QUICK_BUDGET_S:
+            break
+        visits.append(CountedVisit(c, Counted(good, n, slo)))
+    return capacity(slo, visits, [], alpha=alpha), seconds
+
+
+def quick_search(shape: str, truth: int, seed: int, differ: float) -> Answer:
+    """Return the answer of a quick search: it ends with the visit that its time allows."""
+    found, _ = search_shares(shape, truth, seed, differ, quick=True)
+    said = AnswerSentence(code="capacity", sentence="")
+    return Answer(
+        headline=said, limit=said, agents=found.agents, low=found.low, high=found.high, slo=found.slo,
+        confidence=1 - QUICK_ALPHA,
+    )  # fmt: skip
+
+
+def print_scatter(seeds: int, truths: Sequence[int]) -> None:
+    """The yardstick of a comparison is to be at least the 95 % quantile of the differences between equal servers."""
+    print("shape    visits differ  truth  95 % apart  share  yardstick  claimed falsely  +50 % found  +25 % found")
+    for shape in SHAPES:
+        for differ in (0.0, 0.4):
+            for truth in truths:
+                first, second = (
+                    [quick_search(shape, truth, seed, differ) for seed in range(start, start + seeds)]
+                    for start in (0, 10_000)
+                )
+                apart = sorted(
+                    (abs((b.agents or 0) - (a.agents or 0)) for a, b in zip(first, second, strict=True)),
+                )[int(0.95 * seeds)]
+                claims = [_claimed(a, b) for a, b in zip(first, second, strict=True)]
+                better = [
+                    _mean([
+                        _claimed(a, quick_search(shape, round(factor * truth), 20_000 + seed, differ)) == "more agents"
+                        for seed, a in enumerate(first)
+                    ])
+                    for factor in (1.5, 1.25)
+                ]  # fmt: skip
+                print(
+                    f"{shape:8} {differ:13} {truth:6} {apart:11} {apart / truth:6.0%} {chance_of(truth, truth):10} "
+                    f"{_mean([bool(claim) for claim in claims]):16.1%} {better[0]:12.0%} {better[1]:12.0%}",
+                    flush=True,
+                )
+
+
+def _claimed(a: Answer, b: Answer) -> str:
+    """Return what is claimed about two searches; empty if nothing is."""
+    found = compare_agents(a, b)
+    return found.word if found and found.word in ("more agents", "fewer agents") else ""
 
 
 def print_shares(seeds: int, truths: Sequence[int]) -> None:
@@ -256,11 +312,14 @@ def print_shares(seeds: int, truths: Sequence[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "traces"))
+    parser.add_argument("what", choices=("shares", "scatter", "traces"))
     parser.add_argument("preset", nargs="?", default="agents-small-kv")
     parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
     parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
     given = parser.parse_args()
+    if given.what == "scatter":
+        print_scatter(int(given.seeds or 200), [int(c) for c in (given.truth or "3,6,12,16,23,60").split(",")])
+        return
     if given.what == "shares":
         print_shares(int(given.seeds or 20), [int(c) for c in (given.truth or "3,16,23,60").split(",")])
         return

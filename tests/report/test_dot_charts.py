@@ -107,6 +107,12 @@ def test_the_boundary_of_the_slo_is_between_the_levels_around_it() -> None:
     assert any("kept ┊ missed" in line for line in lines)
 
 
+def test_both_axes_of_measured_values_are_named() -> None:
+    series = ChartSeries("", ((10.0, 100.0), (5.0, 200.0)))
+    chart = Chart("pareto", "", "xy", "tok/s per agent", "output tok/s per server", (series,))
+    assert text_of(paint_charts([chart], 60, 12))[0].startswith(" output tok/s per server ↑, tok/s per agent →")
+
+
 def test_a_single_level_is_a_point_beside_what_is_planned() -> None:
     charts = curve_charts([level(1, tps=80.0)], LevelMarks(False, None, None), planned=(1, 2, 4, 8))
     lines = text_of(paint_charts(charts[:1], 60, 10))

@@ -336,7 +336,7 @@ def test_pareto_chart_has_a_curve_for_each_session(tmp_path: Path) -> None:
     sessions = [session_data(load_session(tmp_path / "s", name))._replace(name=name) for name in names]
     (chart,) = (chart for chart in build_charts(sessions) if chart.name.startswith("pareto"))
     assert [series.name for series in chart.series] == names
-    assert (chart.x, chart.y) == ("tok/s per user", "output tok/s per GPU")
+    assert (chart.x, chart.y) == ("tok/s per agent", "output tok/s per GPU")
     first = sessions[0].summary
     users = [level.per_stream_tps.mean for level in first.levels]
     per_gpu = [(level.headline_tps or 0.0) / len(first.gpus) for level in first.levels]

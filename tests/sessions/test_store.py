@@ -297,6 +297,18 @@ def age(directory: Path) -> Path:
     return directory
 
 
+def test_an_index_of_an_older_version_is_made_anew_from_the_summary(tmp_path: Path) -> None:
+    """A field that it does not have yet, such as the doubt about a number, is not taken for its default."""
+    directory = write_session(tmp_path / ID, full_session())
+    write_summary(directory)
+    (now,) = list_sessions(tmp_path)
+    stored = json.loads((directory / "index.json").read_bytes())
+    older = stored | {"schema": stored["schema"] - 1, "row": {"id": ID, "agents": 7}}
+    (directory / "index.json").write_text(json.dumps(older))
+    assert list_sessions(tmp_path) == [now]
+    assert json.loads((directory / "index.json").read_bytes()) == stored
+
+
 def test_listing_writes_an_index_that_was_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next listing reads no journal for it; a summary replaces it."""
     directory = age(write_session(tmp_path / ID, full_session()[:-1]))

@@ -53,7 +53,8 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await pilot.press("v")
         await until(lambda: "Rate of one agent" in screen_text(app))
         await pilot.press("v")
-        await until(lambda: "Pareto: tok/s per user" in screen_text(app))
+        await until(lambda: "Pareto: tok/s per agent" in screen_text(app))
+        assert "v show slowdown" in screen_text(app).splitlines()[-1]
         assert "◆" in screen_text(app)
         await pilot.press("v", "v", "v")
         await until(lambda: "first token, ms" in screen_text(app))

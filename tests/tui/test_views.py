@@ -383,7 +383,7 @@ def test_session_columns_are_those_that_differ() -> None:
         _, first, _ = block_lines([session_table([row, other], {"x": "--flag 1"}, IN_APP, "%H:%M")], width)
         line = text_of([first])
         assert len(line) <= width and line.rstrip().endswith("done")
-        assert all(f"{char}… " in line for char in "lmw")
+        assert all(f"{char}… " in line for char in "mw") and "l…" in line and "--flag 1 " in line
     common = common_values([row])
     assert common == {"model": f"(sim) {'m' * 60}", "workload": "w" * 60, "state": ""}
     assert common_values([row, other]) == {}

@@ -1,8 +1,20 @@
-"""Compare two capacities for the same SLO: the ranges decide, unless a measurement is in doubt."""
+"""Compare two capacities for the same SLO. The whole rule is here:
+
+    more or fewer agents    the ranges of both answers do not overlap, and the numbers are further apart than the
+                            yardstick
+    same                    the numbers are equal
+    not sure yet            everything else
+
+The yardstick is how far apart two searches of one unchanged server easily are by chance. A search that decides at 95 %
+and more needs none: its range has what chance does. The ends of a quick one are 80 % sure, and those of a doubtful
+measurement less, so that ranges alone differ too often. `python -m tests.bench.capacity scatter` counts how often two
+equal servers are said to differ. A larger change, or one of narrower ranges, is never less sure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Literal
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
@@ -10,21 +22,26 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
+from swarmtui.text import count_noun
 
 _Range = tuple[int | None, int | None]
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
+AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal"]
 
-# The ends of a range that are less sure than this differ by a visited level between searches of the same server.
+# A search whose ends are less sure than this is compared by the yardstick, too.
 _SURE = 0.95
+# The yardstick: this share of the smaller number, and at least one agent.
+CHANCE = 0.15
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
-    `word` is what the ranges say: wider ones if their ends are not sure. `confidence` is that of the less certain
-    capacity; null if they decide nothing. `numbers` are shown where they stand alone. `overlap`: the ranges of the
-    answers do; `apart`: even the wider ones do not. `scatter`: the numbers differ, although everything that is known
-    is the same.
+    `reason` is why the word is what it is; `why` says it with both ranges and the yardstick, `brief` in few words.
+    `chance` is the yardstick: the agents by which two such searches of one server differ by chance; null if both are
+    surer. `confidence` is that of the less
+    certain capacity; null if nothing is decided. `numbers` are shown where they stand alone. `scatter`: the numbers
+    differ, although everything that is known is the same.
     """
 
     word: AgentsWord
@@ -33,14 +50,16 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     detail: str
     confidence: float | None = None
     numbers: tuple[str, str]
-    overlap: bool = False
-    apart: bool = False
+    reason: AgentsReason
+    why: str
+    brief: str
+    chance: int | None = None
     scatter: bool = False
 
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
         if self.scatter:
-            reliable = "; neither number is reliable" if self.apart else ""
+            reliable = "; neither number is reliable" if self.reason == "beyond_chance" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
         probably = doubted and self.word != "not sure yet"
         same = "the " if probably and self.word == "same" else ""
@@ -55,27 +74,27 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         return f"{start}{self.claim(doubted=bool(doubts))}{sure}"
 
 
-def compare_agents(
-    before: Answer | None,
-    after: Answer | None,
-    kept_before: Sequence[int] = (),
-    kept_after: Sequence[int] = (),
-    *,
-    unchanged: bool = False,
-) -> AgentsChange | None:
-    """Return null unless both sessions have a capacity for the same SLO; `kept` are the visited levels that keep it.
+def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bool = False) -> AgentsChange | None:
+    """Return null unless both sessions have a capacity for the same SLO.
 
     `unchanged`: the server, its flags and the plan are known to be the same.
     """
     if before is None or after is None or before.agents is None or after.agents is None or before.slo != after.slo:
         return None
-    order = _order(_compared_range(before, kept_before), _compared_range(after, kept_after))
-    scatter = unchanged and before.agents != after.agents
-    word: AgentsWord = "not sure yet"
-    if order and not scatter:
+    chance = None if _is_sure(before) and _is_sure(after) else chance_of(before.agents, after.agents)
+    order, distance = _order(before.shown_range, after.shown_range), after.agents - before.agents
+    reason: AgentsReason = "within_chance"
+    if order and abs(distance) > (chance or 0):
+        reason = "beyond_chance"
+    elif not distance:
+        reason = "equal"
+    elif not order:
+        reason = "overlap"
+    scatter = unchanged and bool(distance)
+    claims = reason == "beyond_chance" and not scatter
+    word: AgentsWord = "same" if reason == "equal" else "not sure yet"
+    if claims:
         word = "more agents" if order > 0 else "fewer agents"
-    elif after.agents == before.agents:
-        word = "same"
     known = [answer.confidence for answer in (before, after) if answer.confidence is not None]
     return AgentsChange(
         word=word,
@@ -84,12 +103,23 @@ def compare_agents(
         detail=" → ".join(
             f"{found.agents}{range_text(found.agents or 0, *found.shown_range)}" for found in (before, after)
         ),
-        confidence=min(known) if known and order and not scatter else None,
+        confidence=min(known) if known and claims else None,
         numbers=(_number(before), _number(after)),
-        overlap=not _order(before.shown_range, after.shown_range),
-        apart=bool(order),
+        reason=reason,
+        why=_why(reason, before, after, chance),
+        brief=_brief(reason, chance, _kind(before, after)),
+        chance=chance,
         scatter=scatter,
     )
+
+
+def chance_of(before: int, after: int) -> int:
+    """Return the yardstick: the agents by which two quick searches of one server with such numbers may differ."""
+    return max(1, ceil(CHANCE * min(before, after)))
+
+
+def _is_sure(answer: Answer) -> bool:
+    return answer.quality != "doubtful" and (answer.confidence is None or answer.confidence >= _SURE)
 
 
 def _order(first: _Range, second: _Range) -> int:
@@ -103,18 +133,42 @@ def _number(answer: Answer) -> str:
     return "".join(agents_number(answer.agents or 0, is_open=answer.is_open, doubtful=False))
 
 
-def _compared_range(answer: Answer, kept: Sequence[int]) -> _Range:
-    """Return the range of a capacity for a comparison: a visited level wider on each side if its ends are not sure.
+def _why(reason: AgentsReason, before: Answer, after: Answer, chance: int | None) -> str:
+    """Say what decides, with the range of both sides and the yardstick."""
+    assert before.agents is not None and after.agents is not None
+    ranges = f"the ranges {_ends(before)} and {_ends(after)}"
+    moved = f"{before.agents} → {after.agents} is {count_noun(abs(after.agents - before.agents), 'agent', 'agents')}"
+    chances = f"two {_kind(before, after)} of one server can differ by {_agents(chance)} by chance" if chance else ""
+    if reason == "beyond_chance":
+        return "; ".join(filter(None, (f"{ranges} are apart", f"{chances}, and {moved}" if chances else "")))
+    if reason == "equal":
+        return f"both are {before.agents}; {chances}, so less would not show" if chances else f"{ranges} overlap"
+    if reason == "overlap":
+        near = chance is not None and abs(after.agents - before.agents) <= chance
+        return "; ".join(filter(None, (f"{ranges} overlap", f"besides, {chances}" if near else "")))
+    return f"{chances}, and {moved}: no more than that, although {ranges} are apart"
 
-    It goes from the next lower level that was kept to the first one that was missed. A quick search, or one of a
-    doubtful measurement, that is repeated often ends on the other side of one of these levels.
-    """
-    low, high = answer.low, answer.high
-    sure = answer.quality != "doubtful" and (answer.confidence is None or answer.confidence >= _SURE)
-    if sure or answer.agents is None:
-        return low, high
-    if low:
-        low = min(low, max((c for c in kept if c < answer.agents), default=low))
-    if high is not None and answer.missed_c is not None:
-        high = max(high, answer.missed_c)
-    return low, high
+
+def _brief(reason: AgentsReason, chance: int | None, kind: str) -> str:
+    chances = f"the {_agents(chance)} by which two {kind} of one server can differ by chance" if chance else ""
+    if reason == "beyond_chance":
+        return f"more than {chances}" if chances else "the ranges are apart"
+    return {"within_chance": f"no more than {chances}", "overlap": "the ranges overlap"}.get(reason, "")
+
+
+def _kind(before: Answer, after: Answer) -> str:
+    quick = all((one.confidence or 1.0) < _SURE for one in (before, after))
+    return "quick searches" if quick else "such searches"
+
+
+def _agents(chance: int) -> str:
+    """`3 agents (15 %)`; a single agent is the least difference there is."""
+    return "1 agent" if chance == 1 else f"{chance} agents ({short_percent(CHANCE)})"
+
+
+def _ends(answer: Answer) -> str:
+    """Return a range with both ends: `15–15`, `18–19`, `9 or more`, `at most 4`."""
+    low, high = answer.shown_range
+    if high is None:
+        return f"{low or 0} or more"
+    return f"{low}–{high}" if low or not answer.agents else f"at most {high}"

@@ -24,6 +24,7 @@ from swarmtui.analysis.compare.differences import (
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
+from swarmtui.analysis.compare.sides import left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     DETECT,
@@ -82,7 +83,9 @@ class Pair(Stored, frozen=True, kw_only=True):
     two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
     levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
     the newer session of ours, and `again` the command that measures its server again. `doubts` are those about either
-    measurement. `searched`: one of them chose its levels itself.
+    measurement, with the run they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of
+    them chose its levels itself. `since` is the time of an earlier baseline, and `left_out` names a session after it
+    that was not chosen, and why.
     """
 
     a: str
@@ -107,7 +110,10 @@ class Pair(Stored, frozen=True, kw_only=True):
     next: tuple[NextStep, ...] = ()
     again: str = ""
     doubts: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
     searched: bool = False
+    since: str = ""
+    left_out: str = ""
     sentence: str
 
     @property
@@ -153,7 +159,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     both = [key for key in before if key in after]
     only_a = [level for level in a.levels if level.key not in after]
     only_b = [level for level in b.levels if level.key not in before]
-    doubts = () if refused else find_doubts((*a.quality, *b.quality))
+    doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
@@ -174,7 +180,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     unchanged = unchanged and known_flags(a) is not None and known_flags(b) is not None
     agents = None
     if not refused:
-        agents = compare_agents(a.answer, b.answer, _kept_levels(a), _kept_levels(b), unchanged=unchanged)
+        agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
     throughput = _sentence(rows, refused, headline)
     return Pair(
         a=a.session.id,
@@ -201,17 +207,16 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         next=newer.answer.next if newer.answer else (),
         again=command_again(newer),
         doubts=doubts,
+        doubtful=tuple(one.session.id for one in (a, b) if doubts and find_doubts(one.quality)),
         searched=searched,
+        since=since_text(a, b),
+        left_out=left_out(a, b, history),
         sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),
     )
 
 
 def _has_address(summary: Summary) -> bool:
     return any(endpoint.url for endpoint in summary.session.endpoints)
-
-
-def _kept_levels(summary: Summary) -> list[int]:
-    return [level.c for level in summary.goodput if level.rate is None and level.kept]
 
 
 def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:

@@ -291,12 +291,11 @@ class LiveScreen(PanelScreen):
             self._focused = None
             self.restore_panels()
         if live.session and live.session.previous and live.ended.directory:
-            work = partial(self._record_effect, live.ended.directory, live.session.previous)
-            run_in_background(self, work)
+            run_in_background(self, partial(self._record_effect, live.ended.directory, live.session))
         self.app.run_ended(live.ended)
 
-    async def _record_effect(self, directory: str, previous: str) -> None:
-        self._comparison = await asyncio.to_thread(record_effect, Path(directory), previous) or self._comparison
+    async def _record_effect(self, directory: str, session: Session) -> None:
+        self._comparison = await asyncio.to_thread(record_effect, Path(directory), session) or self._comparison
         self.update_panels()
 
     # keys

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from pathlib import Path
 
-from swarmtui.client.request_builder import repeat_request
-from swarmtui.model.base import BadInput
 from swarmtui.numbers import local_time
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.keys import Action, relabel
@@ -88,15 +85,4 @@ class SavedScreen(LiveScreen):
         run_in_background(self, work, group="open")
 
     def action_again(self) -> None:
-        run_in_background(self, self._run_again, group="open")
-
-    async def _run_again(self) -> None:
-        """Repeat the session with it as the baseline, if its server answers."""
-        try:
-            request = await asyncio.to_thread(
-                repeat_request, self._saved.summary, self.app.config, self.app.session_root
-            )
-        except BadInput as problem:
-            self.app.toast(f"cannot run it again: {problem}")
-            return
-        self.app.open_run(request)
+        run_in_background(self, partial(self.app.repeat_saved, self._saved.summary), group="open")

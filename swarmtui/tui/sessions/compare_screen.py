@@ -11,14 +11,17 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from swarmtui.numbers import local_time
+from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
 from swarmtui.report.table import Sentence
 from swarmtui.text import brief_flags
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
-from swarmtui.tui.keys import Action, in_footer
+from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.lines import Line
 from swarmtui.tui.live.result import ResultRow, large_lines
+from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.tables import STYLES, block_lines
+from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
 
 # With fewer columns, the unit of the large figure leaves too little room for the sentences.
 _WITH_UNIT = 100
+# With fewer rows, output and first token are two pictures.
+_BOTH_CHARTS = 34
+# What a picture shows, in the footer.
+_PICTURES = {
+    "throughput": "output", "ttft": "first token", "stream": "per agent", "pareto": "Pareto",
+    "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
+}  # fmt: skip
 _NO_CHANGE = "no level can be compared"
 
 
@@ -61,7 +71,13 @@ class CompareScreen(PanelScreen):
     def actions(self) -> list[Action]:
         curves = any(panel.display for panel in self.query(OverlayPanel))
         actions = [action for action in super().actions() if curves or action.id != "next_figure"]
-        return in_footer(actions, "export")
+        pictures = self._pictures()
+        if pictures:
+            following = pictures[(self._figure + 1) % len(pictures)][0].name
+            show = "" if self.is_narrow else "show "
+            actions = relabel(actions, {"next_figure": f"{show}{_PICTURES[following]}"})
+        # A narrow footer has no room for it beside the keys of the panels.
+        return actions if self.is_narrow else in_footer(actions, "export")
 
     def on_mount(self) -> None:
         self.arrange_panels()
@@ -86,23 +102,37 @@ class CompareScreen(PanelScreen):
         )
         figures.note, figures.brief_note = notes[0], notes[-1]
         figures.show_blocks(figure_blocks(found))
-        self._show_curves()
+        self.arrange_panels()
 
-    def _show_curves(self) -> None:
+    def arrange_panels(self) -> None:
+        super().arrange_panels()
+        for panel in self.query(OverlayPanel):
+            self._show_curves(panel)
+
+    def _show_curves(self, panel: OverlayPanel) -> None:
+        """Show the chosen picture; beside the title, what it is and what its signs mean."""
+        from swarmtui.analysis.capacity.marks import summary_marks
+        from swarmtui.report.levels import mark_names
+
         pictures = self._pictures()
         charts = pictures[self._figure % len(pictures)] if pictures else ()
-        title = charts[0].title if self._figure % max(1, len(pictures)) else ""
-        self.query_one(OverlayPanel).show(ChartView(charts, (title,), "" if charts else "no session has a level"))
+        notes = [""]
+        if charts:
+            newest = max(self._summaries, key=lambda summary: summary.session.id)
+            name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
+            signs = mark_names(summary_marks(newest)) if any(series.marks for series in charts[0].series) else ("",)
+            notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in (*signs, "")]
+        panel.show(ChartView(charts, tuple(notes), "" if charts else "no session has a level"))
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
-        """Return the charts that have a curve per session, the baseline first; the main ones are one picture."""
-        from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
-
+        """Return the charts that have a curve per session, the baseline first; with room the main ones are one."""
         first = self._summaries[self._baseline]
         ordered = [first, *(summary for summary in self._summaries if summary is not first)]
         names = (self._names.get(summary.session.id, summary.session.id) for summary in ordered)
         data = [SessionData(name, summary) for name, summary in zip(names, ordered, strict=True)]
         charts = comparison_charts(data)
+        if self.app.size.height < _BOTH_CHARTS and self.only_panel is None:
+            return [(chart,) for chart in charts]
         main = tuple(chart for chart in charts if chart.name in PICTURE)
         return [*([main] if main else []), *((chart,) for chart in charts if chart.name not in PICTURE)]
 
@@ -117,7 +147,22 @@ class CompareScreen(PanelScreen):
 
     def action_next_figure(self) -> None:
         self._figure += 1
-        self._show_curves()
+        self.arrange_panels()
+
+    def action_again(self) -> None:
+        # Of the app: the workers of this screen end with it.
+        run_in_background(self.app, self._run_again)
+
+    async def _run_again(self) -> None:
+        """Repeat the newest session: on its result below this screen, which knows its credentials, else as saved."""
+        newest, app = max(self._summaries, key=lambda summary: summary.session.id), self.app
+        below = app.screen_stack[-2]
+        session = below.source.live.session if isinstance(below, RunScreen) else None
+        if session and session.id == newest.session.id:
+            await app.pop_screen()
+            await app.run_action("screen.again")
+        else:
+            await app.repeat_saved(newest)
 
 
 def timed_names(summaries: Sequence[Summary], names: dict[str, str]) -> dict[str, str]:

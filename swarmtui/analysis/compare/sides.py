@@ -1,0 +1,59 @@
+"""Say which of two compared sessions something is about: the earlier or the later run, with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.analysis.quality.doubts import find_doubts, name_doubts
+from swarmtui.model.session import Summary
+from swarmtui.numbers import local_time
+
+
+def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
+    """Return why either measurement may be wrong: `the host was busy in the earlier run (12:01)`"""
+    of_a, of_b = find_doubts(a.quality), find_doubts(b.quality)
+    both = [doubt for doubt in of_a if doubt in of_b]
+    names = run_names(a, b)
+    groups = [(both, "both runs")]
+    groups += [
+        ([doubt for doubt in found if doubt not in both], names[summary.session.id])
+        for summary, found in ((a, of_a), (b, of_b))
+    ]
+    return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
+
+
+def since_text(a: Summary, b: Summary) -> str:
+    """Return the time of the baseline, `a`; empty if it is the later one, or its time is not known."""
+    return local_time(a.session.created, _time_form(a, b)) if a.session.id < b.session.id else ""
+
+
+def left_out(a: Summary, b: Summary, history: Sequence[Summary]) -> str:
+    """Name the last session between both that is not compared because it is in doubt, and why; empty if none is.
+
+    `the run of 12:10 is left out: the host was busy`
+    """
+    goal = b.session.plan.goal
+    between = [
+        one
+        for one in history
+        if a.session.id < one.session.id < b.session.id and one.session.plan.goal == goal and find_doubts(one.quality)
+    ]
+    if not between:
+        return ""
+    last = max(between, key=lambda one: one.session.id)
+    time = local_time(last.session.created, _time_form(a, b))
+    return f"the run of {time} is left out: {name_doubts(find_doubts(last.quality))}"
+
+
+def run_names(a: Summary, b: Summary) -> dict[str, str]:
+    """Name both sessions by their order: `the earlier run (12:01)`; with the date if they are of different days."""
+    form, found = _time_form(a, b), {}
+    for word, one in zip(("earlier", "later"), sorted((a, b), key=lambda one: one.session.id), strict=True):
+        time = local_time(one.session.created, form)
+        found[one.session.id] = f"the {word} run{f' ({time})' if time else ''}"
+    return found
+
+
+def _time_form(a: Summary, b: Summary) -> str:
+    days = {local_time(one.session.created, "%Y-%m-%d") for one in (a, b)}
+    return "%H:%M" if len(days) == 1 else "%m-%d %H:%M"
