@@ -119,9 +119,9 @@ def session_beside(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
 def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
     """Return the id of the session that one is compared with; empty if there is none.
 
-    It is the one that the user chose, else the last one before the change: the newest earlier complete session of its
-    endpoint, model, workload and kind that is not in doubt and had other flags. Without one of other flags, it is the
-    newest of these that is not in doubt, and else the one that it repeats.
+    It is the one that the user chose, else the newest earlier complete session of its endpoint, model, workload and
+    kind that is not in doubt; of a repeated run, the newest of these with other flags, if there is one: the last before
+    the change. Without any it is the one that it repeats.
     """
     known = {row.id for row in rows}
     if chosen.previous in known and not chosen.repeats:
@@ -137,7 +137,11 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.simulated)
     ]
     sure = [row for row in alike if not row.doubtful]
-    changed = (row for row in sure if row.flags and chosen.flags and describe_flag_changes(row.flags, chosen.flags))
+    changed = (
+        row
+        for row in sure
+        if chosen.repeats and row.flags and chosen.flags and describe_flag_changes(row.flags, chosen.flags)
+    )
     last = chosen.previous if chosen.previous in known else ""
     return next((row.id for row in (*changed, *sure)), last or next((row.id for row in alike), ""))
 

@@ -45,7 +45,7 @@ def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox
     names = ids(measured)
     ran = measured.run("compare", names["one"], names["eight"], "--session-dir", str(measured.sessions))
     assert ran.code == 0, ran
-    assert re.search(r"^Changed +--max-num-seqs 1 → 8$", ran.out, re.M), ran.out
+    assert re.search(r"^Changed +--max-num-seqs 1 → 8 since the run of [0-9:]+$", ran.out, re.M), ran.out
     assert "| TTFT" in ran.out
     assert re.search(r"^Result +▲ faster with 4 agents: .* tok/s, \+\d.*95 % sure", ran.out, re.M), ran.out
     assert ran.out.count("95 % sure: ") == 1 and "Holm" not in ran.out

@@ -225,10 +225,11 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
         for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
     )
     pair = compare_pair(before, after)
-    said = "more agents: 8 → 18"
-    assert compared_text(pair, "") == f"no known change: ▲ {said}, 80 % sure"
+    said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
+    why = "more than the 2 agents (15 %) by which two quick searches of one server can differ by chance"
+    assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
-    assert compared_text(doubted, "", doubtful=True) == f"no known change: ? probably {said}"
+    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("Try next") < text.index("Compared") < text.index("At 18")
 
