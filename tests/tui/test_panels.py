@@ -13,7 +13,7 @@ import pytest
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.session import Spread, TaskFigures
 from swarmtui.tui import live
-from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.app import SwarmApp, make_screen
 from swarmtui.tui.keys import ACTIONS
 from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.live_panel import LivePanel, load_panels
@@ -226,3 +226,20 @@ async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:
         await pilot.pause()
         shown = screen_text(app)
         assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?▽○")
+
+
+async def test_esc_leads_from_another_panel_back_to_the_result_and_only_then_away_from_it(until: Until) -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(2), status="ended", levels=(level(2, tps=80.0),)))
+    source.live.apply(Ended("done", "", "/nowhere"))
+    app = SwarmApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = make_screen("run", source, None)
+        app.push_screen(screen)
+        await until(lambda: "[7] result" in screen_text(app))
+        await pilot.press("6")
+        await until(lambda: "[6] measurement quality" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "[7] result" in screen_text(app) and app.screen is screen)
+        await pilot.press("escape")
+        await until(lambda: app.screen is not screen)

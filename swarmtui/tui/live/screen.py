@@ -327,7 +327,7 @@ class LiveScreen(PanelScreen):
             return
         if self.filter_text:
             self.set_filter("")
-        elif self.restore_panels():
+        elif self.restore_panels() or (self.has_ended and self.reset_choice()):
             pass
         elif not self._is_in_progress and len(self.app.screen_stack) > 1:
             self.source.close()
