@@ -183,12 +183,13 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
 def _again(pair: Pair) -> str:
     """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated."""
     earlier, later = sorted((pair.a, pair.b))
-    if pair.doubtful != (earlier,):
+    if earlier not in pair.doubtful:
         return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}"
     then = [(flag.what, flag.before if pair.a == earlier else flag.after) for flag in pair.flags]
     flags = " ".join(f"{option_name(name)} {value or ''}".strip() for name, value in then if value is not None)
     as_then = f"with {flags}" if flags else "as it was then"
-    return f"to repeat the earlier run, start the server {as_then} and press R"
+    both = "press R to repeat the later run; " if later in pair.doubtful else ""
+    return f"{both}to repeat the earlier run, start the server {as_then} and press R"
 
 
 def large_change(pair: Pair) -> tuple[str, str, Code | None]:

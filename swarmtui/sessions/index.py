@@ -121,7 +121,7 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
 
     It is the one that the user chose, else the newest earlier complete session of its endpoint, model, workload and
     kind that is not in doubt; of a repeated run, the newest of these with other flags, if there is one: the last before
-    the change. Without any it is the one that it repeats.
+    the change. If all are in doubt, it is still the last before the change, else the one that it repeats.
     """
     known = {row.id for row in rows}
     if chosen.previous in known and not chosen.repeats:
@@ -136,14 +136,14 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         and (row.model, row.workload, row.kind) == (chosen.model, chosen.workload, chosen.kind)
         and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.simulated)
     ]
-    sure = [row for row in alike if not row.doubtful]
-    changed = (
+    changed = [
         row
-        for row in sure
+        for row in alike
         if chosen.repeats and row.flags and chosen.flags and describe_flag_changes(row.flags, chosen.flags)
-    )
-    last = chosen.previous if chosen.previous in known else ""
-    return next((row.id for row in (*changed, *sure)), last or next((row.id for row in alike), ""))
+    ]
+    sure = [row for part in (changed, alike) for row in part if not row.doubtful]
+    last = [chosen.previous] if chosen.previous in known else []
+    return next(iter((*(row.id for row in (*sure, *changed)), *last, *(row.id for row in alike))), "")
 
 
 def live_row(session: Session, flags: dict[str, str] | None) -> SessionRow:

@@ -171,7 +171,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     [
         ((True, False), "the earlier run (", "start the server with --parallel 2 and press R"),
         ((False, True), "the later run (", "press R to repeat the later run"),
-        ((True, True), "both runs", "press R to repeat the later run"),
+        ((True, True), "both runs", "start the server with --parallel 2 and press R"),
     ],
 )
 @pytest.mark.parametrize("swapped", [False, True])
@@ -208,6 +208,8 @@ def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
     assert changed["quiet"] == f"--parallel 2 → 4 since the run of {at}"
     assert changed["busy"] == f"{changed['quiet']}; the run of {at} is left out: the host was busy"
     assert compared_text(compare_pair(before, after, history=[busy]), "").endswith("is left out: the host was busy")
+    doubted = msgspec.structs.replace(before, quality=(line,))
+    assert not compare_pair(doubted, after, history=[busy]).left_out
 
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:

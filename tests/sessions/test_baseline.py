@@ -39,6 +39,8 @@ def test_a_run_in_doubt_is_no_baseline_while_there_is_another_one() -> None:
     eight = again(4, 8, busy)
     assert baseline_of([two, busy, quiet], quiet) == two.id == baseline_of([two, busy, eight], eight)
     assert baseline_of([busy, eight], eight) == busy.id, "there is no other"
+    doubted = [row(1, 2, doubtful=True), busy]
+    assert baseline_of(doubted, again(5, 4, busy)) == doubted[0].id, "all are in doubt: the last before the change"
 
 
 def test_without_another_configuration_it_is_the_last_run_that_is_not_in_doubt() -> None:

@@ -38,7 +38,8 @@ def left_out(a: Summary, b: Summary, history: Sequence[Summary]) -> str:
         for one in history
         if a.session.id < one.session.id < b.session.id and one.session.plan.goal == goal and find_doubts(one.quality)
     ]
-    if not between:
+    # A baseline that is in doubt itself was not chosen for its quality.
+    if not between or find_doubts(a.quality):
         return ""
     last = max(between, key=lambda one: one.session.id)
     time = local_time(last.session.created, _time_form(a, b))
