@@ -123,7 +123,7 @@ class CompareScreen(PanelScreen):
             signs = mark_names(summary_marks(newest)) if any(series.marks for series in charts[0].series) else ("",)
             notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in signs]
             # Charts one above the other have their names as headings.
-            notes += [signs[-1] if len(charts) > 1 else "", name or charts[0].title]
+            notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
         panel.show(ChartView(charts, tuple(notes), "" if charts else "no session has a level"))
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
