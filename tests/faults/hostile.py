@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from swarmtui.model.endpoint import PATHS
 from swarmtui.model.plan import Timeouts
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.loadgen.wire import Wire, wire_of
@@ -275,6 +276,9 @@ class HostileServer(RawServer):
     def _respond(self, call: RawCall) -> None:
         if call.request_line.startswith("GET"):
             call.reply("200 OK", json.dumps({"object": "list", "data": [{"id": "hostile", "object": "model"}]}))
+            return
+        if call.request_line.split()[1] not in PATHS.values():  # counting tokens, for example
+            call.reply("404 Not Found", json.dumps({"error": {"message": "no such path"}}))
             return
         wire = wire_of(call)
         prompt = json.dumps(next(call.body[name] for name in ("messages", "input", "prompt") if name in call.body))
