@@ -261,7 +261,7 @@ def test_threads_that_start_together_share_one_event_loop(monkeypatch: pytest.Mo
         return loop
 
     def first_use(_: int) -> asyncio.AbstractEventLoop:
-        together.wait(30)
+        together.wait(60)
         return http_client._event_loop()
 
     http_client._start_event_loop.cache_clear()

@@ -23,7 +23,7 @@ def metrics_url(program: Program) -> str:
 
 
 def scrape(url: str) -> dict[str, Metric]:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
 
@@ -122,7 +122,7 @@ def test_nothing_private_is_served(sandbox: Sandbox) -> None:
         try:
             url = metrics_url(program)
             wait_until(lambda: sample(scrape(url), "swarmtui_requests_total") >= 1, "a request")
-            with urllib.request.urlopen(url, timeout=30) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 text = answer.read().decode()
         finally:
             program.signal_group(2)

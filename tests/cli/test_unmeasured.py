@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -48,15 +47,18 @@ def test_too_long_is_an_option_of_traces(sandbox: Sandbox) -> None:
 
 def test_a_level_without_an_answer_is_no_result(sandbox: Sandbox) -> None:
     """The server answers one agent, and rejects the requests of two."""
-    answer, lock, in_flight = respond_with_words(3), threading.Lock(), Counter[str]()
+    answer, arrived, in_flight = respond_with_words(3), threading.Condition(), Counter[str]()
 
     def serve_one_agent(to: ScriptedHandler, request: ReceivedRequest) -> None:
-        with lock:
+        with arrived:
             in_flight["now"] += 1
             in_flight["most"] = max(in_flight["most"], in_flight["now"])
-        time.sleep(0.05)  # the second agent's request arrives
-        if in_flight["most"] == 1:
+            arrived.notify_all()
+            # The first level is over: wait for the request of the second agent.
+            alone = in_flight["answered"] < 5 or not arrived.wait_for(lambda: in_flight["most"] > 1, 2.0)
+        if alone and in_flight["most"] == 1:
             answer(to, request)
+            in_flight["answered"] += 1
         else:
             to.whole(400, b'{"error": {"message": "too many"}}')
         in_flight["now"] -= 1

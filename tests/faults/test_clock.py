@@ -107,13 +107,13 @@ def test_suspension_does_not_cause_timeouts(sandbox: Sandbox) -> None:
             "none",
             "--no-gpu",
             "--idle-timeout",
-            "1s",
+            "2s",
         )
         wait_until(lambda: len(server.completed) >= 6, "some responses")
         pids = [process.pid for process in sandbox.processes()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
-        time.sleep(1.8)
+        time.sleep(2.8)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         ran = command.wait()

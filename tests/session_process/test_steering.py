@@ -11,6 +11,7 @@ from swarmtui.model.load import Barrier, Closed, Load
 from swarmtui.model.plan import Plan
 from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load_session, summarise
+from tests.cli.programs import TIMEOUT_S
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.model.loads import LOADS
 from tests.session_process.harness import SessionHarness, plan, ramp
@@ -41,7 +42,7 @@ def test_command_before_the_first_answer_ends_the_warm_up(harness: SessionHarnes
     warmed_up = threading.Event()
 
     def answer_later(to: ScriptedHandler, request: ReceivedRequest) -> None:
-        warmed_up.wait(10.0)
+        warmed_up.wait(TIMEOUT_S)
         SLOW(to, request)
 
     with scripted_server(answer_later) as server:
@@ -213,7 +214,7 @@ def test_search_repeats_a_level_that_was_paused(harness: SessionHarness) -> None
     answering = threading.Event()
 
     def answer_later(to: ScriptedHandler, request: ReceivedRequest) -> None:
-        answering.wait(30.0)
+        answering.wait(TIMEOUT_S)
         SLOW(to, request)
 
     budget_s = 3.0

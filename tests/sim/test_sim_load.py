@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.sim.sim_process import Sim, events_of, simulator
+from tests.sim.sim_process import TIMEOUT_S, Sim, events_of, simulator
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -118,7 +118,7 @@ def test_stall_pauses_the_stream() -> None:
             with pytest.raises(BlockingIOError):
                 received += sock.recv(65536)
             assert b'finish_reason":"length' not in received
-            sock.settimeout(20)
+            sock.settimeout(TIMEOUT_S)
             while not received.endswith(b"0\r\n\r\n"):
                 received += sock.recv(65536)
         assert received.count(b'"delta":{"content":" ') + received.count(b'"delta":{"content":".') == 8

@@ -191,7 +191,7 @@ def program(folder: Path, code: str, *flags: str, name: str = "vllm") -> Iterato
 def test_running_server_is_found_with_process_flags_and_slots(tmp_path: Path) -> None:
     flags = ("--max-num-seqs", "6", "--data-parallel-size", "2", "--api-key", "hidden")
     with program(tmp_path, _PROGRAM, *flags) as (url, pid):
-        found = {server.url: server for server in discover(timeout_s=10.0)}[url]
+        found = {server.url: server for server in discover(timeout_s=60.0)}[url]
     assert (found.engine, found.pid, found.slots, found.models) == ("vLLM", pid, 12, ("tiny",))
     assert found.flags is not None
     assert (found.flags["max-num-seqs"], found.flags["gpu-memory-utilization"]) == ("6", "0.92")

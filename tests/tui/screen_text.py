@@ -10,7 +10,7 @@ from pathlib import Path
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.lines import Line
 
-_SETTLED_S, _UNTIL_S = 1.0, 60.0
+_SETTLED_S, _UNTIL_S = 1.0, 120.0
 
 
 def screen_text(app: SwarmApp) -> str:

@@ -271,7 +271,7 @@ async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
 
     def search(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
         if timeout_s > 1:
-            later.wait(20)
+            later.wait(120)
         return ann, silent
 
     monkeypatch.setattr(catalogue, "discover_servers", search)
@@ -293,7 +293,7 @@ async def test_enter_while_servers_are_searched_starts_the_run_when_one_has_answ
     def search(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
         if timeout_s <= 1:
             return (silent,)
-        found.wait(20)
+        found.wait(120)
         return silent, found_server(2)
 
     monkeypatch.setattr(catalogue, "discover_servers", search)

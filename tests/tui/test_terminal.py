@@ -36,7 +36,7 @@ def replay(tmp_path: Path) -> list[str]:
     return ["replay", "last", "--session-dir", str(tmp_path / "recorded")]
 
 
-WAIT_S = 40.0
+WAIT_S = 120.0
 _SGR = re.compile(rb"\x1b\[([0-9;]*)m")
 
 OpenTerminal = Callable[..., AppScreen]
