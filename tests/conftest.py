@@ -8,6 +8,9 @@ from itertools import islice
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Read when Textual is imported, which tests of other folders do before those of the app.
+os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+
 settings.register_profile("any machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 

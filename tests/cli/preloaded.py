@@ -1,45 +1,106 @@
-"""Run commands in forks of one process that has imported swarmtui: most of a short command is its imports.
+"""Run commands and session processes in forks of one process that has imported swarmtui: imports take most of a start.
 
-A fork has its own session, environment, directory and pipes, and ends as `python -m swarmtui` does. What differs is
-`/proc/PID/environ` and `cmdline` of the command itself, and that modules are imported before the environment is set.
+Each has a session and a directory of its own. What a fork starts of swarmtui is forked as well (`forked_processes`).
 """
 
 from __future__ import annotations
 
 import atexit
 import gc
-import importlib
 import json
 import os
-import pkgutil
-import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from swarmtui.processes import finished_counts, spawn
+from tests.cli.forked_processes import ENVIRONMENT_ROOM, ROOM, become, import_packages
+
+if TYPE_CHECKING:
+    import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
-_IMPORTED = ("analysis", "cli", "client", "experiments", "report", "sessions")
-# A command with other values of these needs an interpreter of its own.
+_IMPORTED = (
+    "analysis", "cli", "client", "experiments", "loadgen", "prompts", "report", "session_process", "sessions", "sim",
+    "state", "telemetry",
+)  # fmt: skip
+# A process with other values of these needs an interpreter of its own.
 _READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "VIRTUAL_ENV")
+_OURS = dict(os.environ)
 _MOST_BYTES = 100_000
 
 
-class Ran:
-    """The exit code and the output of a command."""
+class ForkedProcess:
+    """A process that was forked, with the methods of `subprocess.Popen` that a client of it needs."""
 
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code, self.out, self.err = code, out, err
+    def __init__(self, reply: socket.socket) -> None:
+        self._reply = reply
+        self.pid = int(reply.recv(32))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._exit_code(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        if (code := self._exit_code(timeout)) is None:
+            raise subprocess.TimeoutExpired("a fork", timeout or 0.0)
+        return code
+
+    def _exit_code(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._reply], [], [], timeout)[0]:
+            self.returncode = int(self._reply.recv(32))
+            self._reply.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        self._send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self._send_signal(signal.SIGTERM)
+
+    def _send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
 
-def run_in_fork(arguments: tuple[str, ...], environment: dict[str, str], home: Path, limit_s: float) -> Ran | None:
-    """Return None for a command that needs a process of its own, or while another one runs."""
-    return _server().run(arguments, environment, home, limit_s)
+def start_in_fork(
+    command: list[str], environment: dict[str, str], directory: Path, streams: Sequence[int]
+) -> ForkedProcess | None:
+    """Start a command that runs a module of swarmtui; return None if it needs an interpreter of its own."""
+    return _server().start(command, environment, directory, streams)
+
+
+def start_module(
+    module: str, *arguments: str, streams: tuple[int, int, int], forked: bool = True
+) -> ForkedProcess | subprocess.Popen[bytes]:
+    """Start a module with our own environment, where possible in a fork."""
+    command = [sys.executable, "-m", module, *arguments]
+    process = start_in_fork(command, dict(os.environ), Path.cwd(), streams) if forked else None
+    return process or subprocess.Popen(command, stdin=streams[0], stdout=streams[1], stderr=streams[2])
+
+
+def fork_session_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let session processes that the test itself starts be forks."""
+    start = spawn.start_module
+
+    def fork(module: str, standard_input: socket.socket, env: dict[str, str], **options: Any) -> Any:
+        if module == "swarmtui.session_process":
+            with Path(os.devnull).open("w") as nothing:
+                streams = (standard_input.fileno(), nothing.fileno(), options["stderr"])
+                process = _server().start(spawn.module_command(module), env, Path.cwd(), streams, options["counts"])
+            if process is not None:
+                return process
+        return start(module, standard_input, env, **options)
+
+    monkeypatch.setattr(spawn, "start_module", fork)
 
 
 class _Server:
@@ -48,112 +109,81 @@ class _Server:
             name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ
         } | {"PYTHONPATH": str(_ROOT)}
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._free = threading.Lock()
         with theirs:
             process = subprocess.Popen(
-                ["env", "--default-signal=HUP,INT", sys.executable, "-m", "tests.cli.preloaded"],
+                ["env", "--default-signal=HUP,INT", sys.executable, "-m", "tests.cli.preloaded", ROOM],
                 stdin=theirs.fileno(),
-                env=self._environment,
+                env=self._environment | ENVIRONMENT_ROOM,
                 cwd=_ROOT,
             )
         atexit.register(process.wait)
         atexit.register(self._connection.close)  # first: then it exits
 
-    def run(self, arguments: tuple[str, ...], environment: dict[str, str], home: Path, limit_s: float) -> Ran | None:
-        request = json.dumps([arguments, environment, str(home)]).encode()
+    def start(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        directory: Path,
+        streams: Sequence[int],
+        counts: int | None = None,
+    ) -> ForkedProcess | None:
+        request = json.dumps([command, environment, str(directory)]).encode()
         if len(request) > _MOST_BYTES or self._start_values(environment) != self._start_values(self._environment):
             return None
-        if not self._free.acquire(blocking=False):
-            return None
-        try:
-            return self._run(request, limit_s)
-        finally:
-            self._free.release()
+        reply, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            handles = [theirs.fileno(), *streams, *([] if counts is None else [counts])]
+            socket.send_fds(self._connection, [request], handles)
+        return ForkedProcess(reply)
 
     @staticmethod
     def _start_values(environment: dict[str, str]) -> dict[str, str]:
-        return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
-
-    def _run(self, request: bytes, limit_s: float) -> Ran:
-        out, err = bytearray(), bytearray()
-        readers, handles = [], []
-        for into in (out, err):
-            read, write = os.pipe()
-            readers.append(threading.Thread(target=read_all, args=(os.fdopen(read, "rb"), into), daemon=True))
-            readers[-1].start()
-            handles.append(write)
-        socket.send_fds(self._connection, [request], handles)
-        for handle in handles:
-            os.close(handle)
-        self._connection.settimeout(limit_s)
-        pid = int(self._connection.recv(32))
-        try:
-            code = int(self._connection.recv(32))
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            self._connection.recv(32)
-            raise AssertionError(f"did not exit; stderr so far: {err.decode(errors='replace')}") from None
-        for reader in readers:
-            reader.join()
-        return Ran(code, bytes(out), bytes(err))
+        found = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+        ours = [name for name in found if name.startswith("PYTHON") and found[name] == _OURS.get(name)]
+        return {"PYTHONPATH": str(_ROOT)} | {name: value for name, value in found.items() if name not in ours}
 
 
 _server = cache(_Server)
 
 
-def read_all(pipe: BinaryIO, into: bytearray) -> None:
-    with pipe:
-        while part := os.read(pipe.fileno(), 1 << 16):
-            into += part
-
-
-def _serve() -> None:
-    """Fork for each request, and answer with the process id and the exit code; return in each fork, ready to run."""
+def _serve() -> NoReturn:
+    """Fork for each request."""
     connection = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for name in _IMPORTED:
-        package = importlib.import_module(f"swarmtui.{name}")
-        for module in pkgutil.walk_packages(package.__path__, f"swarmtui.{name}."):
-            importlib.import_module(module.name)
+    import_packages(_IMPORTED)
     gc.collect()
     gc.freeze()
     while True:
-        request, handles, _, _ = socket.recv_fds(connection, 2 * _MOST_BYTES, 2)
+        request, handles, _, _ = socket.recv_fds(connection, 2 * _MOST_BYTES, 5)
         if not request:
             sys.exit()
-        if not (pid := os.fork()):
-            break
+        if not os.fork():
+            _run(*json.loads(request), *handles)
         for handle in handles:
             os.close(handle)
-        connection.send(str(pid).encode())
-        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
-    connection.close()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended
+                pass
+
+
+def _run(command: list[str], environment: dict[str, str], directory: str, reply: int, *handles: int) -> NoReturn:
+    """Run a command in a fork; send its process id and its exit code."""
+    if pid := os.fork():
+        for handle in handles:
+            os.close(handle)
+        with suppress(BrokenPipeError):  # nobody waits for it
+            os.write(reply, str(pid).encode())
+            os.write(reply, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        os._exit(0)
     os.setsid()
-    for number, handle in enumerate(handles, 1):
-        os.dup2(handle, number)
-        os.close(handle)
-    arguments, environment, home = json.loads(request)
-    os.environ.clear()
-    os.environ.update(environment)
+    os.chdir(directory)
     tempfile.tempdir = None
-    os.chdir(home)
-    sys.argv = ["swarmtui", *arguments]
-    sys.orig_argv = [sys.executable, "-m", "swarmtui", *arguments]
-
-
-def _run_command() -> None:
-    """End as the interpreter does, without destroying each module: that would copy the memory of all of them."""
-    try:
-        runpy.run_module("swarmtui", run_name="__main__", alter_sys=True)
-    except SystemExit as ended:
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        os._exit(ended.code if isinstance(ended.code, int) else ended.code is not None)
+    for number, handle in enumerate(handles[:3]):
+        os.dup2(handle, number)
+    for handle in handles[3:]:
+        environment[finished_counts.VARIABLE] = str(handle)
+    become(command, environment, handles[3:])
 
 
 if __name__ == "__main__":
     _serve()
-    _run_command()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.cli.preloaded import read_all, run_in_fork
+from tests.cli.preloaded import start_in_fork
 
 TIMEOUT_S = 150.0
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -63,15 +63,18 @@ class Sandbox:
             "PYTHONPATH": str(ROOT),
         }
 
-    def start(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> Program:
-        return Program(
-            [*(before or []), sys.executable, "-m", "swarmtui", *arguments], self.environment | (env or {}), self.home
-        )
+    def start(
+        self,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        before: list[str] | None = None,
+        forked: bool = True,
+    ) -> Program:
+        """Start a command, where possible in a fork of a process that has imported its modules."""
+        command = [*(before or []), sys.executable, "-m", "swarmtui", *arguments]
+        return Program(command, self.environment | (env or {}), self.home, forked=forked and before is None)
 
     def run(self, *arguments: str, env: dict[str, str] | None = None, before: list[str] | None = None) -> CommandResult:
-        """Run a command, where possible in a fork of a process that has imported its modules."""
-        if before is None and (ran := run_in_fork(arguments, self.environment | (env or {}), self.home, TIMEOUT_S)):
-            return CommandResult(ran.code, ran.out.decode(), ran.err.decode())
         return self.start(*arguments, env=env, before=before).wait()
 
     def run_each(self, *commands: tuple[str, ...]) -> list[CommandResult]:
@@ -109,18 +112,7 @@ class Sandbox:
 
     def processes(self, part: str = "swarmtui") -> list[FoundProcess]:
         """Processes with this environment and `part` in their command line."""
-        marker = f"TMPDIR={self.home}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    if marker in (entry / "environ").read_bytes().split(b"\0"):
-                        command_line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                        if part in command_line:
-                            found.append(FoundProcess(int(entry.name), command_line))
-                except OSError:
-                    continue
-        return found
+        return find_processes(f"TMPDIR={self.home}", part)
 
     def error_log(self) -> str:
         """Unexpected errors of session processes and workers."""
@@ -137,20 +129,26 @@ class Sandbox:
 class Program:
     """A running command, in its own process group as a shell would start it."""
 
-    def __init__(self, command: list[str], environment: dict[str, str], home: Path) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], home: Path, *, forked: bool = False) -> None:
+        self._out, self._err = bytearray(), bytearray()
+        self._readers, streams = [], [os.open(os.devnull, os.O_RDONLY)]
+        for into in (self._out, self._err):
+            read, write = os.pipe()
+            self._readers.append(threading.Thread(target=_read_all, args=(read, into), daemon=True))
+            streams.append(write)
+        process = start_in_fork(command, environment, home, streams) if forked else None
         # Under nohup, or in the background of a shell, the test run itself ignores these signals.
-        self.process = subprocess.Popen(
+        self.process = process or subprocess.Popen(
             ["env", "--default-signal=HUP,INT", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
             env=environment,
             cwd=home,
             start_new_session=True,
         )
-        self._out, self._err = bytearray(), bytearray()
-        pipes = ((self.process.stdout, self._out), (self.process.stderr, self._err))
-        self._readers = [threading.Thread(target=read_all, args=pipe, daemon=True) for pipe in pipes]
+        for stream in streams:
+            os.close(stream)
         for reader in self._readers:
             reader.start()
 
@@ -178,6 +176,12 @@ class Program:
         for reader in self._readers:
             reader.join()
         return CommandResult(code, self._out.decode(), self._err.decode())
+
+
+def _read_all(pipe: int, into: bytearray) -> None:
+    while part := os.read(pipe, 1 << 16):
+        into += part
+    os.close(pipe)
 
 
 class TerminalProgram:
@@ -224,6 +228,21 @@ class TerminalProgram:
                 return
             with self._lock:
                 self._stream.feed(data)
+
+
+def find_processes(variable: str, part: str = "") -> list[FoundProcess]:
+    """Return the other processes with this variable and value in their environment; those that have ended have none."""
+    marker, found = variable.encode(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if marker in (entry / "environ").read_bytes().split(b"\0"):
+                    command_line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if part in command_line:
+                        found.append(FoundProcess(int(entry.name), command_line))
+            except OSError:
+                continue
+    return found
 
 
 def send_signal(pid: int, number: int) -> None:

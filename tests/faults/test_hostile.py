@@ -87,7 +87,10 @@ def test_error_name_and_memory_of_each_case(dialect: Dialect, cases: set[str], l
     heavy = sorted(cases & HEAVY) if dialect in ("chat", "ollama") else []
     light = sorted(cases - HEAVY)
     tasks = dict(enumerate([*light, *[""] * len(light), *heavy]))
-    with HostileServer() as server, DrivenWorker(server.url, timeouts=limits, dialect=dialect) as worker:
+    with (
+        HostileServer() as server,
+        DrivenWorker(server.url, timeouts=limits, dialect=dialect, forked=False) as worker,
+    ):
         texts = {number: f"question {number} <{case}>" for number, case in tasks.items()}
         several = [task(number, text) for number, text in texts.items() if tasks[number] not in HEAVY]
         records = worker.run(several, agents=8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
@@ -28,6 +27,9 @@ from swarmtui.model.worker_protocol import (
     pack,
 )
 from swarmtui.model.workload import Message, Task
+from tests.cli.preloaded import start_module
+
+WORKER = "swarmtui.loadgen.worker"
 
 # Longer than any test needs; reaching it is a failure.
 TIMEOUT_S = 120.0
@@ -41,7 +43,10 @@ def task(number: int, text: str = "", **fields: Any) -> Task:
 
 
 class DrivenWorker:
-    """A worker that ends with the block, and must then exit with code 0."""
+    """A worker that ends with the block, and must then exit with code 0.
+
+    One that is not `forked` has only memory of its own.
+    """
 
     def __init__(
         self,
@@ -51,10 +56,11 @@ class DrivenWorker:
         workers: int = 1,
         spool: str | tuple[str, ...] = (),
         keep_text: bool = True,
-        module: str = "swarmtui.loadgen.worker",
+        module: str = WORKER,
+        forked: bool = True,
         **target: Any,
     ) -> None:
-        self._module = module
+        self._module, self._forked = module, forked
         self._pipe, self._worker_end = socket.socketpair()
         self._pipe.settimeout(TIMEOUT_S)
         self._unpacker = Unpacker()
@@ -70,7 +76,9 @@ class DrivenWorker:
         )
 
     def __enter__(self) -> DrivenWorker:
-        self._process = subprocess.Popen([sys.executable, "-m", self._module], stdin=self._worker_end.fileno())
+        self._process = start_module(
+            self._module, streams=(self._worker_end.fileno(), 1, 2), forked=self._forked and self._module == WORKER
+        )
         self._worker_end.close()
         self.send(self._setup)
         return self

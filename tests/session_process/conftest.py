@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.preloaded import fork_session_processes
 from tests.cli.programs import open_sandbox
 from tests.session_process.harness import SessionHarness
 
@@ -14,6 +15,7 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session
     with open_sandbox(tmp_path) as sandbox:
         for name, value in sandbox.environment.items():
             monkeypatch.setenv(name, value)
+        fork_session_processes(monkeypatch)
         harness = SessionHarness(sandbox)
         yield harness
         harness.close()

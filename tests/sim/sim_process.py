@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tests.cli.preloaded import start_module
 
 TIMEOUT_S = 120
 
@@ -97,14 +98,15 @@ def events_of(text: str) -> list[str]:
 
 @contextmanager
 def simulator(spec: str, api_key: str = "") -> Iterator[Sim]:
-    command = [sys.executable, "-m", "swarmtui.sim", spec, "--watch-stdin"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout and process.stdin
-        url = process.stdout.readline().strip()
-        sim = Sim(url, "")
-        _, models, _ = sim.call("GET", "/v1/models", headers={"authorization": f"Bearer {api_key}"})
-        sim.model = json.loads(models)["data"][0]["id"]
-        yield sim
-        process.stdin.close()
+    (their_input, our_output), (our_input, their_output) = os.pipe(), os.pipe()
+    process = start_module("swarmtui.sim", spec, "--watch-stdin", streams=(their_input, their_output, 2))
+    os.close(their_input)
+    os.close(their_output)
+    with os.fdopen(our_input) as said:
+        with os.fdopen(our_output, "wb"):  # it exits when this is closed
+            sim = Sim(said.readline().strip(), "")
+            _, models, _ = sim.call("GET", "/v1/models", headers={"authorization": f"Bearer {api_key}"})
+            sim.model = json.loads(models)["data"][0]["id"]
+            yield sim
         assert process.wait(TIMEOUT_S) == 0
-        assert process.stdout.read() == ""
+        assert said.read() == ""

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psutil
 import pytest
 
 from swarmtui.client import catalogue
 from swarmtui.client.session_client import attach, running_sessions
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Stop, Subscribe
-
-os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+from tests.cli.preloaded import fork_session_processes
+from tests.cli.programs import find_processes, send_signal
 
 _STOP_S = 60.0
 _UNTIL_S = 120.0
@@ -42,6 +41,7 @@ def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.delenv("NO_COLOR", raising=False)
     # Servers that happen to run on this host must not change what the setup screen shows.
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: ())
+    fork_session_processes(monkeypatch)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     # The path of a socket is limited to about 100 characters, which tmp_path may exceed.
@@ -56,7 +56,7 @@ def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def stop_processes(runtime: str) -> None:
     """Stop the sessions that the test has left running; kill what does not stop."""
     deadline = time.monotonic() + _STOP_S
-    while left := processes_of(runtime):
+    while left := find_processes(f"XDG_RUNTIME_DIR={runtime}"):
         for session_id in running_sessions():
             with contextlib.suppress(BadInput, OSError):
                 client = attach(session_id, Subscribe())
@@ -64,21 +64,9 @@ def stop_processes(runtime: str) -> None:
                 client.close()
         if time.monotonic() > deadline:
             for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+                send_signal(process.pid, signal.SIGKILL)
             pytest.fail(f"still running: {[process.pid for process in left]}")
         time.sleep(0.05)
-
-
-def processes_of(runtime: str) -> list[psutil.Process]:
-    """Return the processes started by the test, identified by their runtime directory."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            ended = process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE
-            if not ended and process.environ().get("XDG_RUNTIME_DIR") == runtime:
-                found.append(process)
-    return found
 
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]

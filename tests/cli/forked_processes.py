@@ -1,0 +1,138 @@
+"""Run modules of swarmtui in forks of a process that has imported them: most of their start is imports.
+
+A fork has the streams, the environment, the session and the signals of the process that it replaces, and is shown below
+/proc as that. What differs is that modules are imported before the environment is set.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import os
+import pkgutil
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from concurrent.futures import thread
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from swarmtui import http_client
+
+_FORKED = (
+    "swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sessions.check_answers", "swarmtui.sim",
+)  # fmt: skip
+_KEPT: list[object] = []
+_START = (sys.executable, "-P", "-m")
+
+# Room for the command line and the environment of a fork; a process cannot get more than it was started with.
+ROOM = "/" * 2_000
+ENVIRONMENT_ROOM = {"ROOM": "/" * 30_000}
+
+
+class ForkingPopen(subprocess.Popen[Any]):
+    """`subprocess.Popen`, which forks where the command is one of these modules."""
+
+    def __init__(self, args: Any, **options: Any) -> None:
+        if not isinstance(args, str) and (*args[:3],) == _START and args[3] in _FORKED:
+            environment = dict(os.environ) if options.get("env") is None else options["env"]
+            options["preexec_fn"] = partial(_become_child, args, environment, options.get("pass_fds", ()))
+        super().__init__(args, **options)
+
+
+def import_packages(names: Collection[str]) -> None:
+    for name in names:
+        package = importlib.import_module(f"swarmtui.{name}")
+        for module in pkgutil.walk_packages(package.__path__, f"swarmtui.{name}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+
+
+def become(command: Sequence[str], environment: dict[str, str], kept: Collection[int]) -> NoReturn:
+    """Run a module in this fork, as if it had been started by the command; `kept` are the files that it inherits.
+
+    Nothing of the process that was forked is destroyed: the numbers of its files are those of others now.
+    """
+    gc.freeze()
+    gc.enable()
+    atexit._clear()
+    thread._threads_queues.clear()  # type: ignore[attr-defined]  # a fork has no other threads
+    _forget_event_loop()
+    _reset_signals()
+    for path in list(Path("/proc/self/fd").iterdir()):
+        if int(path.name) > 2 and int(path.name) not in kept:
+            with suppress(OSError):  # the listing itself
+                os.close(int(path.name))
+    _set_environment(command, environment)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
+    subprocess.Popen = ForkingPopen  # type: ignore[assignment, misc]
+    module, *arguments = command[command.index("-m") + 1 :]
+    sys.argv, sys.orig_argv = [module, *arguments], [*command]
+    if not hasattr(sys.modules[module], "__path__"):
+        del sys.modules[module]  # runpy would warn
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        _exit_with(ended.code)
+    _exit_with(0)
+
+
+def _become_child(command: Sequence[str], environment: dict[str, str], kept: Collection[int]) -> NoReturn:
+    try:
+        become(command, environment, kept)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+        raise
+
+
+def _set_environment(command: Sequence[str], environment: dict[str, str]) -> None:
+    """Take an environment, and show it and the command below /proc: tests find their processes there."""
+    os.environ.clear()
+    os.environ.update(environment)
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    arg_start, arg_end, env_start, env_end = map(int, fields[45:49])
+    words = b"".join(os.fsencode(word) + b"\0" for word in command)
+    values = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
+    room, more = arg_end - arg_start, env_end - env_start
+    ctypes.memmove(arg_start, words[:room].rjust(room, b"/"), room)  # a path may begin with any number of slashes
+    ctypes.memmove(env_start, values[:more].ljust(more, b"\0"), more)
+
+
+def _exit_with(code: object) -> NoReturn:
+    """End as the interpreter does, without destroying each module: that would copy the memory of all of them."""
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else code is not None)
+
+
+def _forget_event_loop() -> None:
+    """The thread of the HTTP client was not forked. Its loop is kept: destroying it would change that of the parent."""
+    if http_client._start_event_loop.cache_info().currsize:
+        _KEPT.append(http_client._start_event_loop())
+        http_client._start_event_loop.cache_clear()
+
+
+def _reset_signals() -> None:
+    """What is ignored stays ignored; what was handled is not."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)) and number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
