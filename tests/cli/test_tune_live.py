@@ -25,7 +25,7 @@ with open(f"{folder}/starts", "a") as starts:
 for gpu in gpus.split(","):
     with open(f"{folder}/pid-{gpu}", "w") as file:
         file.write(str(os.getpid()))
-os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=5", f"--port={port}"])
+os.execv(sys.executable, [sys.executable, "-m", "swarmtui.sim", "moe-tp1", "--speed=1", f"--port={port}"])
 """
 SWEEP = '[[knob]]\nkind = "power"\nwatts = [700, 350]\nprefill = false\n'
 POWER = '[[knob]]\nkind = "power"\nwatts = [700, 350, 280]\nprefill = false\n'
@@ -230,7 +230,7 @@ def auto_command(host: Host, *more: str) -> tuple[str, ...]:
     script = host.sandbox.home / "server.py"
     script.write_text(SERVER)
     command = f"{sys.executable} {script} {host.nvml.directory} {{port}} 0"
-    plan = ("--levels", "2", "--requests", "800C", "--max-tokens", "8", "--knob", "--slots=2,4", "--budget", "30m")
+    plan = ("--levels", "2", "--requests", "160C", "--max-tokens", "8", "--knob", "--slots=2,4", "--budget", "30m")
     return ("tune", "--auto", command, *plan, "--session-dir", str(host.sandbox.sessions), *more)
 
 
