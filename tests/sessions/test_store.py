@@ -47,6 +47,8 @@ def test_ids_sort_by_time_in_any_time_zone() -> None:
     assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", session) for session in ids)
     assert new_session_id(start).startswith("20261115-014455-")
     assert len({new_session_id(start) for _ in range(20)}) > 10
+    soon = [new_session_id(start.replace(microsecond=100_000 * tenth)) for tenth in range(10)]
+    assert soon == sorted(soon), "short runs of the same second keep their order, so that `last` is the last one"
 
 
 def test_sessions_root_follows_xdg_data_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
