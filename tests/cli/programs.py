@@ -84,8 +84,11 @@ class Sandbox:
         """`swarmtui run` with sessions saved in this sandbox."""
         return self.run("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments, env=env)
 
-    def start_benchmark(self, endpoint: str, *arguments: str, env: dict[str, str] | None = None) -> Program:
-        return self.start("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments, env=env)
+    def start_benchmark(
+        self, endpoint: str, *arguments: str, env: dict[str, str] | None = None, forked: bool = True
+    ) -> Program:
+        words = ("run", "--endpoint", endpoint, "--session-dir", str(self.sessions), *arguments)
+        return self.start(*words, env=env, forked=forked)
 
     def list_sessions(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.json("sessions", "--json", "--session-dir", str(self.sessions))

@@ -74,12 +74,12 @@ async def test_a_panel_of_a_comparison_that_is_alone_fills_the_screen(tmp_path: 
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("c")
         await until(lambda: isinstance(app.screen, CompareScreen) and "[1] answer" in screen_text(app))
-        assert "v curve" in screen_text(app)
+        assert "v first token" in screen_text(app)
         answer = app.screen.query_one("#compared", Page)
         height = answer.size.height
         await pilot.press("1")
         await until(lambda: answer.size.height == 23 > height)
-        assert "v curve" not in screen_text(app)  # there is none to change
+        assert "v first token" not in screen_text(app)  # there is none to change
         await pilot.press("1")
         await until(lambda: answer.size.height == height)
 
