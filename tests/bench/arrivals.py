@@ -1,10 +1,12 @@
 """Check open-loop load at a share of the server's capacity: send delay, and the distribution of the gaps.
 
     python -m tests.bench.arrivals [--share 0.8] [--requests 600] [--arrival poisson]
+    python -m tests.bench.arrivals verdicts [--seeds N]
 
-Measures the capacity of a simulated server with all its slots in use, then runs open-loop at that share of it. Reports
-the send delay, how far the gaps between requests are from the requested distribution, and TTFT from the scheduled and
-from the actual time of sending.
+The first measures the capacity of a simulated server with all its slots in use, then runs open-loop at that share of
+it. Reports the send delay, how far the gaps between requests are from the requested distribution, and TTFT from the
+scheduled and from the actual time of sending. The second counts verdicts in virtual time, for shares of the capacity
+below and above 1: how often a server is said to keep up, and how often requests are said to pile up.
 """
 
 from __future__ import annotations
@@ -15,11 +17,28 @@ import math
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from swarmtui.analysis.capacity.scaling import keeps_up, piles_up
+from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.model.journal import StageEnd, StageStart
+from swarmtui.model.record import Record
+from swarmtui.model.session import Level
+from swarmtui.prompts.sampling import arrival_times
+from swarmtui.sim.batching import BatchingEngine, Job
+from swarmtui.sim.presets import Preset, parse_spec
+
 SERVER = "sim:moe-tp1?speed=4&output.median=60"
+# Servers with few and with many slots, and what part of their capacity is offered.
+VIRTUAL = ("moe-tp1?slots=4", "moe-tp1?slots=32")
+SHARES = (0.7, 0.9, 1.1, 1.5)
+COUNTS = (100, 400)
+MEDIAN, CV, PROMPT = 60, 0.5, 50
+BACKLOG = 2000
 
 
 def session(folder: Path, *words: str) -> dict[str, Any]:
@@ -72,12 +91,72 @@ def arrivals(share: float, count: int, arrival: str) -> None:
     print(f"in flight (mean) {level['c_achieved']:.2f}, arrivals {arrived:.2f}/s, completions {served:.2f}/s")
 
 
+def serve(preset: Preset, times: Sequence[float], seed: int) -> list[Job]:
+    """Return the requests that arrive at these times, in virtual time, with answers of random length."""
+    rng, engine, jobs = Random(seed), BatchingEngine(preset, seed), []
+    sigma = math.sqrt(math.log1p(CV**2))
+    for number, at in enumerate(times):
+        while (step_end := engine.next_end() or math.inf) <= at:
+            list(engine.advance(step_end))
+        job = Job(number, PROMPT, max(1, round(MEDIAN * math.exp(sigma * rng.gauss(0.0, 1.0)))))
+        engine.submit(job, at)
+        jobs.append(job)
+    list(engine.advance(math.inf))
+    return jobs
+
+
+def open_level(jobs: Sequence[Job], rate: float) -> Level:
+    """Return the level of an open loop whose requests took these times."""
+
+    def ns(seconds: float | None) -> int | None:
+        return None if seconds is None else round(1e9 * seconds)
+
+    records = [
+        Record(
+            task=job.number, stage=1, c=512, run=1, t_sched_ns=ns(job.arrived), t_sent_ns=ns(job.arrived),
+            t_first_ns=ns(job.first_token), t_last_ns=ns(job.last_token), t_done_ns=ns(job.last_token), chunks=2,
+            chunk_us=(0, round(1e6 * ((job.last_token or 0.0) - (job.first_token or 0.0)))), first_tokens=1,
+            tokens_in=job.prompt_tokens, tokens_out=job.output_tokens, token_source="usage",
+        )
+        for job in jobs
+    ]  # fmt: skip
+    stage = StageStart(number=1, t_ns=0, c=512, run=1, phase="level", load="open", rate=rate)
+    end = StageEnd(number=1, t_ns=max(record.t_done_ns or 0 for record in records), complete=True)
+    (level,) = level_figures(records, [stage], [end])
+    return level
+
+
+def verdicts(seeds: int) -> None:
+    print("server              offered  arrivals  keeps up  unsure  behind  piles up  goal")
+    for spec in VIRTUAL:
+        preset, _ = parse_spec(spec)
+        ends = sorted(job.last_token or 0.0 for job in serve(preset, [0.0] * BACKLOG, 0))
+        capacity = (BACKLOG // 2) / (ends[BACKLOG * 3 // 4] - ends[BACKLOG // 4])
+        for share in SHARES:
+            for count in COUNTS:
+                rate = share * capacity
+                levels = [
+                    open_level(serve(preset, arrival_times(rate, "poisson", 1.0, count, seed, 1), seed), rate)
+                    for seed in range(seeds)
+                ]
+                found = [keeps_up(level) for level in levels]
+                piled = sum(map(piles_up, levels)) / seeds
+                figures = "".join(f"{found.count(word) / seeds:>8.1%}" for word in (True, None, False))
+                goal = "piles up ≤ 5 %" if share < 1 else ""
+                print(f"{spec:<18} {share:>8.2f}  {count:>8}  {figures}  {piled:>8.1%}  {goal}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=["verdicts"])
+    parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--share", type=float, default=0.8)
     parser.add_argument("--requests", type=int, default=600)
     parser.add_argument("--arrival", choices=["poisson", "constant", "gamma"], default="poisson")
     options = parser.parse_args()
+    if options.what == "verdicts":
+        verdicts(options.seeds)
+        return
     arrivals(options.share, options.requests, options.arrival)
 
 
