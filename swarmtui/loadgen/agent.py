@@ -8,14 +8,14 @@ from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.http_exchange import HttpExchange
+from swarmtui.model.load import ERROR_PAUSE_S
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.worker_protocol import StartStage, StreamRow, TextTail, WatchedUpdate
 from swarmtui.model.workload import Followup, Message, Task
 
-# Pause after an error, doubled after each further one, so that a failed server is not flooded with requests.
-_BACKOFF_S = 0.05
-_BACKOFF_MAX_S = 2.0
+# The longest pause after errors.
+_MAX_PAUSE_S = 2.0
 
 # The most text of the watched stream in one update; what is left follows in later ones.
 _MAX_UPDATE = 64 << 10
@@ -142,7 +142,7 @@ class Agent:
             return
         self._task = None
         self._failures = 0 if response.error is None or response.error == CANCELLED else self._failures + 1
-        pause = min(_BACKOFF_MAX_S, _BACKOFF_S * 2 ** (self._failures - 1)) if self._failures else 0.0
+        pause = min(_MAX_PAUSE_S, ERROR_PAUSE_S * 2 ** (self._failures - 1)) if self._failures else 0.0
         self._on_free(self, pause)
 
     def _omit_rejected_fields(self, error: str) -> bool:

@@ -25,6 +25,9 @@ PositiveFloat = Annotated[float, Meta(gt=0.0)]
 _MAX_WARMUP = 8
 # A run that has to reach a half-width ends after this many requests per stream if it does not.
 MOST_CYCLES = 16
+# A stream pauses this long after an error, twice as long after each further one, so that a failed server is not flooded
+# with requests.
+ERROR_PAUSE_S = 0.05
 # The smallest and the largest share that can be chosen, in per cent.
 _CANARIES, _PRECISION = (1.0, 20.0), (0.5, 20.0)
 

@@ -127,7 +127,7 @@ def test_requests_that_fail_at_once_at_another_level_widen_that_of_a_single_stre
 ) -> None:
     """Five requests may see none of them fail; one that fails after a long time does so because of its level."""
     alone = closed_loop(1, [50, 60, 40, 55, 45, 50, 50])
-    busy = [msgspec.structs.replace(record, stage=2) for record in closed_loop(4, lengths(Random(3), 21))]
+    busy = [msgspec.structs.replace(record, stage=2) for record in closed_loop(4, lengths(Random(3), 41))]
     rejected = [
         msgspec.structs.replace(
             request(5.0 + agent, [], task=90 + agent, c=4, agent=agent, phase="preroll", error="http_503", stage=2),
@@ -144,8 +144,20 @@ def test_requests_that_fail_at_once_at_another_level_widen_that_of_a_single_stre
     assert found > 1.2 * without if widens else found == without
 
 
-@given(st.integers(1, 6), st.lists(st.integers(5, 120), min_size=24, max_size=40), st.integers(2, 9))
+def test_few_requests_of_a_single_stream_leave_room_for_failures_that_they_did_not_see() -> None:
+    """Most runs of five see none of 10 % failures; what was not seen counts for no more than what was."""
+    alone = closed_loop(1, [50, 51, 49, 52, 48, 50, 50])
+    busy = [msgspec.structs.replace(record, stage=2) for record in closed_loop(4, lengths(Random(3), 41))]
+    few, (enough, _) = level_of(alone, 1), level_figures([*alone, *busy], [stage(c=1), stage(2, c=4)], [end(), end(2)])
+    assert few.out_tps_steady == enough.out_tps_steady
+    assert few.half_width is not None and enough.half_width is not None
+    assert 1.2 * enough.half_width < few.half_width <= 2.0 * enough.half_width
+
+
+@given(st.integers(2, 6), st.lists(st.integers(5, 120), min_size=24, max_size=40), st.integers(2, 9))
 def test_half_width_is_a_share_of_the_rate_whatever_the_clock(c: int, drawn: list[int], slower: int) -> None:
+    """That of a single stream depends on the pause of the client after an error, which is no share of the rate."""
+
     def slow_down(record: Record) -> Record:
         times = {name: getattr(record, name) for name in record.__struct_fields__ if name.endswith("_ns")}
         later = {name: BOOT_NS + slower * (t - BOOT_NS) for name, t in times.items() if t is not None}
@@ -202,5 +214,7 @@ def test_streams_that_keep_in_step_are_flagged() -> None:
 
 
 def test_clean_rate_is_of_the_same_time_as_the_rate_of_all_answers() -> None:
-    records = closed_loop(4, lengths(Random(2), 21))
+    """Answers of the pre-roll, which may be cut on purpose, are part of both."""
+    drawn = closed_loop(4, lengths(Random(2), 21))
+    records = [msgspec.structs.replace(record, cap_hit=record.phase == "preroll") for record in drawn]
     assert level_of(records, 4).per_stream_tps_clean.mean == level_of(records, 4).per_stream_tps.mean

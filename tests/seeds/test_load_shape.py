@@ -27,13 +27,13 @@ def test_half_width_of_a_level_that_queues_does_not_count_the_waiting(c: int) ->
     assert level.half_width is not None and level.half_width < 0.1
 
 
-@pytest.mark.parametrize(("name", "c", "least"), [("8-32 tokens", 64, 0.8), ("cv1.5", 8, 0.8), ("errors, EOS", 8, 0.8)])
-def test_half_width_holds_the_rate_of_a_long_level(name: str, c: int, least: float) -> None:
+@pytest.mark.parametrize(("name", "c"), [("8-32 tokens", 64), ("cv1.5", 8), ("errors, EOS", 8), ("errors, EOS", 1)])
+def test_half_width_holds_the_rate_of_a_long_level(name: str, c: int) -> None:
     """All streams share the steps of the server; the goal is 95 %, of which 20 seeds may miss three more."""
     shape = SHAPES[name]
     truth, levels = long_run(c, 600, shape)[0], [simulate(c, seed, shape=shape)[0] for seed in range(20)]
     held = [abs((one.out_tps_steady or 0.0) - truth) <= (one.out_tps_steady_hw or 0.0) for one in levels]
-    assert statistics.fmean(held) >= least
+    assert statistics.fmean(held) >= 0.8
     assert statistics.fmean(one.half_width or 1.0 for one in levels) < 0.05
 
 

@@ -20,6 +20,7 @@ from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.journal import End, Head, StageEnd, StageStart
+from swarmtui.model.load import ERROR_PAUSE_S
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, Level, Session, Summary
@@ -40,8 +41,6 @@ from swarmtui.sim.requests import ParsedRequest
 from swarmtui.sim.tokens import chat_pieces
 
 _THINK_S = 0.001
-# A client waits this long after an error.
-_BACKOFF_S = 0.05
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -213,7 +212,7 @@ class _VirtualClient:
                     failed = self._failed(task, agent, number, c, run, task.phase if phase == "level" else phase, at)
                     self.records.append(failed)
                     source.task_finished(task, failed)
-                    insort(free, (at + _BACKOFF_S, agent))
+                    insort(free, (at + ERROR_PAUSE_S, agent))
                     continue
                 flight = self._send(task, 0, agent, task.messages, at)
                 flights[flight.job.number] = flight

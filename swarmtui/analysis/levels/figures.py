@@ -37,9 +37,10 @@ from swarmtui.analysis.levels.stats import (
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.analysis.levels.window import (
+    Rejections,
     are_synchronised,
+    find_rejections,
     first_tokens_in,
-    rejection_variance,
     steady_half_width,
     window_stream_rate,
 )
@@ -84,7 +85,7 @@ def level_figures(
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
     serial_by_key = runs_by_level(records, stages, ends, "serial")
-    rejections = rejection_variance([run for runs in runs_by_key.values() for run in runs if run.has_cycles])
+    rejections = find_rejections([run for runs in runs_by_key.values() for run in runs if run.has_cycles])
     levels = [
         _with_serial(
             _level(key[0], runs, block_size, readings, rejections), runs, serial_by_key.get(key, []), single_stream
@@ -117,7 +118,7 @@ def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | No
 
 
 def _level(
-    c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading], rejections: float
+    c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading], rejections: Rejections
 ) -> Level:
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
@@ -134,7 +135,8 @@ def _level(
     per_stream, per_stream_clean, first_tokens = rate_summary(ok), rate_summary([r for r in ok if not r.cap_hit]), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
-        clean_rate = window_stream_rate(in_window, lambda record: not record.cap_hit)
+        # Answers of the pre-roll may be cut on purpose.
+        clean_rate = window_stream_rate(in_window, lambda record: not record.cap_hit or record.phase == "preroll")
         per_stream_clean = msgspec.structs.replace(per_stream_clean, mean=clean_rate)
         first_tokens = [record for run in in_window for record in first_tokens_in(run)]
     half_width = steady_half_width(c, in_window, rejections)

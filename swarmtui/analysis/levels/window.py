@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice, pairwise
 from math import exp, fsum, hypot, pi, sqrt
 from statistics import fmean
+from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import LevelRun, Span, steady, steady_parts
 from swarmtui.analysis.levels.stats import Tally, percentile, ratio, standard_deviation
+from swarmtui.model.load import ERROR_PAUSE_S
 from swarmtui.model.record import CANCELLED, Record
 
 _MAX_BATCHES = 10
@@ -28,6 +30,8 @@ _CONFIDENCE = 0.975
 # of the rate were found by simulation (`python -m tests.bench.load_shape`): at least the first one, and the second
 # times the squared CV of lengths.
 _START_ERRORS = 0.001, 0.0035
+# Fewer requests than this may all succeed although such a share fails; that many show one with 95 %.
+_UNSEEN_SHARE, _ENOUGH_TO_SEE = 0.1, 29
 
 # The spread of answers of equal length, and how close first tokens must come to be called synchronised: with equal
 # lengths they are at 0.8 to 1 if streams started together, and up to 0.4 if they did not.
@@ -108,7 +112,17 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
     return chunks * tokens_per_chunk, (end - start) / 1e9
 
 
-def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: float = 0.0) -> float | None:
+class Rejections(NamedTuple):
+    """What requests that fail at once take from their stream: the variance of seconds, 0 s for all others.
+
+    `unseen_s`: the seconds that each request would lose to failures, if too few were sent to see that none fails.
+    """
+
+    variance: float = 0.0
+    unseen_s: float = 0.0
+
+
+def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: Rejections) -> float | None:
     """Return the half-width of the 95 % interval of the steady rate, in tok/s; None if it cannot be told.
 
     It joins two variances. That of batches of whole cycles, in which each of the C streams sends once: half a cycle
@@ -116,7 +130,7 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: float = 0.0)
     send once per batch. And that of requests, the larger of two: of the cycles of single streams, as if each had a
     server of its own, and of the lengths of answers. All streams share the steps of a server, so that the mean length
     moves the rate of all of them, by the share of the time that does not grow with the length. A level of the default
-    size has two or three batches, which tell little by themselves. `rejections` is `rejection_variance` of all levels.
+    size has two or three batches, which tell little by themselves. `rejections` are those of all levels.
     Of streams that keep in step, no spread within a level tells how the next level would start.
     """
     if are_synchronised(c, runs):
@@ -137,13 +151,18 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: float = 0.0)
     if not queued:
         # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
         error = max(error, c * (_ratio_and_error(answered)[1] or 0.0) * sqrt(sent / len(answered)))
+    unseen = 0.0
     if c == 1:
         # Several streams use the time that one of them loses.
-        error = hypot(error, rate * sqrt(sent * rejections) / fsum(seconds for _, seconds in batches))
+        per_second = rate / fsum(seconds for _, seconds in batches)
+        error = hypot(error, per_second * sqrt(sent * rejections.variance))
+        unseen = per_second * sent * rejections.unseen_s
     df = _REQUESTS_DF + len(batches) - 1
     squares = _REQUESTS_DF * error**2 + (len(batches) - 1) * (batch_error or 0.0) ** 2
     least, by_spread = _START_ERRORS
-    return hypot(t_quantile(_CONFIDENCE, df) * sqrt(squares / df), rate * least, rate * by_spread * cv * cv)
+    seen = hypot(t_quantile(_CONFIDENCE, df) * sqrt(squares / df), rate * least, rate * by_spread * cv * cv)
+    # Failures that were not seen, and may not exist, never count for more than what was seen.
+    return seen + min(seen, unseen)
 
 
 def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
@@ -175,7 +194,7 @@ def relative_half_width(c: int, runs: Sequence[LevelRun]) -> float | None:
     """Return the half-width of the steady rate as a share of it."""
     parts = [part for run in runs if (part := steady(run.records, c, run.steady_window)) is not None]
     rate = ratio(fsum(part.tokens for part in parts), fsum(part.seconds for part in parts))
-    return ratio(steady_half_width(c, runs, rejection_variance(runs)), rate)
+    return ratio(steady_half_width(c, runs, find_rejections(runs)), rate)
 
 
 def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
@@ -189,11 +208,11 @@ def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
     return [(part.tokens, part.seconds) for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
 
 
-def rejection_variance(runs: Sequence[LevelRun]) -> float:
-    """Return the variance of the seconds that requests take from their stream by failing at once, 0 s for the others.
+def find_rejections(runs: Sequence[LevelRun]) -> Rejections:
+    """Find the requests that failed at once: sooner than any first token.
 
-    At once is sooner than any first token. The few requests of one level may see none of them fail, where others do:
-    take the runs of all levels. Requests that fail later do so because of their level.
+    The few requests of one level may see none of them fail, where others do: take the runs of all levels. Requests that
+    fail later do so because of their level.
     """
     sent = [one for run in runs for one in _sent_by_streams(run)]
     fastest = min((ttft for record, *_ in sent if (ttft := record.ttft_s) is not None), default=0.0)
@@ -203,8 +222,9 @@ def rejection_variance(runs: Sequence[LevelRun]) -> float:
         if record.error not in (None, CANCELLED) and record.t_first_ns is None and record.age_s < fastest
     ]
     if not lost:
-        return 0.0
-    return fsum(seconds**2 for seconds in lost) / len(sent) - (fsum(lost) / len(sent)) ** 2
+        few = len(sent) < _ENOUGH_TO_SEE
+        return Rejections(unseen_s=ERROR_PAUSE_S * _UNSEEN_SHARE / (1.0 - _UNSEEN_SHARE) if few else 0.0)
+    return Rejections(variance=fsum(seconds**2 for seconds in lost) / len(sent) - (fsum(lost) / len(sent)) ** 2)
 
 
 def _cycles(run: LevelRun) -> list[tuple[int, float]]:
