@@ -242,8 +242,8 @@ agent_header = click.option(
 requests = click.option(
     "--requests",
     metavar="N|4C",
-    help="Requests per run: a number or a multiple of C.  [default: that of the workload, else 2C, at least 5, and 3C "
-    "from C=16]",
+    help="Requests per run: a number or a multiple of C.  [default: that of the workload, else 2C, and 3C up to C=4 "
+    "(not if all answers have the same length) and from C=16; at least 5]",
 )
 duration = click.option("--duration", metavar="TIME", help="Duration of a run (30s, 2m), instead of --requests.")
 max_tokens = click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="Output token limit of each request.")

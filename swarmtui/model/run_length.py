@@ -6,9 +6,10 @@ import re
 
 from swarmtui.model.base import BadInput, Stored
 
-# A closed loop has this many requests per stream if their number was not chosen, more with many streams: their longest
-# answers last for several cycles of the others (`python -m tests.bench.load_shape`). A median needs five.
-_FEW_CYCLES, _MANY_CYCLES, _MANY_STREAMS = 2, 3, 16
+# A closed loop has this many requests per stream if their number was not chosen, more with few streams, whose lengths
+# hardly average out unless they are equal, and with many: their longest answers last for several cycles of the others
+# (`python -m tests.bench.load_shape`). A median needs five.
+_FEW_CYCLES, _MORE_CYCLES, _FEW_STREAMS, _MANY_STREAMS = 2, 3, 4, 16
 _LEAST_REQUESTS = 5
 
 
@@ -18,7 +19,8 @@ class Requests(Stored, frozen=True, kw_only=True):
     count: int = 4
     per_stream: bool = True
 
-    def at(self, c: int) -> int:
+    def at(self, c: int, *, equal: bool = False) -> int:
+        """Return the number at a level; `equal`: all answers have the same length."""
         return self.count * c if self.per_stream else self.count
 
     def __str__(self) -> str:
@@ -35,20 +37,12 @@ class DefaultRequests(Requests, frozen=True, kw_only=True):
 
     count: int = _FEW_CYCLES
 
-    def at(self, c: int) -> int:
-        cycles = _MANY_CYCLES if c >= _MANY_STREAMS else self.count
+    def at(self, c: int, *, equal: bool = False) -> int:
+        cycles = _MORE_CYCLES if c >= _MANY_STREAMS or (c <= _FEW_STREAMS and not equal) else self.count
         return c * max(cycles, -(-_LEAST_REQUESTS // c))
 
     def __str__(self) -> str:
-        return f"{self.count}C ({self._exceptions})"
-
-    @property
-    def text(self) -> str:
-        return f"{self.count}C requests ({self._exceptions})"
-
-    @property
-    def _exceptions(self) -> str:
-        return f"at least {_LEAST_REQUESTS}, {_MANY_CYCLES}C from C={_MANY_STREAMS}"
+        return f"{self.count}C–{_MORE_CYCLES}C"
 
 
 def parse_requests(text: str) -> Requests:

@@ -28,10 +28,11 @@ from swarmtui.session_process.task_sources import (
 def make_source(load: Load, factory: TaskFactory, key: LevelKey, run: int, seed: int) -> TaskSource:
     """Return the tasks of one run of a level."""
     c = key[0]
-    total = None if load.duration_s is not None else load.per_run.at(c)
+    requests = load.per_run.at(c, equal=factory.keeps_in_step)
+    total = None if load.duration_s is not None else requests
     match load:
         case Closed(preroll=True):
-            goal = None if load.half_width is None else (load.half_width, load.per_run.at(c))
+            goal = None if load.half_width is None else (load.half_width, requests)
             total = total if goal is None else MOST_CYCLES * c
             return ClosedLoopTasks(factory, c, total, load.canary_share, complete=load.waits, precision=goal)
         case Closed():

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
-from math import inf
+from math import inf, sqrt
 
 import msgspec
 
@@ -50,7 +50,7 @@ class TaskFactory:
         self.generator = generator
         self._numbers, self._contents, self._unmeasured = count(), count(), count(_UNMEASURED_START)
         self._questions, self.plays = count(), count()
-        self._ended = self._reached_limit = 0
+        self._ended = self._reached_limit = self._tokens = self._squares = 0
 
     @property
     def keeps_in_step(self) -> bool:
@@ -64,10 +64,20 @@ class TaskFactory:
             return (self.generator.max_tokens or inf) <= _SHORT_ANSWER
         return self._reached_limit >= _MOST * self._ended
 
+    @property
+    def similarity(self) -> float:
+        """1 − CV of the lengths of answers; 0 if they vary more, too few are known, or requests may wait for slots."""
+        if self._ended < _SEEN or self.slots is None or not self._tokens:
+            return 0.0
+        squares = self._ended * self._squares / self._tokens**2 - 1.0
+        return max(0.0, 1.0 - sqrt(max(0.0, squares) * self._ended / (self._ended - 1)))
+
     def count_end(self, record: Record) -> None:
         if record.ok and record.phase == "level":
             self._ended += 1
             self._reached_limit += record.finish_reason == "length"
+            self._tokens += record.tokens_out or 0
+            self._squares += (record.tokens_out or 0) ** 2
 
     def create(self, c: int, position: int) -> tuple[Task, int]:
         """Return a task with new content, and the number of that content."""
@@ -75,9 +85,18 @@ class TaskFactory:
         return self._task(self.generator.task(content, c, position)), content
 
     def create_unmeasured(self, c: int, position: int, phase: Phase, share: float = 1.0) -> Task:
-        """Return a task whose answer has a share of its length."""
+        """Return a task whose answer has a share of its length; of similar lengths, a share of the mean one.
+
+        The mean time that an answer has left falls to CV × that of a new one, and no further: shares above 1 − CV have
+        their whole length.
+        """
         task = self._task(self.generator.task(next(self._unmeasured), c, position))
-        cap = None if task.max_tokens is None else max(1, round(share * task.max_tokens))
+        cap = task.max_tokens
+        if self.keeps_in_step:
+            cap = None if cap is None else max(1, round(share * cap))
+        elif share < self.similarity:
+            part = max(1, round(share * self._tokens / self._ended))
+            cap = part if cap is None else min(cap, part)
         return msgspec.structs.replace(task, phase=phase, check=None, max_tokens=cap)
 
     def repeat(self, c: int, position: int, content: int) -> Task:
@@ -203,7 +222,8 @@ class ClosedLoopTasks(NewTasks):
     The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
     Answers of equal length would keep streams in step that start together: the first answers, which get a slot at once,
     have parts of that length, evenly apart. Those that follow have all of it, so that measured requests find the usual
-    queue.
+    queue. Answers of similar length have parts too, once lengths are known: the level then begins as it continues, and
+    sooner.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
     ended; with a `precision`, `total` is the most that it may take. `canaries` is the number of canaries per measured
@@ -229,7 +249,8 @@ class ClosedLoopTasks(NewTasks):
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
         prompt = factory.generator.prompt_tokens or 0
-        cuts = factory.keeps_in_step and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
+        known = factory.keeps_in_step or factory.similarity > 0.0
+        cuts = known and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
         self._cut = min(c, factory.slots or c) if cuts else 0
         # Where others wait for a slot, they are sent before the first one is free: else two slots are taken at once.
         self._first_share = 1.0 if self._cut < c else factory.generator.random_share(c)
@@ -259,7 +280,7 @@ class ClosedLoopTasks(NewTasks):
             cut = self._prerolls < self._cut
             if not cut and self._begun < self._cut < self._c and self._awaited:
                 return None  # else another answer may get the slot of one that is cut
-            share = (self._first_share + self._prerolls) / self._cut if cut else 1.0
+            share = self._share_left() if cut else 1.0
             task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll", share)
             self._prerolls += 1
             if self._begun + len(self._awaited) < self._c:
@@ -274,6 +295,16 @@ class ClosedLoopTasks(NewTasks):
         filler = self._factory.create_unmeasured(self._c, self._prerolls + self._fillers, "filler")
         self._first_filler = filler.id if self._first_filler is None else self._first_filler
         return filler
+
+    def _share_left(self) -> float:
+        """Return which part of its length the next answer has left, of those that are cut."""
+        number, factory = self._prerolls, self._factory
+        if factory.keeps_in_step or self._cut < self._c:
+            # The first ones write while prompts of others are read: short ones would end together with these.
+            return (self._first_share + self._cut - 1 - number) / self._cut
+        # In sets of up to four, each evenly apart: together as long as usual, and some of them end together, as usual.
+        size = min(4, max(2, self._c // 2))
+        return (factory.generator.random_share(self._c, number // size) + number % size / size) % 1.0
 
     def request_sent(self, task: int) -> None:
         if self._first_filler is not None and task >= self._first_filler and not self._complete:

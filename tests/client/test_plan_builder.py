@@ -98,7 +98,7 @@ def test_precision_and_complete_are_for_the_levels_of_a_closed_loop() -> None:
     closed = '[load]\nmode = "closed"\nrequests = 9\n'
     assert load_for(closed, precision="2%") == Closed(precision="2%")
     assert load_for(closed, complete=True) == Closed(requests=9, complete=True)
-    assert Closed(precision="2%").run_length == "until ± 2 %, 2C (at least 5, 3C from C=16) to 16C requests"
+    assert Closed(precision="2%").run_length == "until ± 2 %, 2C–3C to 16C requests"
     for chosen in ({"requests": "5"}, {"duration": "5s"}, {"plan": "manual"}, {"rate": "4"}):
         with pytest.raises(BadInput) as refused:
             load_for(closed, precision="2%", **chosen)

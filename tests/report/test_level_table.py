@@ -259,7 +259,7 @@ def test_session_text() -> None:
         "date         2026-11-15T01:44:55Z\n"
         "endpoint     http://127.0.0.1:8000 · evilname · SIMULATED\n"
         "workload     coding (0123456789ab)\n"
-        "plan         sweep over C = 1, 4; 1 × 2C requests (at least 5, 3C from C=16) per level; warm-up 2\n"
+        "plan         sweep over C = 1, 4; 1 × 2C–3C requests per level; warm-up 2\n"
         "client       swarmtui 0.1.0, Python 3.11.7, 2 cores\n"
         "schema       1\n"
         "state        stopped: Ctrl-C\n"
@@ -341,7 +341,7 @@ def test_one_level_of_a_search_has_one_count_in_all_tables() -> None:
     [
         (Plan(goal="capacity", budget_s=60.0), "quick search for the capacity, 60 s; warm-up 4"),
         (Plan(goal="capacity"), "search for the capacity; warm-up 4"),
-        (Plan(goal="cliff"), "search for the cliff; 1 × 2C requests (at least 5, 3C from C=16) per level; warm-up 4"),
+        (Plan(goal="cliff"), "search for the cliff; 1 × 2C–3C requests per level; warm-up 4"),
     ],
 )
 def test_the_plan_of_a_search_names_no_levels_that_it_did_not_ask_for(plan: Plan, said: str) -> None:

@@ -139,9 +139,11 @@ def fixed_lengths(c: int, workload: str = "random-1k-1k") -> ClosedLoopTasks:
 
 
 def test_preroll_of_equal_lengths_is_cut_so_that_streams_do_not_start_in_step() -> None:
+    """The first ones are the longest: they write while the prompts of the others are read."""
     source = fixed_lengths(4)
-    shares = sorted((task.max_tokens or 0) / 1024 for task in islice(iter(source.next_task, None), 4))
-    assert len(set(shares)) == 4 and shares[-1] - shares[0] > 0.4
+    shares = [(task.max_tokens or 0) / 1024 for task in islice(iter(source.next_task, None), 4)]
+    assert len(set(shares)) == 4 and shares[0] - shares[-1] > 0.4
+    assert shares == sorted(shares, reverse=True)
     assert all(task.max_tokens is None for task in islice(iter(closed_loop(4, 8).next_task, None), 4))
 
 
@@ -184,6 +186,29 @@ def test_answers_that_reach_their_limit_have_equal_lengths(limit: int, reached: 
         factory.count_end(Record(task=number, phase="level", finish_reason=reason))
     lengths = {task.max_tokens for task in islice(iter(ClosedLoopTasks(factory, 4, 8).next_task, None), 4)}
     assert len(lengths) == (4 if in_step else 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "slots", "cut"),
+    [
+        ((200, 250, 300, 220, 280), 8, True),
+        ((200, 250, 300, 220), 8, False),
+        ((200, 250, 300, 220, 280), None, False),
+        ((20, 900, 60, 1500, 40), 8, False),
+    ],
+)
+def test_preroll_of_similar_lengths_is_cut_once_they_are_known(
+    seen: tuple[int, ...], slots: int | None, cut: bool
+) -> None:
+    """At any moment, answers have any part of their length left; where requests may wait, or lengths vary, more."""
+    factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
+    factory.slots = slots
+    for number, tokens in enumerate(seen):
+        factory.count_end(Record(task=number, phase="level", tokens_out=tokens))
+    *first, following = (task.max_tokens for task in islice(iter(ClosedLoopTasks(factory, 8, 16).next_task, None), 9))
+    parts = [length for length in first if length is not None]
+    assert following is None, "only the first answer of a stream is cut"
+    assert (len(parts) >= 4 and len(set(parts)) > 3 and max(parts) < 250) if cut else not parts
 
 
 def test_long_prompts_of_many_streams_are_separated_by_their_prefill() -> None:
@@ -378,8 +403,9 @@ def test_run_plays_enough_sessions_for_the_jobs_that_a_search_needs() -> None:
 
 def test_default_number_of_requests_is_whole_cycles_and_enough_for_a_median() -> None:
     default = Closed().per_run
-    assert [default.at(c) for c in (1, 2, 3, 4, 8, 15, 16, 64)] == [5, 6, 6, 8, 16, 30, 48, 192]
-    assert Closed().run_length == "2C requests (at least 5, 3C from C=16)"
+    assert [default.at(c) for c in (1, 2, 3, 4, 8, 15, 16, 64)] == [5, 6, 9, 12, 16, 30, 48, 192]
+    assert [default.at(c, equal=True) for c in (1, 2, 3, 4, 8, 16)] == [5, 6, 6, 8, 16, 48]
+    assert Closed().run_length == "2C–3C requests"
 
 
 def test_each_rate_of_an_open_loop_is_a_level() -> None:
