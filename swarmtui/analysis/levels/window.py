@@ -23,6 +23,8 @@ _MAX_BATCHES = 10
 # The degrees of freedom with which the errors of single requests count beside those of batches. More would hide what
 # changes the rate of all streams from one cycle to the next, fewer would leave two or three batches to chance.
 _REQUESTS_DF = 4
+# As many answers show how much lengths vary.
+_MANY_ANSWERS = 20
 # Requests queue if no more than this share of the streams receives tokens at the same time.
 _QUEUED = 0.85
 _CONFIDENCE = 0.975
@@ -146,8 +148,11 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: Rejections) 
     cv = standard_deviation(lengths) / fmean(lengths)
     top = _decode_rate(min(c, slots), runs, fmean(lengths))
     fixed_share = max(0.0, 1.0 - rate / top) if top else 0.0
-    error = rate * fixed_share * cv / sqrt(len(answered))
     sent = sum(max(0, len(run.window_sends) - 1) for run in runs)
+    # What ended tells the more of what did not, and of its own spread, the more alike lengths are: not by chance.
+    alike = min(1.0, max(0.0, 1.5 - 2.0 * cv)) if len(answered) >= _MANY_ANSWERS else 0.0
+    error = rate * fixed_share * cv / sqrt(len(answered) + alike * max(0, sent - len(answered)))
+    requests_df = _REQUESTS_DF + alike * max(0, len(answered) - 1 - _REQUESTS_DF)
     if not queued:
         # The longest cycles are cut off by the end of the window, so that the others vary less than all would.
         error = max(error, c * (_ratio_and_error(answered)[1] or 0.0) * sqrt(sent / len(answered)))
@@ -157,10 +162,13 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: Rejections) 
         per_second = rate / fsum(seconds for _, seconds in batches)
         error = hypot(error, per_second * sqrt(sent * rejections.variance))
         unseen = per_second * sent * rejections.unseen_s
-    df = _REQUESTS_DF + len(batches) - 1
-    squares = _REQUESTS_DF * error**2 + (len(batches) - 1) * (batch_error or 0.0) ** 2
+    batches_df = len(batches) - 1
+    weights = _REQUESTS_DF + batches_df
+    variance = (_REQUESTS_DF * error**2 + batches_df * (batch_error or 0.0) ** 2) / weights
+    # By Welch and Satterthwaite, as if both variances were equal.
+    df = weights**2 / (_REQUESTS_DF**2 / requests_df + batches_df)
     least, by_spread = _START_ERRORS
-    seen = hypot(t_quantile(_CONFIDENCE, df) * sqrt(squares / df), rate * least, rate * by_spread * cv * cv)
+    seen = hypot(t_quantile(_CONFIDENCE, df) * sqrt(variance), rate * least, rate * by_spread * cv * cv)
     # Failures that were not seen, and may not exist, never count for more than what was seen.
     return seen + min(seen, unseen)
 
