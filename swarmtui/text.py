@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import unicodedata
@@ -51,6 +52,27 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
     write_text(stream, text, "\n" if nl else "")
     stream.flush()
+
+
+def fold(text: str, stream: TextIO) -> str:
+    """Break a long line between words, where a terminal would break it inside of them; for a pipe or file keep it."""
+    import textwrap
+
+    columns = terminal_size(stream).columns
+    if not columns or display_width(text) <= columns:
+        return text
+    return "\n".join(textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False))
+
+
+def terminal_size(stream: TextIO) -> os.terminal_size:
+    """Return the size of the terminal that a stream is, 80×24 if it does not tell; zeros if it is none."""
+    try:
+        if not stream.isatty():
+            return os.terminal_size((0, 0))
+        columns, lines = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        columns = lines = 0
+    return os.terminal_size((columns or 80, lines or 24))
 
 
 def write_document(stream: TextIO, content: bytes) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
+import termios
 import unicodedata
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.text import display_width, escape, sanitize, truncate_middle, write_text
+from swarmtui.text import display_width, escape, fold, sanitize, terminal_size, truncate_middle, write_text
 from tests.cli.programs import ROOT
 
 
@@ -99,3 +101,28 @@ def test_every_text_field_drops_control_characters(folder: str) -> None:
         if isinstance(node, ast.Call) and _last_name(node.func) in ("Input", "TextArea", "MaskedInput")
     }
     assert calls == set()
+
+
+def test_a_line_is_broken_between_words_where_a_terminal_would_break_it_inside_of_one() -> None:
+    text = f"changed: --parallel 2 → 4; {'more agents than before, ' * 6}saved: /tmp/a-long-path/{'x' * 50}"
+    master, terminal = os.openpty()
+    try:
+        termios.tcsetwinsize(terminal, (24, 40))
+        with os.fdopen(terminal, "w") as stream:
+            lines = fold(text, stream).split("\n")
+    finally:
+        os.close(master)
+    assert " ".join(lines) == text and len(lines) > 4
+    assert all(len(line) <= 40 for line in lines[:-1]) and lines[-1].startswith("/tmp/a-long-path/")
+    assert fold(text, io.StringIO()) == text, "a pipe or a file gets one line"
+
+
+def test_a_terminal_that_does_not_tell_its_size_has_80_columns() -> None:
+    master, terminal = os.openpty()
+    try:
+        termios.tcsetwinsize(terminal, (0, 0))
+        with os.fdopen(terminal, "w") as stream:
+            assert terminal_size(stream) == (80, 24)
+    finally:
+        os.close(master)
+    assert terminal_size(io.StringIO()) == (0, 0)

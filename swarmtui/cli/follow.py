@@ -35,7 +35,7 @@ from swarmtui.processes.exits import (
     ignore_signals_unless_stuck,
 )
 from swarmtui.processes.spawn import StartedProcess
-from swarmtui.text import count_noun, echo
+from swarmtui.text import count_noun, echo, fold
 
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
@@ -230,7 +230,8 @@ def _compare_with_baseline(root: Path, baseline: str, session: Path, outputs: Ou
         outputs.progress.write(f"swarmtui: {error}")
         return
     outputs.progress.write(f"changed: {found.what}")
-    echo(found.effect, err=outputs.as_json or outputs.events is not None)
+    err = outputs.as_json or outputs.events is not None
+    echo(fold(found.effect, sys.stderr if err else sys.stdout), err=err)
     if outputs.events:
         outputs.events.compared(found)
 

@@ -10,7 +10,7 @@ from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
 from swarmtui.numbers import clock, rate, seconds, supported
-from swarmtui.text import count_noun, sanitize, truncate, write_text
+from swarmtui.text import count_noun, fold, sanitize, truncate, write_text
 
 _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
@@ -32,7 +32,7 @@ class Progress:
         pass
 
     def write(self, text: str) -> None:
-        write_text(self._out, sanitize(text))
+        write_text(self._out, fold(sanitize(text), self._out))
         self._out.flush()
 
     def clear(self) -> None:

@@ -18,7 +18,7 @@ from swarmtui.cli.run_options import (
     chosen_endpoints,
     only_endpoint,
 )
-from swarmtui.text import echo
+from swarmtui.text import echo, fold
 
 if TYPE_CHECKING:
     from swarmtui.model.run_request import RunRequest
@@ -123,7 +123,7 @@ def _search(
     if not quiet:
         from swarmtui.analysis.limits.slo import parse_slo
 
-        echo(f"SLO: {parse_slo(request.plan.slo).words()}", err=True)
+        echo(fold(f"SLO: {parse_slo(request.plan.slo).words()}", sys.stderr), err=True)
     sys.exit(follow_run(request, process, make_outputs(options, as_json=as_json, quiet=quiet), brief=brief))
 
 

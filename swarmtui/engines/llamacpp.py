@@ -119,16 +119,23 @@ class LlamaCpp(Engine):
         return reported or flag_number(flags, "parallel", "LLAMA_ARG_N_PARALLEL")
 
     def kv_tokens(self, found: DiscoveredServer, flags: Mapping[str, str] | None) -> int | None:
-        """Return the context of all slots together.
+        """Return the context of all slots together; the server reports that of one slot.
 
-        They share one context with --kv-unified, the default if --parallel is not given; the server does not report it.
+        --ctx-size is that of all. Without it, the slots share one context with --kv-unified, which is the default for
+        as many slots as are the default: then only the flags of its process can tell.
         """
         context, slots = flag_number(found.flags, "ctx-size"), found.slots
-        if context is None or slots is None or (flags is None and slots == _DEFAULT_SLOTS):
+        if context is None or slots is None:
             return None
-        names = ("parallel", "LLAMA_ARG_N_PARALLEL")
-        unified = flags is not None and ("kv-unified" in flags or not any(name in flags for name in names))
-        return context if unified else context * slots
+        given = flag_number(flags, "ctx-size", "LLAMA_ARG_CTX_SIZE")
+        if given is not None:
+            # It is rounded, and a slot has no more than the model was trained with.
+            return min(max(given, context), context * slots)
+        # A program that has the server inside may have other flags, or none.
+        names = {name for name in flags or () if name.islower() or name.startswith("LLAMA_ARG_")}
+        if slots != _DEFAULT_SLOTS or names & {"parallel", "LLAMA_ARG_N_PARALLEL"}:
+            return context if names & {"kv-unified", "LLAMA_ARG_KV_UNIFIED"} else context * slots
+        return context if names else None
 
     def complete(self, values: dict[str, float]) -> None:
         """Add the cached tokens to the prompt tokens, which here are only those that were processed."""

@@ -20,13 +20,17 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
 class AnswerPoint(Stored, frozen=True, kw_only=True):
     """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.
 
-    `half_width` is that of the 95 % interval of the total, as a share of it.
+    With an SLO on it, median and p90 are those of the requests that it judged: `ttft_good` of these `ttft_n` had their
+    first token within `ttft_limit_s`. `half_width` is that of the 95 % interval of the total, as a share of it.
     """
 
     c: int
     ttft_s: float | None
     ttft_p90_s: float | None = None
     ttft_max_s: float | None = None
+    ttft_limit_s: float | None = None
+    ttft_good: int | None = None
+    ttft_n: int | None = None
     per_stream_tps: float | None
     out_tps: float | None
     half_width: float | None = None

@@ -164,7 +164,8 @@ class KvCliff(Stored, frozen=True, kw_only=True):
 
     `predicted` is the size of the KV cache over the mean context of an agent. `c` is the lowest level with a lower hit
     rate, null if it did not fall, and `c_before` the level below it that it is compared with, null if no hit rate is
-    known. `max_hit_before` and `max_hit_after` are the highest possible hit rates of a trace.
+    known. `max_hit_before` and `max_hit_after` are the highest possible hit rates of a trace. `slots` are those of all
+    servers: no more contexts are needed at once.
     """
 
     pool_tokens: int | None = None
@@ -176,6 +177,7 @@ class KvCliff(Stored, frozen=True, kw_only=True):
     hit_after: float | None = None
     max_hit_before: float | None = None
     max_hit_after: float | None = None
+    slots: int | None = None
 
 
 # What a visit of a level is for, in a search: C doubles; a level at twice the one that failed has to fail, too; the gap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.analysis.capacity.words import agents_number
+from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
@@ -88,7 +89,7 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 def point_text(point: AnswerPoint) -> str:
     """`573 tok/s in total, 36 per agent while it writes; first token 0.9 s (median), 1.6 s (p90)`
 
-    Of few requests the p90 is not known; it is at most their longest time.
+    Of few requests the p90 is not known: then it is said how many of them kept the SLO.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
@@ -96,17 +97,26 @@ def point_text(point: AnswerPoint) -> str:
             f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
         )
     typical = seconds(point.ttft_s, 2) if point.ttft_s is not None else ""
-    times = ((typical, "median"), (first_token_p90(point), "p90"))
-    first = ", ".join(f"{text} ({name})" for text, name in times if text)
+    p90 = first_token_p90(point)
+    first = ", ".join(filter(None, (f"{typical} (median)" if typical else "", f"{p90} (p90)" if p90 else _met(point))))
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
 
 
 def first_token_p90(point: AnswerPoint) -> str:
-    """`1.6 s`, or `≤ 1.6 s` of too few requests for a percentile; empty if nothing but the median is known."""
-    if point.ttft_p90_s is not None:
-        return seconds(point.ttft_p90_s, 2)
-    longest = point.ttft_max_s
-    return "" if longest is None or longest == point.ttft_s else f"≤ {seconds(longest, 2)}"
+    """Return an empty text for too few requests, and for a time between two of them that contradicts their count."""
+    value, limit = point.ttft_p90_s, point.ttft_limit_s
+    if value is None:
+        return ""
+    if limit is not None and point.ttft_n and (value <= limit) != ((point.ttft_good or 0) >= 0.9 * point.ttft_n):
+        return ""
+    return seconds(value, 2)
+
+
+def _met(point: AnswerPoint) -> str:
+    """`within 2 s in 19 of 19`"""
+    if point.ttft_limit_s is None or not point.ttft_n:
+        return ""
+    return f"within {time_text(point.ttft_limit_s)} in {point.ttft_good} of {point.ttft_n}"
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:

@@ -135,9 +135,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
 
 def _changed(pair: Pair) -> str:
     """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
-    what = "" if pair.agents and pair.agents.scatter else describe_changes(pair)
-    since = f"since the run of {pair.since}" if pair.since else ""
-    return "; ".join(filter(None, (" ".join(filter(None, (what, since))), pair.left_out)))
+    since = f" since the run of {pair.since}" if pair.since else ""
+    return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
 
 
 def _at_capacity(pair: Pair) -> str:

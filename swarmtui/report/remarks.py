@@ -14,7 +14,6 @@ _KINDS = {
     "errors": "failed requests",
     "c_held": "C not held",
     "steady_below_wall": "too few requests for a steady rate",
-    "cap_hits": "answers cut at the token limit",
     "degenerate": "degenerate answers",
     "uncounted": "answers without a token count",
     "token_source": "tokens not counted by the server",
@@ -37,22 +36,30 @@ _KINDS = {
     "host_steal": "CPU time taken by other machines",
 }
 _NAMED = 3
+# A token limit is chosen, and mostly for all levels: it is no fault of any of them.
+AT_LIMIT = "cap_hits"
 
 
 def remarks(levels: Sequence[Level], *, alarms: bool = True) -> list[str]:
     """One line for each kind of remark: the levels, and what is said of them, or of the last if that differs.
 
     `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; canaries and alarms, which can be left
-    out, have a line each.
+    out, have a line each, and answers at the token limit one for all levels.
     """
     said: dict[tuple[str, str], dict[str, list[Level]]] = {}
     for level in levels:
         for flag in level.flags:
-            if flag.code in ALARMS and not alarms:
+            if flag.code == AT_LIMIT or (flag.code in ALARMS and not alarms):
                 continue
             kind = flag.code, "" if flag.code in _KINDS else flag.text
             said.setdefault(kind, {}).setdefault(flag.text, []).append(level)
-    return [_remark(code, texts, load_title(levels)) for (code, _), texts in said.items()]
+    return [*(_remark(code, texts, load_title(levels)) for (code, _), texts in said.items()), *at_limit(levels)]
+
+
+def at_limit(levels: Sequence[Level]) -> tuple[str, ...]:
+    """Say once how many answers of all levels ended at the token limit; nothing if none did."""
+    hits, ok = sum(level.cap_hits for level in levels), sum(level.ok for level in levels)
+    return (f"{hits} of {ok} answers ended at the token limit",) if hits else ()
 
 
 def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:
@@ -67,9 +74,10 @@ def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:
     """`coalesced chunks in 4 levels`, `failed requests at C=8`; alarms are not among them."""
     kinds: dict[str, list[Level]] = {}
     for level in levels:
-        for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in ALARMS):
+        for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in (*ALARMS, AT_LIMIT)):
             kinds.setdefault(code, []).append(level)
-    return tuple(f"{_kind(code)} {_where(of)}" for code, of in sorted(kinds.items(), key=lambda kind: -len(kind[1])))
+    ordered = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    return (*(f"{_kind(code)} {_where(of)}" for code, of in ordered), *at_limit(levels))
 
 
 def _kind(code: str) -> str:

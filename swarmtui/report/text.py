@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from collections.abc import Iterable
 
 from swarmtui.report.table import Block, Cell, Facts, Layout, Sentence, Table, fit
-from swarmtui.text import pad, sanitize
+from swarmtui.text import pad, sanitize, terminal_size
 
 MAX_WIDTH = 100
 _MIN_WIDTH = 40
@@ -85,20 +84,12 @@ def page_width() -> int:
 
 def fits_terminal(blocks: Iterable[Block]) -> bool:
     """Whether the first line is still visible after these were printed; always so if stdout is a pipe or a file."""
-    lines = _terminal_size().lines
+    lines = terminal_size(sys.stdout).lines
     return not lines or paint(blocks).count("\n") < lines
 
 
-def _terminal_size() -> os.terminal_size:
-    """Return the size of the terminal that stdout is; zeros if it is none, or does not tell."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()) if sys.stdout.isatty() else os.terminal_size((0, 0))
-    except (OSError, ValueError):
-        return os.terminal_size((0, 0))
-
-
 def _terminal_width(otherwise: int) -> int:
-    columns = _terminal_size().columns
+    columns = terminal_size(sys.stdout).columns
     return max(_MIN_WIDTH, columns) if columns else otherwise
 
 

@@ -164,8 +164,28 @@ class TooSmallScreen(Screen[None]):
 # help
 
 _KEYS = 12
+_NAMES = 16
 _LABEL = 16
+_RESULT = 7  # the key of its panel
+_ANSWER_TITLE = "The words of an answer"
 _NO_TOPIC = HelpTopic()
+
+# The words of an answer, and of its comparison with another one.
+_ANSWER: tuple[tuple[str, str], ...] = (
+    ("SLO", "what is fast enough: a limit for the first token and for the tok/s of each agent, and how many of the "
+     "requests must keep it"),
+    ("kept, missed", "enough requests of a level kept the SLO, or too few did"),
+    ("not sure", "a level had too few requests to decide between kept and missed, or something made the server look "
+     "slower"),
+    ("20 agents", "the most agents at once that kept the SLO"),
+    ("(18–23)", "the range of that number: 18 agents are shown to keep the SLO, and 24 to miss it"),
+    ("80 % sure", "each end of the range is wrong in at most one of five searches; another search can differ by a few "
+     "agents"),
+    ("2 agents (15 %)", "two quick searches of one unchanged server can differ by this much by chance: more has to "
+     "change before it counts"),
+    ("? (a change)", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
+    ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
+)  # fmt: skip
 
 # A figure, what it means, and the keys of the panels that show it.
 _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
@@ -207,7 +227,9 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 
 
 def panel_topic(key: int | None) -> HelpTopic:
-    """Explain the figures and signs of a panel; the signs where several are shown."""
+    """Explain the figures and signs of a panel, and the words of the result; the signs where several are shown."""
+    if key == _RESULT:
+        return HelpTopic(_ANSWER_TITLE, _ANSWER)
     if key is None:
         return HelpTopic("The signs of levels", tuple((name, meaning) for name, meaning, _ in _SIGNS))
     rows = tuple((name, meaning) for name, meaning, panels in (*_FIGURES, *_SIGNS) if key in panels)
@@ -239,6 +261,7 @@ def help_lines(keys: Keymap, context: KeyContext, width: int, topic: HelpTopic =
                 (ljust(action.label, _LABEL), ""),
                 (action.tooltip, "dim"),
             ])  # fmt: skip
+    lines += _meanings(_ANSWER_TITLE, _ANSWER, width) if topic.rows is not _ANSWER else []
     lines += _meanings("Figures", [(name, meaning) for name, meaning, _ in _FIGURES], width)
     signs = panel_topic(None)
     lines += _meanings(signs.title, signs.rows, width) if topic.title != signs.title else []
@@ -249,6 +272,6 @@ def help_lines(keys: Keymap, context: KeyContext, width: int, topic: HelpTopic =
 def _meanings(title: str, rows: Iterable[tuple[str, str]], width: int) -> list[Line]:
     lines: list[Line] = [[], [(f" {title}", "title")]]
     for name, meaning in rows:
-        for number, text in enumerate(wrap(meaning, width - _KEYS - 6)):
-            lines.append([(f"  {ljust(name if not number else '', _KEYS + 2)}", "bold"), (text, "dim")])
+        for number, text in enumerate(wrap(meaning, width - _NAMES - 4)):
+            lines.append([(f"  {ljust(name if not number else '', _NAMES)}", "bold"), (text, "dim")])
     return lines

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
-from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, confirming_sentence, hit_texts
+from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, confirming_sentence, hit_texts, room_text
 from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
     MAX_VISITS,
@@ -268,7 +268,7 @@ def test_answer_names_the_agent_that_evicts() -> None:
     servers = [DiscoveredServer(url="a", kv_tokens=10_030), DiscoveredServer(url="b", kv_tokens=2_006)]
     answer = capacity(SLO, found, levels, servers, alpha=ALPHA, context_tokens=1003.0, gpus=8, price_per_hour=20.0)
     assert capacity_sentences(answer) == [
-        "KV cache: room for about 12 agents (1,003 tokens each of 12,036 in all); hit rate 0.94 at C=11, 0.71 at C=12",
+        "KV cache: room for 12 contexts of about 1,003 tokens; hit rate 0.94 at C=11, 0.71 at C=12",
         "1.38 agents per GPU; 5.5 agents per kW; 5.05 per million output tokens",
     ]
 
@@ -303,16 +303,25 @@ def test_hit_rate_that_is_not_reported_is_not_said_to_hold(cached: int | None, s
     answer = capacity(
         SLO, found, levels, [DiscoveredServer(url="a", kv_tokens=1000)], alpha=ALPHA, context_tokens=100.0
     )
-    assert capacity_sentences(answer)[0].endswith(f"in all), so it should not be what limits; {said}")
+    assert capacity_sentences(answer)[0].endswith(f"100 tokens, so it should not be what limits; {said}")
 
 
 def test_a_kv_cache_without_room_past_the_capacity_is_not_excluded_as_its_limit() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     servers = [DiscoveredServer(url="a", kv_tokens=1000)]
     answer = capacity(SLO, found, [level(1), level(2)], servers, alpha=ALPHA, context_tokens=600.0)
-    assert capacity_sentences(answer)[0].startswith(
-        "KV cache: room for about 1 agent (600 tokens each of 1,000 in all); "
-    )
+    assert capacity_sentences(answer)[0].startswith("KV cache: room for 1 context of about 600 tokens; ")
+
+
+@pytest.mark.parametrize(("slots", "has_room"), [(8, True), (12, False)])
+def test_the_kv_cache_is_no_limit_if_every_slot_has_a_context(slots: int, has_room: bool) -> None:
+    """20 agents keep the SLO and 21 do not; those that wait for a slot have no context."""
+    found = [visit(20, 160), visit(21, 0, 80)]
+    servers = [DiscoveredServer(url="a", kv_tokens=1000, slots=slots)]
+    answer = capacity(SLO, found, [level(20), level(21)], servers, alpha=ALPHA, context_tokens=100.0)
+    said = f"KV cache: room for 10 contexts of about 100 tokens; {slots} slots"
+    assert answer.kv is not None
+    assert room_text(answer.kv, answer.next_c) == said + (", so it should not be what limits" if has_room else "")
 
 
 def test_a_search_says_why_it_went_above_the_border_and_back() -> None:

@@ -67,6 +67,12 @@ def test_swapped_sides_have_the_opposite_verdict(before: int, after: int, below:
     assert back.word == opposite.get(there.word, there.word) and back.reason == there.reason
 
 
+def test_the_yardstick_is_rounded_to_the_nearest_number() -> None:
+    """A growth by three of twelve is sure, and so is one of fifteen."""
+    expected = {1: 1, 9: 1, 10: 2, 12: 2, 15: 2, 16: 2, 17: 3, 18: 3, 100: 15}
+    assert {number: chance_of(number, 2 * number) for number in expected} == expected
+
+
 @given(agents, agents)
 def test_quick_searches_within_the_yardstick_claim_nothing(before: int, after: int) -> None:
     quick, sure = (compared(*(answer(number, 0, 0, of) for number in (before, after))) for of in (0.8, 0.99))

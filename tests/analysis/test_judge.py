@@ -160,21 +160,32 @@ def test_limits(code: str, facts: dict[str, Any], state: str) -> None:
 @pytest.mark.parametrize(
     ("code", "facts", "limit"),
     [
-        ("host_pressure", {"host": HostUse(pressure=0.27)}, "not busy: that is above 30 % of the time"),
-        ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.03)}, "30 % of the time and 0.05 s in each second"),
-        ("host_steal", {"host": HostUse(steal=0.02)}, "not sure above 3 % of CPU time"),
-        ("client_cpu", {"worker_cpu": 0.8}, "not sure above 95 % of a core"),
-        ("other_clients", {"other_requests": 1.0, "own_requests": 100}, "not sure above 2 % of our requests"),
-        ("token_counts", {"miscounted": 0.02}, "not sure above 2 % of answers, or 10 % of their tokens"),
-        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "not sure above 1 % off"),
-        ("host_clocks", {"clock_bound_s": 0.002}, "not sure above ±5 ms"),
-        ("coalesced_chunks", {"coalesced_chunks": 0.2}, "not sure above 25 %"),
+        ("host_pressure", {"host": HostUse(pressure=0.27)}, "the host was not busy (busy: more than 30 % of the time)"),
+        (
+            "host_pressure",
+            {"host": HostUse(pressure=0.9, waited=0.03)},
+            "not busy (busy: more than 30 % of the time and more than 0.05 s in each second)",
+        ),
+        ("host_steal", {"host": HostUse(steal=0.02)}, "a remark only (a doubt: more than 3 % of CPU time)"),
+        ("client_cpu", {"worker_cpu": 0.8}, "a remark only (a doubt: more than 95 % of a core)"),
+        ("other_clients", {"other_requests": 1.0, "own_requests": 100}, "(a doubt: more than 2 % of our requests)"),
+        ("token_counts", {"miscounted": 0.02}, "(a doubt: more than 2 % of answers, or 10 % of their tokens)"),
+        ("first_reads", {"first_coalesced": 0.06, "first_error": 0.01}, "(a doubt: more than 1 % off)"),
+        ("host_clocks", {"clock_bound_s": 0.002}, "(a doubt: more than ±5 ms)"),
+        ("coalesced_chunks", {"coalesced_chunks": 0.2}, "(a doubt: more than 25 %)"),
     ],
 )
 def test_a_remark_says_its_limit_and_does_not_read_like_a_doubt(code: str, facts: dict[str, Any], limit: str) -> None:
     found = line(code, **facts)
     assert found.state == "note" and found.sentence.endswith(limit)
     assert "was busy" not in found.sentence or code == "host_steal"
+
+
+def test_how_long_tasks_waited_for_a_cpu_is_said_once_for_both_figures() -> None:
+    waited = "tasks waited for a CPU in 27 % of the time, client and server together 0.34 s in each second"
+    assert line("host_pressure", host=HostUse(pressure=0.27, waited=0.34)).value == waited
+    alone = "client and server together waited for a CPU 0.34 s in each second"
+    assert line("host_pressure", host=HostUse(waited=0.34)).value == alone
 
 
 def test_wrong_usage_is_not_taken_for_another_client() -> None:

@@ -91,8 +91,6 @@ def test_table_says_what_was_predicted_and_what_was_seen() -> None:
         ["4", "60 %", "600", "0"],
         ["12", "10 %", "100", "500"],
     ]
-    assert (
-        "room for about 10 agents (100 tokens each of 1,000 in all); hit rate 0.60 at C=4, 0.10 at C=12" in table.note
-    )
+    assert "room for 10 contexts of about 100 tokens; hit rate 0.60 at C=4, 0.10 at C=12" in table.note
     assert table.note.endswith("full, or with preemptions, from C=12")
     assert not kv_table(summary([level(1)])).rows

@@ -160,8 +160,16 @@ def test_more_slots_have_a_price_where_the_throughput_is_used_up() -> None:
     assert (step.code, step.command) == ("more_slots_agents", "--parallel 8")
     assert step.sentence == (
         "--parallel 8: up to 8 agents, as fewer requests wait for a slot; they share the same 790 tok/s: about 99 each "
-        "instead of 198 (prediction)"
+        "while it writes, instead of 198 (prediction)"
     )
+
+
+@pytest.mark.parametrize(("agents", "level_c"), [(4, 4), (8, 8), (6, 4), (2, 4)])
+def test_what_more_slots_cost_is_said_with_the_figures_of_the_capacity(agents: int, level_c: int) -> None:
+    """If it is no level, or leaves slots free, they are those of the first level that takes all of them."""
+    made = full_server(780.0)
+    facts = add_slots(msgspec.structs.replace(SEARCHED, agents=agents, c=9), made, parse_slo("ttft_p90=2s"))
+    assert facts.full_tps == {one.c: one.headline_tps for one in made.levels}[level_c]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,9 @@ def test_what_makes_a_server_look_slower_leaves_the_number_of_agents_without_an_
     found = answer(asked, slo, "ttft_p90=2s", {})
     assert (found.agents, found.low, found.high, bool(found.disturbed)) == (4, 4, high, high is None)
     assert found.headline.sentence.startswith(headline) and "fewer" not in found.headline.sentence
-    assert found.limit.sentence.startswith("at 10 agents (not sure yet) " if high is None else "at 10 agents the ")
+    seen = "at 10 agents the first token took 3.0 s (p90)"
+    why = f"not known, as {found.disturbed}; seen: {seen}" if high is None else seen
+    assert found.limit.sentence.startswith(why) and (found.limit.code == "not_known" or high is not None)
     nothing = msgspec.structs.replace(asked, goodput=goodput(levels[1:], records, slo), levels=(levels[1],))
     said = answer(nothing, slo, "ttft_p90=2s", {}).headline.code
     assert said == ("agents_not_known" if high is None else "fewer_agents")

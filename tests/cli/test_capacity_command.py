@@ -33,9 +33,9 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     assert headline == found_words.replace("1 agent", f"1 agent{open_end}", 1) + (
         "" if answer["doubts"] else " (99 % sure)"
     )
-    assert answer["limit"]["code"] == "slots"
-    missed = answer["limit"]["sentence"].replace(" (not sure yet)", "" if disturbed else " (not sure yet)")
-    assert missed.startswith("at 2 agents the first token")
+    assert answer["limit"]["code"] == ("not_known" if disturbed else "slots")
+    not_known = f"not known, as {disturbed}; seen: " if disturbed else ""
+    assert answer["limit"]["sentence"].startswith(f"{not_known}at 2 agents the first token")
     assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
     assert "slots=2" in [step["command"] for step in answer["next"]]
     assert found["agents_per_gpu"] == 1 and found["price_per_million"] > 0

@@ -18,8 +18,16 @@ def test_a_remark_that_is_the_same_everywhere_is_said_once() -> None:
 
 
 def test_figures_of_the_last_level_stand_for_a_kind() -> None:
-    found = [level(c, flags=(flag("cap_hits", f"{c} of 9 answers were cut"),)) for c in (1, 2, 4)]
-    assert remarks(found) == ["C=1,2,4: answers cut at the token limit; at C=4 4 of 9 answers were cut"]
+    found = [level(c, flags=(flag("errors", f"{c} of 9 requests failed"),)) for c in (1, 2, 4)]
+    assert remarks(found) == ["C=1,2,4: failed requests; at C=4 4 of 9 requests failed"]
+
+
+def test_answers_at_the_token_limit_are_counted_once_for_all_levels() -> None:
+    flags = (flag("cap_hits", "3 of 9 finished answers were cut at the token limit"),)
+    found = [level(c, n=9, ok=9, cap_hits=3, flags=flags) for c in (1, 2)]
+    assert remarks(found) == ["6 of 18 answers ended at the token limit"]
+    assert grouped_remarks(found) == ("6 of 18 answers ended at the token limit",)
+    assert remarks([level(1)]) == [] and grouped_remarks([level(1)]) == ()
 
 
 def test_each_alarm_is_a_line_of_its_own() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.limits.slo import goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.findings import Slots
+from swarmtui.model.plan import LevelKey
+from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
 from swarmtui.report.answer import answer_rows, point_text
 from swarmtui.report.session import finding_sentences
 from tests.analysis.level_builders import level, summary
+from tests.analysis.record_builders import request
 
 BUSY = judge(QualityFacts(host=HostUse(pressure=0.9)))
 
@@ -63,6 +68,34 @@ def test_the_first_token_of_a_level_is_always_its_median_and_the_p90_is_added() 
     many = msgspec.structs.replace(few, ttft_p90_s=1.5)
     assert point_text(few) == "270 tok/s in total; first token 900 ms (median)"
     assert point_text(many) == "270 tok/s in total; first token 900 ms (median), 1.5 s (p90)"
+
+
+@pytest.mark.parametrize(
+    ("p90", "good", "said"),
+    [
+        (None, 19, "within 2 s in 19 of 20"),
+        (1.9, 18, "1.9 s (p90)"),
+        # Between two requests, a percentile may be beyond a limit that enough of them kept.
+        (2.2, 18, "within 2 s in 18 of 20"),
+    ],
+)
+def test_the_first_token_never_contradicts_the_count_that_kept_the_slo(p90: float | None, good: int, said: str) -> None:
+    point = AnswerPoint(
+        c=3, ttft_s=1.9, ttft_p90_s=p90, ttft_max_s=2.2, ttft_limit_s=2.0, ttft_good=good, ttft_n=20,
+        per_stream_tps=None, out_tps=None,
+    )  # fmt: skip
+    assert point_text(point) == f"first token 1.9 s (median), {said}"
+
+
+def test_with_an_slo_the_first_token_is_that_of_the_requests_that_it_judged() -> None:
+    """The table of levels has the requests of its window only: there, two more of them were late."""
+    slo = parse_slo("ttft_p90=2s")
+    levels = [level(4, tps=100, ttft=2.1)]
+    records: dict[LevelKey, list[Record]] = {(4, None): [request(0, [1900])] * 19}
+    asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo))
+    found = answer(asked, slo, "ttft_p90=2s", {})
+    assert found.at_capacity is not None
+    assert point_text(found.at_capacity).endswith("first token 1.9 s (median), within 2 s in 19 of 19")
 
 
 def test_what_was_not_measured_has_no_line() -> None:

@@ -79,6 +79,29 @@ def test_llama() -> None:
     assert LlamaCpp().kv_tokens(msgspec.structs.replace(found, slots=6), None) == 6 * 4096
 
 
+@pytest.mark.parametrize(
+    ("slots", "command", "size"),
+    [
+        # --ctx-size is that of all slots together.
+        (8, "llama-server -m a.gguf -np 8 -c 65536", 65_536),
+        (8, "llama-server -m a.gguf -np 8 -c 65000", 65_000),
+        (8, "llama-server -m a.gguf -np 8 -c 8192 -kvu", 8192),
+        (4, "llama-server -m a.gguf -c 8192", 8192),
+        (4, "llama-server -m a.gguf", 8192),
+        (8, "llama-server -m a.gguf -np 8 -kvu", 8192),
+        (8, "llama-server -m a.gguf -np 8", 65_536),
+        (1, "llama-server -m a.gguf -np 1", 8192),
+        # Another program with the server inside: only the default number of slots may share one context.
+        (2, "python3 serve.py 8080 a.gguf 2 8192", 16_384),
+        (8, "python3 serve.py 8080 a.gguf 8 8192", 65_536),
+        (4, "python3 serve.py 8080 a.gguf 4 8192", None),
+    ],
+)
+def test_the_kv_cache_of_llama_is_the_context_of_all_slots(slots: int, command: str, size: int | None) -> None:
+    found = DiscoveredServer(url="", slots=slots, flags={"parallel": str(slots), "ctx-size": "8192"})
+    assert LlamaCpp().kv_tokens(found, flags_from_command(command.split())) == size
+
+
 def test_llama_while_loading() -> None:
     loading = TextReply(503, b'{"error":{"code":503,"message":"Loading model"}}', {"Server": "llama.cpp"})
     found, _ = probe({"/v1/models": loading, "/props": loading})

@@ -18,7 +18,8 @@ from swarmtui.model.load import Dag, Mixed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SCREENS, SwarmApp
-from swarmtui.tui.dialogs import Palette, help_lines
+from swarmtui.tui.base_screens import HelpTopic
+from swarmtui.tui.dialogs import Palette, help_lines, panel_topic
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
 from swarmtui.tui.launch import read_app_config as read_config
 from swarmtui.tui.live.panels import PANELS
@@ -77,6 +78,14 @@ def test_help_lists_every_action() -> None:
     for action in Keymap().actions("live"):
         assert action.tooltip in text
     assert {action.group for action in ACTIONS} <= set(GROUPS)
+
+
+def test_help_explains_the_words_of_an_answer() -> None:
+    for topic in (HelpTopic(), panel_topic(7)):
+        text = " ".join(text_of(help_lines(Keymap(), "live", 100, topic)).split())
+        for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "2 agents (15 %)", "? (a change)", "N"):
+            assert word in text
+        assert text.count("wrong in at most one of five searches") == 1 and "four runs of both" in text
 
 
 def test_every_registered_screen_can_be_imported() -> None:

@@ -216,7 +216,7 @@ async def test_after_the_end_the_panel_of_the_agents_says_how_to_see_them_again(
         await pilot.press("2")
         await pilot.pause()
         shown = " ".join(screen_text(app).replace("┃", " ").split())
-        assert "the run has ended: its agents are gone" in shown and "A replay shows them again" in shown
+        assert "the run has ended, and its agents are gone" in shown and "A replay shows them again" in shown
 
 
 async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:

@@ -76,7 +76,7 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
     ("step", "said"),
     [
         ("climb", "C doubles until the SLO is missed · step 7"),
-        ("check", "a check far above 16: the SLO is missed at 16, so that it has to be here, too · step 7"),
+        ("check", "checking 12: it must miss, too, as 16 did · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),
         ("repeat", "more requests at this level, to confirm it · step 7"),
@@ -116,16 +116,13 @@ def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
     shown = msgspec.structs.replace(
-        searching(), kv_cliff=KvCliff(pool_tokens=8192, context_tokens=448, predicted=18.3), note=""
+        searching(), kv_cliff=KvCliff(pool_tokens=8192, context_tokens=448, predicted=18.3, slots=8), note=""
     )
     view = header_view(session(), shown, None, None)
     assert view.detail[0].startswith("halving the gap")
     live = LiveModel()
     live.apply(shown)
-    assert (
-        machine_view(live_data(live)).kv_room[0]
-        == "KV cache: room for about 18 agents (448 tokens each of 8,192 in all)"
-    )
+    assert machine_view(live_data(live)).kv_room[0] == "KV cache: room for 18 contexts of about 448 tokens; 8 slots"
 
 
 @pytest.mark.parametrize(("code", "is_said"), [("slots", True), ("kv_cache", False)])

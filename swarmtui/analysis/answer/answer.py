@@ -16,7 +16,7 @@ from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.findings import Capacity
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import QualityLine, ServerState
 
@@ -34,8 +34,8 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         slo=slo_text if facts.agents is not None else "",
         confidence=facts.sure if facts.agents is not None else None,
         best_c=facts.best_c,
-        one_agent=_point(summary.levels, 1),
-        at_capacity=_point(summary.levels, at),
+        one_agent=_point(summary, 1, slo),
+        at_capacity=_point(summary, at, slo),
         limit=_limit(facts),
         next=next_steps(facts),
         quality=_quality(summary.quality),
@@ -55,12 +55,23 @@ def _headline(facts: AnswerFacts) -> AnswerSentence:
     return AnswerSentence(code=row.code, sentence=row.text(facts))
 
 
+# Limits that are what disturbed a measurement, or that say nothing.
+_DISTURBANCES = ("client", "host", "not_known")
+
+
 def _limit(facts: AnswerFacts) -> AnswerSentence:
-    """`at 20 agents the first token took 2.4 s (p90): all 16 slots are taken`"""
+    """`at 20 agents the first token took 2.4 s (p90): all 16 slots are taken`
+
+    If something made the server look slower, that is only what was seen, and the limit is not known.
+    """
     row = rows_said("limit", facts)[0]
     missed = rows_said("missed", facts)
     if not missed:
         return AnswerSentence(code=row.code, sentence=row.text(facts))
+    if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
+        seen = "" if row.code in _DISTURBANCES else f", and {row.text(facts)}"
+        said = f"not known, as {facts.disturbed}; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
+        return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     at = f"at {agents(facts.c or 0)}{' (not sure yet)' if possible else ''}"
     said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
@@ -74,11 +85,11 @@ def next_steps(facts: AnswerFacts) -> tuple[NextStep, ...]:
     )
 
 
-def _point(levels: Sequence[Level], c: int | None) -> AnswerPoint | None:
-    level = next((level for level in levels if level.c == c and level.rate is None and level.ok), None)
+def _point(summary: Summary, c: int | None, slo: Slo | None) -> AnswerPoint | None:
+    level = next((level for level in summary.levels if level.c == c and level.rate is None and level.ok), None)
     if level is None:
         return None
-    return AnswerPoint(
+    point = AnswerPoint(
         c=level.c,
         ttft_s=level.ttft_s.median,
         ttft_p90_s=level.ttft_s.p90,
@@ -87,6 +98,18 @@ def _point(levels: Sequence[Level], c: int | None) -> AnswerPoint | None:
         out_tps=level.headline_tps,
         half_width=level.half_width,
     )
+    judged = next((one for one in summary.goodput if one.key == level.key), None)
+    for kept, condition in zip(judged.conditions if judged else (), slo.conditions if slo else (), strict=False):
+        if tuple(condition.limits) == ("ttft",) and kept.n:
+            return msgspec.structs.replace(
+                point,
+                ttft_s=point.ttft_s if kept.median is None else kept.median,
+                ttft_p90_s=kept.value if condition.percentile == 90 else None,
+                ttft_limit_s=condition.limits["ttft"],
+                ttft_good=kept.good,
+                ttft_n=kept.n,
+            )
+    return point
 
 
 def _quality(lines: Sequence[QualityLine]) -> Literal["ok", "note", "doubtful"]:

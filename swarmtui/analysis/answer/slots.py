@@ -97,7 +97,10 @@ def _add_more(
     A step of more requests takes longer as the fitted step time says; by as much as there are more of them where the
     throughput does not grow. `limit` is the least tok/s of an agent, `judged`: there is an SLO.
     """
-    full = next((level for level in _rated(summary.levels) if level.c >= slots.total), None)
+    taken = [level for level in _rated(summary.levels) if level.c >= slots.total]
+    # The level whose figures the answer says, if that takes all slots.
+    at = facts.agents if judged else facts.best_c
+    full = next((level for level in taken if level.c == at), taken[0] if taken else None)
     stream = full.per_stream_tps.mean if full is not None else None
     a, c, per = scaling.step_a_s, scaling.step_c_s, slots.per_replica
     most = float(_MORE_SLOTS * per)

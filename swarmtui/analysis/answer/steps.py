@@ -41,7 +41,7 @@ def _price(facts: AnswerFacts) -> str:
     if facts.full_tps is None or facts.full_stream is None or facts.shared_stream is None:
         return ""
     now, total = rate(facts.full_stream, facts.full_half_width), rate(facts.full_tps, facts.full_half_width)
-    shared = f"about {short(facts.shared_stream, 2)} each instead of {now}"
+    shared = f"about {short(facts.shared_stream, 2)} each while it writes, instead of {now}"
     if facts.flat is not None and not facts.doubts:
         return f"; they share the same {total} tok/s: {shared}"
     if facts.more_stream is not None and not facts.doubts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
+from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
@@ -92,13 +92,21 @@ _HEADLINES = (
 def _missed_value(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
-    return f"{_FIGURES[missed.figure]} {_apart(missed.value, missed.limit, seconds)} (p{missed.percentile})"
+    value = _apart(missed.value or 0.0, missed.limit, seconds, time_text)
+    return f"{_FIGURES[missed.figure]} {value} (p{missed.percentile})"
 
 
-def _apart(value: float | None, limit: float, text: Callable[[float | None, int], str], digits: int = 2) -> str:
-    """Format with as many digits as show on which side of the limit it is."""
-    texts = ((text(value, n), text(limit, n)) for n in range(digits, 6))
-    return next((said for said, of_limit in texts if said != of_limit), text(value, digits))
+def _apart(
+    value: float, limit: float, text: Callable[[float, int], str], limit_text: Callable[[float], str], digits: int = 2
+) -> str:
+    """Format a value; one that would be shown as the limit is said to be just above or below it."""
+    if text(value, digits) != text(limit, digits):
+        return text(value, digits)
+    return f"just {'above' if value > limit else 'below'} {limit_text(limit)}" if value != limit else limit_text(limit)
+
+
+def _median(missed: Missed, text: Callable[[float, int], str], limit_text: Callable[[float], str]) -> str:
+    return "" if missed.median is None else f", median {_apart(missed.median, missed.limit, text, limit_text, 3)}"
 
 
 def _missed_count(facts: AnswerFacts) -> str:
@@ -106,9 +114,8 @@ def _missed_count(facts: AnswerFacts) -> str:
     assert missed is not None
     some = f"{missed.n - missed.good} of {missed.n}"
     if missed.figure == RATE:
-        median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, significant, 3)}"
-        return f"{some} answers came at less than {short(missed.limit)} tok/s{median}"
-    median = "" if missed.median is None else f", median {_apart(missed.median, missed.limit, seconds, 3)}"
+        return f"{some} answers came at less than {short(missed.limit)} tok/s{_median(missed, significant, short)}"
+    median = _median(missed, seconds, time_text)
     return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}{median}"
 
 
@@ -141,13 +148,13 @@ _MISSED = (
 
 def _slots_text(facts: AnswerFacts) -> str:
     seen = ", as seen from the client," if facts.inferred else ""
-    slots = {1: "the only slot", 2: "both slots"}.get(facts.slots or 0, f"all {facts.slots} slots")
+    assert facts.slots is not None
+    slots = {1: "the only slot", 2: "both slots"}.get(facts.slots, f"all {facts.slots} slots")
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
-    if facts.kv_fits is not None and facts.kv_fits > (facts.slots or 0):
-        return f"{taken}; the KV cache has room for about {agents(facts.kv_fits)}"
-    return taken
+    # For how many contexts is not said: an agent that waits for a slot has none.
+    return f"{taken}; the KV cache has room" if facts.kv_fits is not None and facts.kv_fits >= facts.slots else taken
 
 
 def _flat_text(facts: AnswerFacts) -> str:

@@ -130,9 +130,14 @@ def session_kv(summary: Summary) -> KvCliff | None:
 
 
 def predict_kv_cliff(context_tokens: float | None, servers: Sequence[DiscoveredServer]) -> KvCliff:
-    sizes = [server.kv_tokens for server in servers]
+    sizes, slots = [server.kv_tokens for server in servers], [server.slots for server in servers]
     pool = sum(size or 0 for size in sizes) if sizes and all(sizes) else None
-    return KvCliff(pool_tokens=pool, context_tokens=context_tokens, predicted=ratio(pool, context_tokens))
+    return KvCliff(
+        pool_tokens=pool,
+        context_tokens=context_tokens,
+        predicted=ratio(pool, context_tokens),
+        slots=sum(number or 0 for number in slots) if slots and all(slots) else None,
+    )
 
 
 def capacity_sentences(answer: Capacity) -> list[str]:
@@ -174,11 +179,11 @@ def _at(levels: Sequence[int]) -> str:
 
 
 def kv_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
-    """`KV cache: room for about 11 agents (…); hit rate 0.94 at C=11, 0.71 at C=12`
+    """`KV cache: room for 11 contexts of about 1,003 tokens; 16 slots; hit rate 0.94 at C=11, 0.71 at C=12`
 
     `missed_c` is the first level that missed the SLO.
     """
-    text = prediction_sentence(kv, missed_c) or "KV cache: its size is not reported, so that no cliff was predicted"
+    text = room_text(kv, missed_c) or "KV cache: its size is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"
     before, after = hit_texts(kv)
@@ -193,16 +198,16 @@ def hit_texts(kv: KvCliff) -> tuple[str, str]:
     return f"{before} of at most {fixed(kv.max_hit_before, 2)}", f"{after} of at most {fixed(kv.max_hit_after, 2)}"
 
 
-def prediction_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
-    """Return an empty text if nothing can be predicted."""
-    each = f" ({count(kv.context_tokens)} tokens each of {count(kv.pool_tokens)} in all)"
-    return room_text(kv, missed_c, each)
+def room_text(kv: KvCliff, missed_c: int | None = None) -> str:
+    """Say for how many contexts there is room, and that it does not end the capacity, if all that are needed fit.
 
-
-def room_text(kv: KvCliff, missed_c: int | None = None, each: str = "") -> str:
-    """Say for how many agents there is room, and that it does not end the capacity, if it has room past that."""
+    These are contexts and not agents: one that waits for a slot has none. Empty if nothing can be predicted.
+    """
     if kv.predicted is None:
         return ""
-    has_room = missed_c is not None and kv.c is None and floor(kv.predicted) >= missed_c
-    said = ", so it should not be what limits" if has_room else ""
-    return f"KV cache: room for about {count_noun(floor(kv.predicted), 'agent', 'agents')}{each}{said}"
+    fits = floor(kv.predicted)
+    room = f"KV cache: room for {count_noun(fits, 'context', 'contexts')} of about {count(kv.context_tokens)} tokens"
+    slots = f"; {count_noun(kv.slots, 'slot', 'slots')}" if kv.slots else ""
+    at_once = min(filter(None, (kv.slots, missed_c)), default=0)
+    has_room = missed_c is not None and kv.c is None and fits >= at_once
+    return f"{room}{slots}{', so it should not be what limits' if has_room else ''}"

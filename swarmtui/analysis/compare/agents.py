@@ -14,7 +14,7 @@ equal servers are said to differ. A larger change, or one of narrower ranges, is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import floor
 from typing import Literal
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
@@ -39,9 +39,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 
     `reason` is why the word is what it is; `why` says it with both ranges and the yardstick, `brief` in few words.
     `chance` is the yardstick: the agents by which two such searches of one server differ by chance; null if both are
-    surer. `confidence` is that of the less
-    certain capacity; null if nothing is decided. `numbers` are shown where they stand alone. `scatter`: the numbers
-    differ, although everything that is known is the same.
+    surer. `confidence` is that of the less certain capacity; null if nothing is decided. `numbers` are shown where they
+    stand alone. `scatter`: the numbers differ, although everything that is known is the same.
     """
 
     word: AgentsWord
@@ -114,8 +113,11 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
 
 
 def chance_of(before: int, after: int) -> int:
-    """Return the yardstick: the agents by which two quick searches of one server with such numbers may differ."""
-    return max(1, ceil(CHANCE * min(before, after)))
+    """Return the yardstick: the agents by which two quick searches of one server with such numbers may differ.
+
+    It is rounded to the nearest number, and half of one up.
+    """
+    return max(1, floor(CHANCE * min(before, after) + 0.5))
 
 
 def _is_sure(answer: Answer) -> bool:

@@ -35,7 +35,7 @@ class Grade(NamedTuple):
     @property
     def sentence(self) -> str:
         """A remark says its limit: without it, it would read like a doubt."""
-        limit = f"; a remark only: not sure above {self.doubtful_above}" if self.doubtful_above else ""
+        limit = f"; a remark only (a doubt: more than {self.doubtful_above})" if self.doubtful_above else ""
         return {"ok": self.good_sentence, "note": self.bad_sentence + limit}.get(self.state, self.bad_sentence)
 
 
@@ -273,21 +273,22 @@ def _host_pressure(facts: QualityFacts) -> Grade | None:
         found.append((limits.CPU_PRESSURE.grade(use.pressure), pressure))
     if use.waited is not None:
         # A sum over processes, which can exceed the time.
-        waited = f"client and server together waited {use.waited:.2f} s for a CPU in each second"
+        waits = "" if found else " waited for a CPU"
+        waited = f"client and server together{waits} {use.waited:.2f} s in each second"
         found.append((limits.CPU_WAIT.grade(use.waited), waited))
     if not found and not facts.no_cpu:
         return None
-    above = [f"{short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
-    above += [f"{limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
-    limit = f": that is above {' and '.join(above)}" if above else ""
-    busy = f"the client, and a server on the same host, were delayed; the host was busy{limit}"
+    above = [f"more than {short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
+    above += [f"more than {limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
+    limit = f" (busy: {' and '.join(above)})" if above else ""
+    busy = f"the client, and a server on the same host, were delayed: the host was busy{limit}"
     values = [value for _, value in found]
     if facts.no_cpu:
         silent = f"all streams were silent {_times(facts.no_cpu)} meanwhile"
         return Grade("doubtful", ", ".join((*values, silent)), "", busy)
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
     state = min((state for state, _ in found), key=STATES.index)
-    sentence = busy if state == "doubtful" else f"not busy{limit}"
+    sentence = busy if state == "doubtful" else f"a remark only: the host was not busy{limit}"
     return Grade(state, ", ".join(values), "the host had CPU time to spare", sentence)
 
 

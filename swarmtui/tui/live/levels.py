@@ -12,7 +12,7 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import level_table, mark_names, slo_cells
-from swarmtui.report.remarks import grouped_remarks, remarks
+from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
@@ -116,10 +116,11 @@ def levels_view(
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
-    single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in ALARMS]
+    single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in (*ALARMS, AT_LIMIT)]
+    single += [Sentence(text, "note") for text in at_limit(levels)]
     # During a search, the header says what its levels are for.
     confirmed = [Sentence(text, "note")] if answer is not None and (text := confirming_sentence(search)) else []
-    visits = ["levels visited to confirm the answer"] if confirmed else []
+    visits = ["some levels were run only to confirm the answer"] if confirmed else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.agents import prediction_sentence, room_text
+import msgspec
+
+from swarmtui.analysis.capacity.agents import room_text
 from swarmtui.analysis.compare.differences import flags_text
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Frame
@@ -45,7 +47,7 @@ class MachineView(NamedTuple):
     """The newest telemetry, the last samples of power of each GPU by its uuid, and the server.
 
     `joules` are those of a token at present; `client` says how busy the load generator is, `kv_room` for how many
-    agents the KV cache has room.
+    contexts the KV cache has room.
     """
 
     telemetry: Telemetry | None
@@ -78,8 +80,9 @@ def machine_view(data: LiveData) -> MachineView:
 
 
 def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
-    """For how many agents the KV cache has room, from long to short; empty if that is not known."""
-    return tuple(filter(None, (prediction_sentence(kv, missed_c), room_text(kv, missed_c), room_text(kv))))
+    """For how many contexts the KV cache has room, from long to short; empty if that is not known."""
+    without_slots = msgspec.structs.replace(kv, slots=None)
+    return tuple(filter(None, (room_text(kv, missed_c), room_text(kv), room_text(without_slots))))
 
 
 def _levels(frame: Frame) -> Table:

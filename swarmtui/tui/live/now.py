@@ -166,7 +166,7 @@ def _judged_first_token(
 ) -> tuple[str, str] | None:
     """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it.
 
-    Of few requests no percentile is known at the end: it is at most their longest time.
+    Of few requests no percentile is known at the end: it is at most their longest time, and the limit if it is kept.
     """
     for number, condition in enumerate(parse_slo(frame.slo).conditions if frame.slo else ()):
         if condition.limits.keys() == {"ttft"} and condition.percentile not in (None, 50):
@@ -175,7 +175,7 @@ def _judged_first_token(
             late = share is not None and value is None and share.good < share.required * share.n
             text = f"> {time_text(condition.limits['ttft'])}" if late else seconds(value)
             if value is None and longest_s is not None and not late:
-                text = f"≤ {seconds(longest_s)}"
+                text = f"≤ {seconds(min(longest_s, condition.limits['ttft']))}"
             return f"p{condition.percentile}", text
     return None
 

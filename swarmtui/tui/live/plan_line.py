@@ -280,9 +280,10 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     words: dict[str, tuple[str, ...]] = {
         "climb": (f"C doubles until {missed}", "C doubles"),
         "check": (
-            f"a check far above {high}: {missed} at {high}, so that it has to be here, too",
-            f"checking that {missed} further up, too",
-            "a check further up",
+            f"checking {search.next_c}: it must miss, too, as {high} did"
+            if search.goal == "capacity"
+            else f"checking {search.next_c}: requests must queue, too, as at {high}",
+            f"checking {search.next_c}",
         ),
         "bisect": (f"halving the gap {gap}", gap),
         "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),

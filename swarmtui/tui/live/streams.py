@@ -13,7 +13,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
-from swarmtui.text import count_noun, sanitize
+from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, part_text, scale_top, shaded_bars, wrapped_note
 from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
@@ -174,10 +174,9 @@ def _empty_reason(frame: Frame, filter_text: str) -> str:
     if filter_text and frame.rows:
         return f"no agent matches “{filter_text}”; Esc clears the filter"
     if frame.status == "ended":
-        measured = count_noun(frame.measured, "request", "requests")
         return (
-            f"the run has ended: its agents are gone, after {measured} that {'is' if frame.measured == 1 else 'are'} "
-            "measured. A replay shows them again: r on the saved result, or in the list of sessions (L)"
+            "the run has ended, and its agents are gone. A replay shows them again: r on the saved result, or in the "
+            "list of sessions (L)"
         )
     if frame.status == "paused":
         return "paused: no agent is at work"
