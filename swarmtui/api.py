@@ -217,10 +217,12 @@ def _measure(request: RunRequest, progress: Progress | None) -> Summary:
         raise RunFailed(unmeasured, ended.ending, result)
     if result.session.previous:
         from swarmtui.experiments.baseline import record_baseline_verdict
+        from swarmtui.sessions.store import baseline_id
 
+        root, directory = Path(request.session_root), Path(ended.directory)
         # A baseline that was removed meanwhile is no reason to lose the result.
         with suppress(BadInput):
-            record_baseline_verdict(Path(request.session_root), result.session.previous, Path(ended.directory))
+            record_baseline_verdict(root, baseline_id(root, directory), directory)
     return result
 
 

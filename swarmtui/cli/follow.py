@@ -216,16 +216,17 @@ def report(
         progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)
-        _compare_with_baseline(root or directory.parent, summary.session.previous, directory, outputs, detect)
+        _compare_with_baseline(root or directory.parent, directory, outputs, detect)
     return _exit_code(ended)
 
 
-def _compare_with_baseline(root: Path, baseline: str, session: Path, outputs: Outputs, detect: float) -> None:
+def _compare_with_baseline(root: Path, session: Path, outputs: Outputs, detect: float) -> None:
     """Print what changed since the baseline, and the verdict."""
     from swarmtui.experiments.baseline import record_baseline_verdict
+    from swarmtui.sessions.store import baseline_id
 
     try:
-        found = record_baseline_verdict(root, baseline, session, detect)
+        found = record_baseline_verdict(root, baseline_id(root, session), session, detect)
     except BadInput as error:
         outputs.progress.write(f"swarmtui: {error}")
         return

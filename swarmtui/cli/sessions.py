@@ -93,7 +93,7 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     from swarmtui.report.table import Sentence
     from swarmtui.sessions.store import baseline_id
 
-    previous = baseline_id(directory.parent, summary.session)
+    previous = baseline_id(directory.parent, directory)
     if not previous or not summary.levels:
         return []
     try:

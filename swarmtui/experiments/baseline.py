@@ -11,6 +11,7 @@ from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
+from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.sessions.store import earlier_sessions, read_summary
@@ -21,6 +22,8 @@ def baseline_verdict(root: Path, baseline: str, session: Path, detect: float = D
 
     `session` is a directory: it may be outside `root` if the disk there was full.
     """
+    if not baseline:
+        raise BadInput("its baseline is not saved any more", key=session.name)
     before, after = read_summary(root, baseline), read_summary(session.parent, session.name)
     found = compare_with_baseline(before, after, earlier_sessions(root, (before.session, after.session)), detect)
     return msgspec.structs.replace(found, before=baseline, after=session.name)

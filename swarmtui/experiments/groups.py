@@ -15,7 +15,7 @@ from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import rate, signed_percent
-from swarmtui.sessions.index import SessionRow, baseline_of
+from swarmtui.sessions.index import SessionRow, compared_with
 from swarmtui.text import count_noun
 
 
@@ -109,7 +109,7 @@ def session_changes(rows: Sequence[SessionRow]) -> dict[str, str]:
         texts = varying_flags([row.flags for row in group])
         names |= {row.id: text for row, text in zip(group, texts, strict=True) if text}
     for row in rows:
-        before = known.get(baseline_of(rows, row) if row.repeats else row.previous)
+        before = known.get(compared_with(rows, row))
         if before is not None and before.flags is not None and row.flags is not None:
             changed = describe_flag_changes(before.flags, row.flags)
             names |= {row.id: changed} if changed else {}

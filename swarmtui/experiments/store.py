@@ -165,9 +165,12 @@ def read_log(root: Path) -> tuple[LoggedChange, ...]:
 
 
 def baseline_effects(root: Path) -> dict[str, LoggedChange]:
-    """Return for each session that was compared with a baseline its change in the log; none if it cannot be read."""
+    """Return for each session that was compared with a baseline its change in the log; none if it cannot be read.
+
+    The first one counts: it is the verdict of the end of the run.
+    """
     try:
-        return {change.after: change for change in read_log(root)}
+        return {change.after: change for change in reversed(read_log(root))}
     except BadInput:
         return {}
 

@@ -326,7 +326,7 @@ def session_blocks(summary: Summary) -> list[Block]:
         ("State", f"{summary.state}: {summary.message}" if summary.message else summary.state),
         ("Client host", session.client.host),
         ("Label", session.label),
-        ("Baseline", session.previous),
+        ("Repeats" if session.repeats else "Baseline", session.previous),
     )
     return [
         *answer_blocks(summary),

@@ -112,7 +112,8 @@ def session_beside(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         return found
     target = (chosen.model, chosen.workload)
     alike = [row for row in others if (row.model, row.workload) == target and not row.shared]
-    ids = sorted(row.id for row in ([row for row in alike if row.kind == chosen.kind] or alike))
+    alike = [row for row in alike if row.kind == chosen.kind] or alike
+    ids = sorted(row.id for row in ([row for row in alike if row.endpoint == chosen.endpoint] or alike))
     return next((id for id in reversed(ids) if id < chosen.id), next(iter(ids), ""))
 
 
@@ -121,7 +122,8 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
 
     It is the one that the user chose, else the newest earlier complete session of its endpoint, model, workload and
     kind that is not in doubt; of a repeated run, the newest of these with other flags, if there is one: the last before
-    the change. If all are in doubt, it is still the last before the change, else the one that it repeats.
+    the change. If all are in doubt, it is still the last before the change, else the one that it repeats. One level is
+    no curve, unless it is repeated.
     """
     known = {row.id for row in rows}
     if chosen.previous in known and not chosen.repeats:
@@ -133,6 +135,7 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         for row in sorted(rows, key=lambda row: row.id, reverse=True)
         if row.id < chosen.id
         and row.is_complete
+        and (len(row.levels) > 1 or row.id == chosen.previous)
         and (row.model, row.workload, row.kind) == (chosen.model, chosen.workload, chosen.kind)
         and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.simulated)
     ]
@@ -144,6 +147,11 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
     sure = [row for part in (changed, alike) for row in part if not row.doubtful]
     last = [chosen.previous] if chosen.previous in known else []
     return next(iter((*(row.id for row in (*sure, *changed)), *last, *(row.id for row in alike))), "")
+
+
+def compared_with(rows: Sequence[SessionRow], row: SessionRow) -> str:
+    """Return the id of the session that the verdict on a run is about; empty if it has no baseline."""
+    return baseline_of(rows, row) if row.repeats else row.previous
 
 
 def live_row(session: Session, flags: dict[str, str] | None) -> SessionRow:

@@ -40,7 +40,7 @@ from swarmtui.sessions.documents import detail_json, read_saved_summary, summary
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,
-    baseline_of,
+    compared_with,
     count_saved_requests,
     has_indexed_summary,
     index_json,
@@ -118,11 +118,13 @@ def with_session_beside(root: Path, which: str) -> tuple[str, str]:
     return min(chosen.id, beside), max(chosen.id, beside)
 
 
-def baseline_id(root: Path, session: Session) -> str:
-    """Return the session that a saved one was compared with; empty if it was compared with none."""
-    if not session.repeats:
-        return session.previous
-    return baseline_of(list_sessions(root), read_row(root / session.id))
+def baseline_id(root: Path, directory: Path) -> str:
+    """Return the session that the saved one in a directory was compared with; empty if it was compared with none.
+
+    Whatever is said about it during the run, at its end and later is said with this one. The directory may be outside
+    `root` if the disk there was full.
+    """
+    return compared_with(list_sessions(root), read_row(directory))
 
 
 def _resolve(root: Path, which: str) -> str:

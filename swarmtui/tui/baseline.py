@@ -53,9 +53,7 @@ def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServ
     now = parse_flags(session.server_flags) if session.server_flags else servers[-1].flags if servers else None
     listed = list_sessions(root)
     rows = [row for row in listed if row.id < session.id and row.state not in (None, "running") and not row.shared]
-    # One level is no curve, unless the user chose it.
-    curves = [row for row in rows if len(row.levels) > 1 or row.id == session.previous]
-    found = baseline_of(curves, live_row(session, now)) if endpoint else session.previous
+    found = baseline_of(rows, live_row(session, now)) if endpoint else session.previous
     baseline = next((read_saved_summary(row.directory) for row in rows if row.id == found), None)
     if any(row.id == session.previous and row.shared and row.problem is None for row in listed):
         baseline = read_session(root, session.previous)
@@ -148,13 +146,13 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     return sanitize("; ".join(filter(None, parts)))
 
 
-def record_effect(directory: Path, session: Session) -> str:
+def record_effect(directory: Path) -> str:
     """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
     from swarmtui.experiments.baseline import record_baseline_verdict
     from swarmtui.sessions.store import baseline_id
 
     try:
-        found = record_baseline_verdict(directory.parent, baseline_id(directory.parent, session), directory)
+        found = record_baseline_verdict(directory.parent, baseline_id(directory.parent, directory), directory)
     except BadInput:
         return ""
     return sanitize(f"{found.what}: {found.effect}")

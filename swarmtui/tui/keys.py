@@ -85,7 +85,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_level", "n", "n", "next level", "End this run of this level and start the next", "Load", _RUN),
     Action("pause", "p", "p", "pause", "Send no new requests until p is pressed again", "Load", _RUN, True),
     Action("stop", "x", "x", "stop", "Let requests in flight finish, then save", "Load", _RUN, True),
-    Action("again", "R", "R", "run again", "Repeat this plan with this run as baseline", "Load",
+    Action("again", "R", "R", "run again", "Repeat the plan; compare with the run before a change", "Load",
            ("live", "result"), False, True),
     Action("again", "R", "R", "run again", "On the result of a session: L lists them", "Setup", ("setup",)),
     Action("again", "R", "R", "run again", "Repeat the plan of the newest one", "Sessions", ("compare",), True),

@@ -7,6 +7,7 @@ from copy import copy
 
 import msgspec
 
+from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
 from swarmtui.model.findings import SearchState, Slots
@@ -92,7 +93,7 @@ class LiveModel:
             self.points = self.points[::2]
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
-        self.frame = frame
+        self.frame = _with_doubt(frame)
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""
@@ -101,3 +102,14 @@ class LiveModel:
         self._sampled_ns = telemetry.t_ns
         for gpu in telemetry.gpus:
             self.power[gpu.uuid] = (*self.power.get(gpu.uuid, ())[1 - GPU_SAMPLES :], gpu.power_w)
+
+
+def _with_doubt(frame: Frame) -> Frame:
+    """Leave open what missed the SLO while something slows the server down, which the header says."""
+    search = frame.search
+    if search is None or search.goal != "capacity" or not find_disturbances(frame.quality):
+        return frame
+    levels = tuple(
+        msgspec.structs.replace(level, state="unsure") if level.state == "missed" else level for level in search.levels
+    )
+    return msgspec.structs.replace(frame, search=msgspec.structs.replace(search, levels=levels))

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import pytest
+
+from swarmtui.cli.follow import Outputs, report
+from swarmtui.cli.progress import open_progress
+from swarmtui.experiments.groups import session_changes
+from swarmtui.experiments.store import baseline_effects, read_log
+from swarmtui.model.client_protocol import Ended
+from swarmtui.sessions.index import list_sessions
+from swarmtui.sessions.store import load_session, with_session_beside, write_summary
+from swarmtui.tui.baseline import find_baseline, record_effect
 from tests.cli.programs import open_sandbox
+from tests.sessions.session_builders import full_session, write_session
 
 PLAN = ("--levels", "4", "--runs", "4", "--requests", "8", "--max-tokens", "16", "--quiet")
 
@@ -62,3 +74,32 @@ def test_unknown_baseline_is_rejected_before_the_run(tmp_path: Path) -> None:
         ran = sandbox.run_benchmark("sim:moe-tp1", "--baseline", "last")
         assert "no sessions yet" in ran.error_line(2)
         assert sandbox.list_sessions() == []
+
+
+def test_a_repeated_run_has_one_verdict_in_the_app_after_it_and_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R was pressed after the change, and once more: both runs are compared with the last one before the change."""
+    ids = [f"20261117-12{minute:02}00-aaaa" for minute in (1, 2, 3)]
+    for previous, id, slots in zip(("", *ids), ids, (2, 4, 4), strict=False):
+        fields = {"server_flags": f"--parallel {slots}", "previous": previous, "repeats": bool(previous)}
+        write_summary(write_session(tmp_path / id, full_session(id, **fields)))
+    two, _, last = ids
+    live = find_baseline(tmp_path, load_session(tmp_path, last).journal.head.session)
+    assert live.summary is not None and live.summary.session.id == two
+    said = record_effect(tmp_path / last)
+    assert said.startswith("--parallel 2 → 4: ")
+    assert (
+        report(Ended("done", "", str(tmp_path / last)), (), Outputs(open_progress(sys.stderr, False)), brief=True) == 0
+    )
+    printed = capsys.readouterr()
+    assert "changed: --parallel 2 → 4" in printed.err
+    assert said.removeprefix("--parallel 2 → 4: ") in " ".join(printed.out.split())
+    (logged,) = read_log(tmp_path)
+    assert (logged.before, logged.after) == (two, last) and baseline_effects(tmp_path)[last] == logged
+    assert with_session_beside(tmp_path, "last") == (two, last)
+    assert session_changes(list_sessions(tmp_path))[last] == "--parallel 2 → 4"
+    (tmp_path / "home").mkdir()
+    with open_sandbox(tmp_path / "home") as sandbox:
+        shown = sandbox.run("sessions", "show", last, "--session-dir", str(tmp_path)).out
+    assert f"compared with {two}: --parallel 2 → 4" in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swarmtui.sessions.index import SessionRow, baseline_of, session_beside
+from swarmtui.sessions.index import SessionRow, baseline_of, compared_with, session_beside
 
 URL = "http://127.0.0.1:8080"
 
@@ -69,3 +69,19 @@ def test_the_list_compares_as_the_run_does() -> None:
     quiet = again(3, 4, busy)
     assert session_beside([quiet, busy, two], quiet) == two.id
     assert session_beside([quiet, busy, two], two) == busy.id, "the first one with the next"
+
+
+def test_one_level_is_no_baseline_unless_it_is_repeated() -> None:
+    two = row(1, 2)
+    single = row(2, 4, levels=(4,))
+    assert baseline_of([two, single], row(3, 4)) == two.id
+    assert baseline_of([single], again(3, 4, single)) == single.id
+
+
+def test_a_verdict_is_about_the_baseline_of_a_repeated_run_or_the_one_that_was_chosen() -> None:
+    two = row(1, 2)
+    four = again(2, 4, two)
+    same = again(3, 4, four)
+    rows = [two, four, same, row(4, 4)]
+    assert [compared_with(rows, one) for one in rows] == ["", two.id, two.id, ""]
+    assert compared_with(rows, row(5, 4, previous=four.id)) == four.id

@@ -23,20 +23,20 @@ DESIGNED = [(80, 24), (100, 30), (120, 40), (160, 45), (200, 60)]
 sizes = st.tuples(st.integers(SMALLEST.width, 320), st.integers(SMALLEST.height, 120))
 
 
-@given(sizes)
-def test_regions_fill_the_screen_and_do_not_overlap(size: tuple[int, int]) -> None:
+@given(sizes, st.booleans())
+def test_regions_fill_the_screen_and_do_not_overlap(size: tuple[int, int], ended: bool) -> None:
     cells = [0] * (size[0] * size[1])
-    for _, (x, y, width, height) in live_layout(*size).regions:
+    for _, (x, y, width, height) in live_layout(*size, ended).regions:
         for row in range(y, y + height):
             for column in range(x, x + width):
                 cells[row * size[0] + column] += 1
     assert set(cells) == {1}
 
 
-@given(st.integers(0, 320), st.integers(0, 120))
-def test_no_size_has_a_region_outside_of_it(width: int, height: int) -> None:
+@given(st.integers(0, 320), st.integers(0, 120), st.booleans())
+def test_no_size_has_a_region_outside_of_it(width: int, height: int, ended: bool) -> None:
     whole = Region(0, 0, width, height)
-    for _, region in live_layout(width, height).regions:
+    for _, region in live_layout(width, height, ended).regions:
         assert region.height >= 0 and (not region.area or whole.contains_region(region))
 
 
@@ -47,6 +47,16 @@ def test_the_curve_is_the_largest_region(size: tuple[int, int]) -> None:
     assert curve is not None
     assert all(curve.area >= region.area for _, region in layout.regions)
     assert curve.height >= 8 or size[1] < 24
+
+
+@given(sizes)
+def test_the_result_has_the_rows_of_the_agents_and_more_if_the_others_have_some_to_spare(size: tuple[int, int]) -> None:
+    running, ended = live_layout(*size), live_layout(*size, True)
+    assert [name for name, _ in running.regions] == [name for name, _ in ended.regions]
+    assert running.result is not None and ended.result is not None
+    assert ended.result.height >= running.result.height
+    least = {(80, 24): 14, (120, 40): 13, (200, 60): 13}
+    assert all(live_layout(*size, True).result.height >= rows for size, rows in least.items())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("size", DESIGNED)
@@ -69,7 +79,7 @@ def regions(app: SwarmApp) -> dict[str, Region]:
 
 
 @pytest.mark.parametrize("size", DESIGNED)
-async def test_nothing_moves_with_c_levels_or_the_end(size: tuple[int, int]) -> None:
+async def test_nothing_moves_with_c_or_levels_and_the_end_moves_it_once(size: tuple[int, int]) -> None:
     source = RecordingSource(LiveModel())
     app = SwarmApp(source=source)
     levels = tuple(level(c, tps=40.0 * c) for c in (1, 2, 4, 8))
@@ -88,9 +98,13 @@ async def test_nothing_moves_with_c_levels_or_the_end(size: tuple[int, int]) -> 
             assert isinstance(app.screen, RunScreen)
             app.screen.data_changed()
             await pilot.pause()
-            if app.screen.has_ended and live_layout(*size).covers_numbers and "numbers" in first:
-                # In a low terminal, the result has the rows of the numbers, too.
-                first["curve"] = first["curve"].union(first.pop("numbers"))
+            if app.screen.has_ended:
+                layout = live_layout(*size, True)
+                first = first | {name: region for name, region in layout.regions if name in first}
+                if layout.covers_numbers and layout.result is not None:
+                    # In a low terminal, the result has the rows of the numbers, too.
+                    first = first | {"curve": layout.result}
+                    first.pop("numbers", None)
             assert regions(app) == first
 
 

@@ -15,7 +15,7 @@ class LevelMarks(NamedTuple):
     """The load of the level to choose, and of the first one past it; null where there is none.
 
     With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
-    the cliff. `doubted`: what missed it proves nothing, as something made the server look slower.
+    the cliff. `doubted`: what missed it proves nothing, as something made the server look slower, or not yet.
     """
 
     by_slo: bool
@@ -37,7 +37,8 @@ def level_marks(
     if answer is not None and answer.agents is not None:
         return _by_slo(answer.agents, answer.missed_c)._replace(doubted=bool(answer.disturbed))
     if answer is None and search is not None and search.goal == "capacity":
-        return _by_slo(search.low, search.high)
+        unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
+        return _by_slo(search.low, search.high)._replace(doubted=unsure)
     best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
     return LevelMarks(False, best.offered_load if best else None, cliff.c if cliff else None)
 

@@ -1,4 +1,4 @@
-"""Where the parts of a live screen stand: a function of the terminal's size, and of nothing else.
+"""Where the parts of a live screen stand: a function of the terminal's size, and of whether the run has ended.
 
 Each part has a region of its own if the terminal has room for it. The others share one region, which shows one of them
 at a time: the one whose key was pressed last.
@@ -27,10 +27,12 @@ _WIDE, _HIGH = 170, 48
 # The share of the height that the agents and the result have: less is enough beside a history, and the curve gets the
 # rest.
 _AGENTS, _AGENTS_BESIDE = 0.26, 0.2
+# The rows that the result has if other regions keep their least height; in a single column, sentences have more lines.
+_RESULT, _RESULT_BELOW = 13, 14
 # The numbers of a single column, without a frame.
 _STRIP = 3
-# The least height of a region with its frame, and of the upper ones of two columns.
-_LEAST, _UPPER = 5, 12
+# The least height of a region with its frame, of levels and curve with a result, and of the upper ones of two columns.
+_LEAST, _LEVELS, _CURVE, _UPPER = 5, 6, 8, 12
 # What a single column shows below the curve from a height on, in shares of it; the curve has the rest.
 _BELOW: tuple[tuple[int, dict[Place, float]], ...] = (
     (36, {"agents": 0.25, "levels": 0.25, "machine": 0.18}),
@@ -77,23 +79,28 @@ class LiveLayout(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def live_layout(width: int, height: int) -> LiveLayout:
-    """Return the regions for a terminal of this size."""
+def live_layout(width: int, height: int, ended: bool = False) -> LiveLayout:
+    """Return the regions for a terminal of this size; after the end, the result has more rows than the agents had."""
     body = max(0, height - _HEADER - _FOOTER)
     make = _two_columns if width >= _TWO_COLUMNS and body >= _UPPER + _LEAST else _one_column
     regions: list[tuple[Place, Region]] = [("header", Region(0, 0, width, min(height, _HEADER)))]
-    regions += make(width, body)
+    regions += make(width, body, ended)
     if height > _HEADER:
         regions.append(("footer", Region(0, height - _FOOTER, width, _FOOTER)))
     return LiveLayout(Size(width, height), tuple(regions))
 
 
-def _one_column(width: int, body: int) -> Iterator[tuple[Place, Region]]:
+def _one_column(width: int, body: int, ended: bool) -> Iterator[tuple[Place, Region]]:
     """The numbers as a strip, the curve, and below it what has room."""
     strip = min(body, _STRIP)
     rest = body - strip
     shares = next((shares for least, shares in _BELOW if rest >= least), {})
     heights = {place: max(_LEAST, round(rest * share)) for place, share in shares.items()}
+    if ended and heights.keys() == {"levels"}:
+        heights["levels"] = min(heights["levels"], max(_LEVELS, body - _RESULT_BELOW))
+    elif ended and "agents" in heights:
+        others = sum(heights.values()) - heights["agents"]
+        heights["agents"] = max(heights["agents"], min(_RESULT_BELOW, rest - others - _CURVE))
     curve: dict[Place, int] = {"numbers": strip, "curve": rest - sum(heights.values())}
     y = _HEADER
     for place, height in (curve | heights).items():
@@ -101,7 +108,7 @@ def _one_column(width: int, body: int) -> Iterator[tuple[Place, Region]]:
         y += height
 
 
-def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
+def _two_columns(width: int, body: int, ended: bool) -> Iterator[tuple[Place, Region]]:
     """The curve beside numbers and machine; below them agents, if they have room, and levels."""
     right = max(_LEAST_RIGHT, round(width * _RIGHT_SHARE))
     left = width - right
@@ -112,6 +119,8 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     most = (body - lower) * left // (width + left)
     share = _AGENTS_BESIDE if beside else _AGENTS
     agents = max(_LEAST, min(most, round(body * share))) if with_agents else 0
+    if ended and with_agents:
+        agents = max(agents, min(_RESULT, body - lower - _UPPER))
     upper = body - lower - agents
     numbers = round(upper * 0.55)
     y = _HEADER
@@ -134,10 +143,11 @@ class RegionLayout(Layout):
 
     name = "regions"
     alone = False
+    ended = False
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
         # The footer is docked, and not in `size`.
-        layout = live_layout(*parent.size)
+        layout = live_layout(*parent.size, self.ended)
         placed = []
         for child in children:
             place: Place = getattr(child, "place", "shared")

@@ -38,10 +38,7 @@ Course = tuple[float | None, ...]
 
 
 class Figure(NamedTuple):
-    """A number with its unit, from long to short, a note, and one value for each column of its course.
-
-    `brief` is the note where it has little room.
-    """
+    """A number with its unit, from long to short, a note, and one value for each column of its course."""
 
     value: str
     units: tuple[str, ...]
@@ -49,7 +46,6 @@ class Figure(NamedTuple):
     note: str
     values: Course
     top: float | None
-    brief: str = ""
 
 
 class NowView(NamedTuple):
@@ -72,8 +68,8 @@ class _Numbers(NamedTuple):
     half_width: float | None = None
     # The percentile of the first token that an SLO limits, and its value.
     judged: tuple[str, str] | None = None
-    # Where there are more agents than slots: that they take turns, and in few words why.
-    at_a_time: tuple[str, str] | None = None
+    # There are more agents than slots.
+    take_turns: bool = False
 
 
 # views
@@ -97,8 +93,8 @@ def now_view(data: LiveData, columns: int) -> NowView:
     ended = level is not None
     total = "tok/s" if ended else "tok/s now|tok/s"
     # C agents that take turns write more each than their share of the total.
-    shared = "|while writing" if numbers.at_a_time else ""
-    each = f"per agent while it writes|per agent while writing|per agent writing{shared}|per agent"
+    shared = "|while writing" if numbers.take_turns else ""
+    each = f"per agent while it writes|per agent, writing|per agent writing{shared}|per agent"
     percentile, first_token = numbers.judged or ("", seconds(numbers.ttft_s))
     figures = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
@@ -110,8 +106,6 @@ def now_view(data: LiveData, columns: int) -> NowView:
         _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
-    if numbers.at_a_time is not None:
-        figures = (figures[0], figures[1]._replace(brief=numbers.at_a_time[1]), *figures[2:])
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
     return NowView(_title(data, level), figures, parts)
 
@@ -141,8 +135,8 @@ def _of_frame(data: LiveData) -> _Numbers:
     headline = f"{kind} {rate(level.headline_tps, level.half_width)}" if level is not None and known else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
     judged = _judged_first_token(frame, frame.slo_kept)
-    at_a_time = _at_a_time(frame.slots, frame.c)
-    active = f"side {rate(mixed.side_tps)}" if mixed else at_a_time[0] if at_a_time else f"{frame.in_flight} active"
+    turns = _take_turns(frame.slots, frame.c)
+    active = f"side {rate(mixed.side_tps)}" if mixed else "" if turns else f"{frame.in_flight} active"
     server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
     return _Numbers(
         frame.out_tps,
@@ -151,14 +145,12 @@ def _of_frame(data: LiveData) -> _Numbers:
         frame.waiting,
         (headline, active, _median(frame.ttft_s, judged), server),
         judged=judged,
-        at_a_time=at_a_time,
+        take_turns=turns,
     )
 
 
-def _at_a_time(slots: Slots | None, c: int) -> tuple[str, str] | None:
-    if slots is None or slots.total >= c:
-        return None
-    return f"{count(slots.total)} at a time", count_noun(slots.total, "slot", "slots")
+def _take_turns(slots: Slots | None, c: int) -> bool:
+    return slots is not None and slots.total < c
 
 
 def _judged_first_token(
@@ -203,11 +195,10 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
         judged = _judged_first_token(frame, found.conditions, level.ttft_s.max)
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
     p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
-    at_a_time = _at_a_time(frame.slots if frame is not None else None, level.c)
     queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
-    turns = at_a_time[0] if at_a_time else ""
-    return _Numbers(*numbers, (half, turns, p90, queued), level.half_width, judged, at_a_time)
+    turns = _take_turns(frame.slots if frame is not None else None, level.c)
+    return _Numbers(*numbers, (half, "", p90, queued), level.half_width, judged, turns)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
@@ -266,7 +257,7 @@ class NowPanel(LivePanel, Panel[NowView]):
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             room = width - len(digits[0])
-            note = next((text for text in (figure.note, figure.brief) if len(text) < room), "")
+            note = figure.note if len(figure.note) < room else ""
             lines[0].append((f"{note:>{max(0, room)}}", "dim"))
         else:
             # The unit stays the same while the number of digits changes.

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.text import count_noun
@@ -15,25 +16,25 @@ from swarmtui.tui.lines import Line, Span, bar
 
 _NAMES = {"capacity": "how many agents?", "cliff": "cliff", "sweep": "sweep", "manual": "manual control"}
 _MANUAL_HINT = "+ - change C, s sweeps, N finds how many agents"
-_STATES = {
-    "kept": ("kept", "good"),
-    "missed": ("missed", "bad"),
-    "unsure": ("not sure", "warn"),
-    "dip": ("dip", "warn"),
+# The curve has the words.
+_STATES: dict[str, Span] = {
+    "kept": ("✓", "good"),
+    "missed": ("✖", "bad"),
+    "unsure": ("?", "warn"),
+    "dip": ("▽", "warn"),
 }
-_CLIFF_STATES = _STATES | {"kept": ("no queue", "good"), "missed": ("queues", "bad")}
-_SIGNS = {"kept": "✓", "missed": "✖", "unsure": "?", "dip": "▽"}
 _KEPT_SIGNS: dict[bool | None, Span] = {True: ("✓", "good"), False: ("✖", "bad"), None: ("?", "warn")}
 _GAP = "  "
 _BAR = 8
 _CUT = "… "
+_RUNS, _AGAIN = "▸", "again"
 # What the running chip may need in each version, and all chips of a search: the bracket and a few levels.
-_RUNNING_ROOMS = (30, 22, 10)
+_RUNNING_ROOMS = (30, 22, 12)
 _SEARCH_ROOMS = (70, 60, 30)
 
 
 class Chip(NamedTuple):
-    """A level, from long to short: with its progress as a bar or with a word, without the bar, and with a sign."""
+    """A level, from long to short: the running one with its progress as a bar, in words, and in few words."""
 
     versions: tuple[Line, Line, Line]
     # Whether it is the running one, or an end of the bracket.
@@ -140,7 +141,7 @@ def _plan_chip(
 ) -> Chip:
     """A level of a plan. With an SLO, ✓ would say that it is kept, which is known at the end: see `judged`."""
     if running:
-        return _running_chip(f"{at:g}", frame, "▸", requested_c)
+        return _running_chip(f"{at:g}", frame, _RUNS, requested_c)
     sign, style = judged or (("", "") if frame.slo else ("✓", "good"))
     span = (f"{at:g} {sign}".rstrip(), style) if done else (f"{at:g}", "dim")
     return Chip(([span], [span], [span]))
@@ -161,41 +162,37 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
     decides = frame.search is not None and frame.search.goal == "capacity"
     most, sign_of_most = ("up to ", "≤") if decides else ("", "")
     words = (f" {done} of {most}{of} requests", "")
+    name = f"{c} {sign} " if sign == _AGAIN else f"{c} "
     return Chip(
         (
-            [(f"{c} ", "bold"), (full, "throughput"), (rest, "frame"), words],
+            [(name, "bold"), (full, "throughput"), (rest, "frame"), words],
             [*short, words],
-            [*short, (f" {done}/{sign_of_most}{of}", "")],
+            [*short, (f" {done} of {sign_of_most}{of}", "")],
         ),
         is_border=True,
     )
 
 
 def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) -> tuple[Chip, ...]:
-    """The levels in order of C, with words at the ends of the bracket and at the level that is visited now."""
-    words = _STATES if search.goal == "capacity" else _CLIFF_STATES
+    """The levels in order of C, each with its state; one that is visited again has none until it is judged again."""
     known = {level.c: level for level in search.levels}
     border = (search.low, search.high, search.next_c)
     following = following_c(frame)
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
+        now = _AGAIN if level is not None else _RUNS
         if c == following:
-            begins: Line = [(f"{c} {_sign(level)}▸", "dim")]
-            chips.append(Chip(([(f"{c} begins", "dim")], [(f"{c} begins", "dim")], begins), is_border=True))
+            begins: Line = [(f"{c} {'begins' if level is None else 'begins again'}", "dim")]
+            chips.append(Chip((begins, begins, [(f"{c} {now}", "dim")]), is_border=True))
             continue
         if c == search.next_c and frame.status != "ended":
-            chips.append(_running_chip(f"{c}", frame, f"{_sign(level)}▸", requested_c))
+            chips.append(_running_chip(f"{c}", frame, now, requested_c))
             continue
-        word, style = words[level.state] if level is not None else ("", "")
-        long: Line = [(f"{c} {word if c in border else _sign(level)}", style)]
-        short: Line = [(f"{c} {_sign(level)}", style)]
-        chips.append(Chip((long, long, short), is_border=c in border))
+        sign, style = _STATES[level.state] if level is not None else ("", "")
+        chip: Line = [(f"{c} {sign}".rstrip(), style)]
+        chips.append(Chip((chip, chip, chip), is_border=c in border))
     return tuple(chips)
-
-
-def _sign(level: SearchedLevel | None) -> str:
-    return _SIGNS[level.state] if level is not None else ""
 
 
 def _gauges(frame: Frame) -> tuple[Gauge, ...]:
@@ -203,6 +200,8 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
         return ()
     conditions = parse_slo(frame.slo).conditions
     running = frame.slo_kept if frame.status != "ended" and following_c(frame) is None else ()
+    # What slows the server down proves nothing about it.
+    disturbed = bool(find_disturbances(frame.quality))
     found = []
     for number, condition in enumerate(conditions):
         words = condition.words(brief=True)
@@ -211,7 +210,8 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
         if kept is None or not kept.n:
             found.append(Gauge(words, brief, "dim"))
             continue
-        sign, style = ("✓", "good") if kept.good >= kept.required * kept.n else ("✖", "bad")
+        met = kept.good >= kept.required * kept.n
+        sign, style = _KEPT_SIGNS[None if disturbed and not met else met]
         found.append(Gauge(words, brief, style, sign))
     return tuple(found)
 

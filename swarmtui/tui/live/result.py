@@ -36,17 +36,13 @@ _MARKED = ("best", "kept", "cliff", "missed", "unknown")
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too.
-
-    `of_number`: it says what the large number is, or how sure it is.
-    """
+    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
     in_table: bool = False
-    of_number: bool = False
 
 
 class ResultView(NamedTuple):
@@ -65,13 +61,17 @@ def result_view(
     ended: Ended | None,
     levels: LevelsView,
     comparison: str,
+    *,
+    repeats: bool = False,
 ) -> ResultView:
-    """`comparison` is the verdict against the baseline."""
+    """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks."""
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
     number, unit = _large(answer, frame)
     finding = _finding(frame) if answer is None else ""
-    rows = _answer_rows(answer, comparison) if answer else (ResultRow("", finding, "bold"), _verdict(comparison))
+    rows = (
+        _answer_rows(answer, comparison, repeats) if answer else (ResultRow("", finding, "bold"), _verdict(comparison))
+    )
     return ResultView(
         number=number,
         unit=unit,
@@ -95,17 +95,18 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
-def _answer_rows(answer: Answer, comparison: str) -> tuple[ResultRow, ...]:
+def _answer_rows(answer: Answer, comparison: str, repeats: bool) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
     sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     return (
-        ResultRow("", answer.headline.sentence, "bold", of_number=True),
+        ResultRow("", answer.headline.sentence, "bold"),
+        *([_verdict(comparison)] if repeats else []),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command),
-        _verdict(comparison),
-        ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style, of_number=True),
+        *([_verdict(comparison)] if not repeats else []),
+        ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
@@ -147,7 +148,9 @@ class ResultPanel(LivePanel, Page):
         table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by, goodput=judged)
         doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
         comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
-        view = result_view(frame, data.shown.ended, table, comparison)
+        session = data.shown.session
+        repeats = session is not None and bool(session.previous)
+        view = result_view(frame, data.shown.ended, table, comparison, repeats=repeats)
         # Nearly always the table of levels has a region of its own.
         with_levels = live_layout(*self.app.size).region("levels") is None
         width, height = self.inner_size
@@ -206,13 +209,13 @@ def _near_marks(table: Table, rows: int) -> Table:
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
-    """The number at the left, the sentences beside it; in a narrow panel only what it is, and how sure if that fits."""
+    """The number at the left, the sentences beside it; in a narrow panel the first one, and those that fit there."""
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     room = width - indent - 1
     placed = list(rows) if width >= _WIDE or not digits else []
     for row in rows if not placed else ():
-        if row.of_number and (not placed or len(_row_lines([*placed, row], room)) <= len(digits)):
+        if not placed or len(_row_lines([*placed, row], room)) <= len(digits):
             placed.append(row)
     beside = _row_lines(placed, room)
     lines: list[Line] = []

@@ -155,6 +155,9 @@ class LiveScreen(PanelScreen):
 
     def update_panels(self) -> None:
         self.choose_visible(self.panels)
+        if self._regions.ended != self.has_ended:
+            self._regions.ended = self.has_ended
+            self.refresh(layout=True)
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
@@ -291,11 +294,11 @@ class LiveScreen(PanelScreen):
             self._focused = None
             self.restore_panels()
         if live.session and live.session.previous and live.ended.directory:
-            run_in_background(self, partial(self._record_effect, live.ended.directory, live.session))
+            run_in_background(self, partial(self._record_effect, live.ended.directory))
         self.app.run_ended(live.ended)
 
-    async def _record_effect(self, directory: str, session: Session) -> None:
-        self._comparison = await asyncio.to_thread(record_effect, Path(directory), session) or self._comparison
+    async def _record_effect(self, directory: str) -> None:
+        self._comparison = await asyncio.to_thread(record_effect, Path(directory)) or self._comparison
         self.update_panels()
 
     # keys
