@@ -135,7 +135,7 @@ def _picture(upper: Iterable[ChartSeries], lower: Iterable[ChartSeries], x: str)
     scaled = tuple(series._replace(points=tuple((x, y * factor) for x, y in series.points)) for series in times)
     return (
         Chart("throughput", "Output throughput", "levels", x, "output tok/s", throughput, linear=True),
-        Chart("ttft", "Time to first token", "levels", x, f"first token, {unit}", scaled, linear=True),
+        Chart("ttft", "Time to first token", "levels", x, f"first token (median), {unit}", scaled, linear=True),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.compare.agents import AgentsWord
+from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.machine import MachineRow
@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
+from swarmtui.analysis.compare.verdicts import MIN_RUNS, Verdict, VerdictWord, interval_text, verdict_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import load_title
@@ -113,24 +113,41 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     is named instead of a command.
     """
     row = headline_row(pair)
+    output: list[AnswerLine] = []
+    if pair.agents and row and row.verdict:
+        sure = "" if pair.doubts else row.verdict.word or ""
+        text = (pair.throughput, _decided_by(pair, row.verdict, row), _chosen_level(pair.agents, row))
+        output.append(AnswerLine("Output", "; ".join(filter(None, text)), _CODES.get(sure, "unsure")))
+    first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
+    if first and first.before is not None and first.after is not None and not pair.refused:
+        times = f"{seconds(first.before)} → {seconds(first.after)}"
+        output.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", _at_capacity(pair)),
+        *output,
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
     ]
-    if pair.agents and row and row.verdict:
-        sure = "" if pair.doubts else row.verdict.word or ""
-        lines.append(AnswerLine("Output", pair.throughput, _CODES.get(sure, "unsure")))
-    first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
-    if first and first.before is not None and first.after is not None and not pair.refused:
-        times = f"{seconds(first.before)} → {seconds(first.after)}"
-        lines.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
     return [line for line in lines if line.text]
+
+
+def _decided_by(pair: Pair, verdict: Verdict, row: ComparisonRow) -> str:
+    """Say why a level of a search is not decided, and what decides it: a search chooses its runs itself."""
+    if not pair.searched or verdict.word != "not sure yet" or row.rate is not None:
+        return ""
+    runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
+    return f"{runs}: `swarmtui run --levels {row.c} --runs {MIN_RUNS}` on both decides"
+
+
+def _chosen_level(agents: AgentsChange, row: ComparisonRow) -> str:
+    """Say which of the levels that both sessions measured was chosen."""
+    both_kept = row.rate is None and row.c <= min(agents.before, agents.after)
+    return "the largest level that both measured and kept" if both_kept else ""
 
 
 def _changed(pair: Pair) -> str:

@@ -218,18 +218,17 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("gpu_gib", "GPU GiB", _of(lambda x: x.energy, lambda e: e.peak_memory), gib),
         Column[Level]("throttled", "throttled", _of(lambda x: x.energy, lambda e: e.throttled), short_percent),
         Column[Level](
-            "ttft_mean", "mean TTFT", _of(lambda x: x.ttft_split, lambda split: split.ttft_s), seconds,
-            short="TTFT, mean"
+            "ttft_mean", "mean TTFT", _of(lambda x: x.ttft_split, lambda split: split.ttft_s), seconds
         ),
         Column[Level](
-            "ttft_queue", "mean TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds, short="queue, mean"
+            "ttft_queue", "mean TTFT: queue", _ttft_part(lambda split: split.queue_s), seconds, short="queue"
         ),
         Column[Level](
             "ttft_prefill", "mean TTFT: prefill", _ttft_part(lambda split: split.prefill_s), seconds,
-            short="prefill, mean"
+            short="prefill"
         ),
         Column[Level](
-            "ttft_rest", "mean TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds, short="rest, mean"
+            "ttft_rest", "mean TTFT: rest", _ttft_part(lambda split: split.rest_s), seconds, short="rest"
         ),
     )
 }  # fmt: skip

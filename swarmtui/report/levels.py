@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from swarmtui.analysis.capacity.agents import kv_sentence, session_kv
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
@@ -160,7 +160,8 @@ def _main_columns(
         unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
         compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
         unused |= set(() if compared else ("slowdown", "scaling"))
-    own = _baseline_columns(baseline) | _task_columns(tasks)
+    widest = max((level.half_width for level in levels if level.half_width is not None), default=None)
+    own = _rate_columns(widest) | _baseline_columns(baseline, widest) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
@@ -173,7 +174,17 @@ def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level
     return change._replace(value=lambda level: None if headline.cell(level).code == "missing" else read(level))
 
 
-def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
+def _rate_columns(widest: float | None) -> dict[str, Column[Level]]:
+    """The rates; one of too few requests for a half-width has no more digits than the least exact of the others."""
+    values: dict[str, Callable[[Level], float | None]] = {
+        "steady": lambda level: level.out_tps_steady,
+        "wall": lambda level: level.out_tps_wall,
+        "stream": lambda level: level.per_stream_tps.mean,
+    }
+    return {id: rate_column(id, id, value, lambda level: level.half_width or widest) for id, value in values.items()}
+
+
+def _baseline_columns(pair: Pair | None, widest: float | None) -> dict[str, Column[Level]]:
     """The throughput and that of the baseline, in the digits of the less exact one, and the verdict on them."""
     rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
 
@@ -186,7 +197,7 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
         return verdict_cell(row.verdict.word, f"{change_percent(row)} ")
 
     def half_width(level: Level) -> float | None:
-        return rows[level.key].half_width if level.key in rows else level.half_width
+        return (rows[level.key].half_width if level.key in rows else level.half_width) or widest
 
     def before(level: Level) -> Value:
         return supported(rows[level.key].before, half_width(level)) if level.key in rows else None

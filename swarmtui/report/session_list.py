@@ -56,10 +56,14 @@ def session_table(
         found = effects.get(row.id)
         return Cell("") if found is None else verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip())
 
+    # The app has no room for the whole id: there a change of a flag is not cut.
+    least = 12 if "id" in shown else 16
     columns: dict[str, Column[ListRow]] = {
         "id": Column("id", "id", id, right=False, least=20),
         "time": Column("time", "time", time, right=False, least=11),
-        "name": Column("name", "label · flags that differ", name, right=False, least=12, short="label", keeps_end=True),
+        "name": Column(
+            "name", "label · flags that differ", name, right=False, least=least, short="label", keeps_end=True
+        ),
         "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
         "requests": Column("requests", "requests", _requests),

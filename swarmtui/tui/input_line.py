@@ -41,6 +41,7 @@ class InputLine(Horizontal):
         yield Static("", markup=False, classes="input-line--label")
         yield TextField(compact=True)
         yield Static("", markup=False, classes="input-line--problem")
+        yield Static("", markup=False, classes="input-line--keys")
 
     def ask(
         self,
@@ -49,9 +50,13 @@ class InputLine(Horizontal):
         validate: Validator,
         done: Callable[[str | None], None],
         typed: Callable[[str], None] = lambda text: None,
+        *,
+        enter: str = "ok",
     ) -> None:
+        """`enter` is what Enter does."""
         self._validate, self._done, self._typed = validate, done, typed
         self.query_one(".input-line--label", Static).update(f" {label} ")
+        self.query_one(".input-line--keys", Static).update(f"enter {enter} · esc back ")
         entry = self.query_one(Input)
         self.add_class("-open")
         entry.value = value

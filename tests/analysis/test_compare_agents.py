@@ -227,7 +227,11 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     )
     for pair in (overlapping, apart):
         text = paint([pair_answer(pair, {}), *pair_blocks(pair)])
-        assert "--runs" not in text and "runs of each" not in text and "swarmtui ab" not in text, text
+        assert "runs of each" not in text and "swarmtui ab" not in text, text
+        # The search chooses its runs itself: a sweep decides.
+        assert text.count("--runs") == 1 and "swarmtui run --levels 4 --runs 4` on both decides" in " ".join(
+            text.split()
+        )
         assert "? +81.5 %" in text and "| verdict" not in text
     assert "? +81.5 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
@@ -239,6 +243,27 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
         "the ranges 4–6 and 7–9 are apart; "
         "two quick searches of one server can differ by 1 agent by chance, and 5 → 8 is 3 agents"
     )
+
+
+def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept() -> None:
+    """The level is named, and what it costs each agent comes before advice."""
+    before, after = (
+        msgspec.structs.replace(
+            summary([level(c, tps=tps * c, ttft=0.2) for c in levels], id, server_flags=f"--parallel {slots}"),
+            answer=answered(agents, agents, agents),
+        )
+        for id, slots, agents, tps, levels in (
+            ("20261115-014455-3f9a", 4, 15, 10, (1, 4, 8, 12, 15, 16, 20)),
+            ("20261115-020000-aaaa", 8, 20, 12, (1, 4, 8, 12, 16, 20, 21)),
+        )
+    )
+    for a, b in ((before, after), (after, before)):
+        assert compare_pair(a, b).headline == (12, None)
+    lines = {line.name: line.text for line in answer_lines(compare_pair(before, after))}
+    assert "with 12 agents: 120 → 144 tok/s" in lines["Output"]
+    assert lines["Output"].endswith("the largest level that both measured and kept")
+    names = list(lines)
+    assert names.index("Output") + 1 == names.index("First token") < names.index("Why no more")
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ def test_the_limit_of_an_slo_on_the_first_token_is_a_line_with_its_value() -> No
     assert chart.series[-1].points == ((1.0, 2.0), (4.0, 2.0)) and "⠂⠐ SLO 2 s" in shown
     low = first_token_chart((0.3, 0.5, 1.2), {}, "ttft_p90=2s")[0]
     small = text_of(paint_charts([low, low], 60, 10))
-    assert any("first token, s  SLO 2 s" in line for line in small), "without a legend, beside the name of the axis"
+    assert any("first token (median), s  SLO 2 s" in line for line in small), (
+        "without a legend, beside the name of the axis"
+    )
     for times, slo in (((0.1, 0.1, 0.2), "ttft=2s"), ((0.5, 0.8, 1.2), "stream_p10=20"), ((3.0,), "ttft=2s")):
         assert "SLO" not in first_token_chart(times, {}, slo)[1], "far above, another figure, or one level"
 

@@ -366,7 +366,7 @@ def test_report_begins_with_the_answer_and_its_picture(tmp_path: Path) -> None:
     places = [body.index(part) for part in order]
     assert places == sorted(places)
     picture = body[body.index('id="curve"') : body.index("</figure>")]
-    assert "output tok/s" in picture and "first token, ms" in picture and picture.count('class="axis"') == 2
+    assert "output tok/s" in picture and "first token (median), ms" in picture and picture.count('class="axis"') == 2
     assert "<script" not in page and "prefers-color-scheme:dark" in page
 
 

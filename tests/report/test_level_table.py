@@ -109,7 +109,7 @@ def test_steady_has_its_half_width() -> None:
     )
     top = table.splitlines()
     assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200", "1.5 %"], "the half-width is 3"
-    assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.000", "–"]
+    assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.0", "–"], "no more digits than the least exact"
     assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
 
 

@@ -43,12 +43,14 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         await until(lambda: isinstance(app.screen, CompareScreen) and "┤" in screen_text(app))
         before = screen_text(app)
         assert "● two slots" in before and "◆ four slots" in before
-        assert "output tok/s" in before and "first token, ms" in before
+        assert "output tok/s" in before and "first token (median), ms" in before
         assert "▲ +67.5 %" in before and "= +0.2 %" in before and "? −1.1 %" in before
         assert before.count("--max-num-seqs 2 → 4") == 1 and before.count("▲ faster with 8 agents") == 1
         assert "total slots" not in before  # they follow from the flag
+        assert "A: two slots each · B: four slots each" in before and "b swap" in before.splitlines()[-1]
         await pilot.press("b")
         await until(lambda: "--max-num-seqs 4 → 2" in screen_text(app))
+        assert [shown.message for shown in app._notifications] == ["swapped: compared with four slots each now"]
         assert "● four slots" in screen_text(app) and "▼ slower with 8 agents" in screen_text(app)
         await pilot.press("v")
         await until(lambda: "Rate of one agent" in screen_text(app))
@@ -57,7 +59,7 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         assert "v show slowdown" in screen_text(app).splitlines()[-1]
         assert "◆" in screen_text(app)
         await pilot.press("v", "v", "v")
-        await until(lambda: "first token, ms" in screen_text(app))
+        await until(lambda: "first token (median), ms" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
 

@@ -243,3 +243,13 @@ async def test_esc_leads_from_another_panel_back_to_the_result_and_only_then_awa
         await until(lambda: "[7] result" in screen_text(app) and app.screen is screen)
         await pilot.press("escape")
         await until(lambda: app.screen is not screen)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_question_says_what_enter_and_escape_do(size: tuple[int, int]) -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("N")
+        await pilot.pause()
+        assert "SLO of each agent: ttft_p90=2s,stream_p10=20" in screen_text(app)
+        assert "enter starts · esc back" in screen_text(app).splitlines()[-1]

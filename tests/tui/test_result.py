@@ -26,6 +26,7 @@ from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
 from swarmtui.tui.live.result import large_lines, result_lines, result_view
+from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.sessions.compare_screen import CompareScreen
@@ -72,9 +73,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Quality ● ok", "Why no more at 20 agents", "Try next more slots: about 30 agents",
-        "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
-        "▼4",
+        "18 agents (17–19) with", "Why no more at 20 agents", "Try next more slots: about 30 agents",
+        "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "Quality ● ok",
+        "At 18 573 tok/s in total, 36.0 per agent", "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
@@ -131,6 +132,49 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
         for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "writes, instead of 104"):
             assert end in shown, (end, screen_text(app))
+
+
+@pytest.mark.parametrize(("size", "whole"), [((80, 24), False), ((120, 40), True)])
+async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[int, int], whole: bool) -> None:
+    slo = "a first token within 2 s and at least 20 tok/s each, for 90 % of requests (80 % sure)"
+    why = "at 21 agents the first token took 2.4 s (p90): all 8 slots are taken; the KV cache has room (31 % used)"
+    then = "--parallel 16: 22 to 30 agents, as fewer requests wait for a slot; each writes 20 tok/s (prediction)"
+    answer = msgspec.structs.replace(
+        ANSWER,
+        headline=AnswerSentence(code="capacity", sentence=f"20 agents (20–21) with {slo}"),
+        agents=20,
+        limit=AnswerSentence(code="slots", sentence=why),
+        next=(NextStep(code="more_slots", sentence=then, command="--parallel 16"),),
+    )
+    first = hello()
+    again = msgspec.structs.replace(first, session=msgspec.structs.replace(first.session, previous="1", repeats=True))
+    source = RecordingSource(LiveModel())
+    for message in (again, ended_frame(answer), Ended("done", "", "/nowhere")):
+        source.live.apply(message)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        screen._comparison = (
+            "--parallel 4 → 8 since 13:58: ▲ more agents: 15 → 20 (20–21); more than the 3 agents (15 %) by which two "
+            "quick searches of one server can differ by chance"
+        )
+        screen.update_panels()
+        await pilot.pause()
+        shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
+        said = (
+            "20 agents (20–21) with",
+            "Compared --parallel 4 → 8",
+            "Why no more",
+            "Try next",
+            "(prediction)",
+            "At 18",
+        )
+        places = [shown.find(part) for part in said]
+        assert -1 not in (places if whole else places[:5]), screen_text(app)
+        assert places[:5] == sorted(places[:5])
+        assert not whole or "↑↓" not in shown.partition("[4] levels")[0].partition("[7] result")[2], screen_text(app)
 
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:

@@ -374,12 +374,16 @@ def _for_sentence(
 
 
 def _headline(a: Summary, b: Summary, keys: Sequence[LevelKey]) -> Level | None:
-    """Return the level that the sentence is about: the larger of the capacities or best levels of both sessions.
+    """Return the level that the sentence is about: of two capacities, the largest level that both sessions kept.
 
-    So it is past the cliff of one of them at most, where the other one still has room. The only level of a plan is
-    always that one.
+    Without one, the larger of the capacities or best levels of both sessions. So it is past the cliff of one of them at
+    most, where the other one still has room. The only level of a plan is always that one.
     """
     sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
+    agents = [summary.answer.agents for summary in (a, b) if summary.answer and summary.answer.agents is not None]
+    kept = [level for level in sides[0] if len(agents) == 2 and level.rate is None and level.c <= min(agents)]
+    if kept:
+        return max(kept, key=lambda level: level.c)
     own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]
     chosen = [level.key for level in own if level is not None]
     return max(

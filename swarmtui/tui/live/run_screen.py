@@ -208,7 +208,7 @@ class RunScreen(LiveScreen):
         if self._can_steer():
             planned = ",".join(map(str, session.plan.load.levels)) if session else ""
             suggested = planned if planned.count(",") else "1,2,4,8"
-            self.query_one(InputLine).ask("sweep over C:", suggested, parse_levels, done)
+            self.query_one(InputLine).ask("sweep over C:", suggested, parse_levels, done, enter="starts")
 
     def action_find_cliff(self) -> None:
         if self._can_steer() and self._may_end_goal("find_cliff"):
@@ -239,7 +239,7 @@ class RunScreen(LiveScreen):
             slo = session.plan.slo if session else ""
             has_jobs = session is None or session.workload_spec.get("kind") in KINDS_WITH_JOBS
             check = partial(validate_slo, has_jobs=has_jobs)
-            self.query_one(InputLine).ask("SLO of each agent:", slo or DEFAULT_SLO, check, done)
+            self.query_one(InputLine).ask("SLO of each agent:", slo or DEFAULT_SLO, check, done, enter="starts")
 
     def action_next_level(self) -> None:
         if self._in_progress():

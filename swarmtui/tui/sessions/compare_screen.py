@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
 from swarmtui.report.table import Sentence
-from swarmtui.text import brief_flags
+from swarmtui.text import brief_flags, sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer, relabel
@@ -76,6 +76,8 @@ class CompareScreen(PanelScreen):
             following = pictures[(self._figure + 1) % len(pictures)][0].name
             show = "" if self.is_narrow else "show "
             actions = relabel(actions, {"next_figure": f"{show}{_PICTURES[following]}"})
+        if len(self._summaries) == 2:
+            actions = relabel(actions, {"next_baseline": "swap"})
         # A narrow footer has no room for it beside the keys of the panels.
         return actions if self.is_narrow else in_footer(actions, "export")
 
@@ -97,11 +99,8 @@ class CompareScreen(PanelScreen):
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
-        notes = (
-            [f"A: {name(before)} · B: {name(others[0])}" for name in (str, brief_flags)] if len(others) == 1 else [""]
-        )
-        figures.note, figures.brief_note = notes[0], notes[-1]
-        figures.show_blocks(figure_blocks(found))
+        sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
+        figures.show_blocks([*sides, *figure_blocks(found)])
         self.arrange_panels()
 
     def arrange_panels(self) -> None:
@@ -143,6 +142,9 @@ class CompareScreen(PanelScreen):
         for page in self.query(Page):
             page.scroll_to_line(0)
         self.update_panels()
+        first = self._summaries[self._baseline].session.id
+        done = "swapped: " if len(self._summaries) == 2 else ""
+        self.app.toast(f"{done}compared with {sanitize(self._names.get(first, first))} now")
 
     def action_export(self) -> None:
         self.app.open_screen("export", self._root, [summary.session.id for summary in self._summaries])
@@ -190,9 +192,8 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
         if unlike := unlike_text(pair):
             lines += block_lines([Sentence(unlike, "note")], width)
         number, unit, code = large_change(pair)
-        # In a narrow terminal, the verdict and what changed are beside the number.
         rows = [
-            ResultRow(line.name if at else "", line.signed, "" if at else "bold", of_number=at < 2)
+            ResultRow(line.name if at else "", line.signed, "" if at else "bold")
             for at, line in enumerate(answer_lines(pair, in_app=True))
         ]
         lines += large_lines(number, unit if width >= _WITH_UNIT else "", rows, width, STYLES.get(code, ""))
