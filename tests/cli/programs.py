@@ -13,7 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,7 +167,9 @@ class Program:
         return bytes(self._out).decode().rpartition("\n")[0]
 
     def signal_group(self, number: int) -> None:
-        os.killpg(self.process.pid, number)
+        """Signal all of its processes; a fork that has ended is gone, where a child would still wait for us."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def wait(self) -> CommandResult:
         try:

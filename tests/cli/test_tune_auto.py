@@ -201,7 +201,7 @@ def test_recipe_is_tried_first_and_what_is_found_can_be_saved_as_one(tmp_path: P
         assert [row["flags"] for row in starts(sandbox)[:2]] == [{}, {"--parallel": 4}]
         assert found["recipe"] == [{"knob": "--parallel", "yours": 1, "recipe": 4}] and found["recipe_gain"] > 0
         written = tomllib.loads(saved.read_text())
-        assert (written["engine"], written["flags"]) == ("llama.cpp", {"--parallel": 4})
+        assert (written["engine"], written["flags"]) == ("llama.cpp", found["flags"]) and found["flags"]
         recipe.write_text('engine = "vLLM"\n[flags]\n"--max-num-seqs" = 4\n')
         assert "--recipe: is for vLLM" in sandbox.run(*auto_command(sandbox, *more)).error_line(2)
 

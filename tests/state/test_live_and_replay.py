@@ -148,7 +148,7 @@ def test_replay_shows_what_the_session_showed(recorded: RecordedRun) -> None:
     check_counts(recorded, frames)
     check_streams(recorded, frames)
     check_rates(recorded, frames)
-    levels = {level.key for frame in recorded.replayed for level in frame.provisional}
+    levels = {level.key for frame in recorded.replayed for level in (*frame.provisional, *frame.levels)}
     assert all(level.key in levels for frame in frames for level in frame.provisional)
     for frame in recorded.replayed:
         assert [getattr(frame, name) for name in NOT_IN_A_JOURNAL] == [None] * len(NOT_IN_A_JOURNAL)

@@ -99,8 +99,9 @@ async def test_an_experiment_is_one_row_and_enter_lists_its_sessions(tmp_path: P
         await pilot.press("L")
         await until(lambda: "▸ tune: slots-1234" in screen_text(app))
         assert "four slots" not in screen_text(app)
+        await until(lambda: screen_text(app).splitlines()[-1].startswith(" enter its sessions  esc back"))
         footer = screen_text(app).splitlines()[-1]
-        assert footer.startswith(" enter its sessions  esc back") and "mark" not in footer and "delete" not in footer
+        assert "mark" not in footer and "delete" not in footer
         await pilot.press("D", "enter")
         await until(lambda: "▾ tune: slots-1234" in screen_text(app) and "four slots" in screen_text(app))
         assert screen_text(app).count("└ 11-15") == 2 and len(list(root.iterdir())) == 2
