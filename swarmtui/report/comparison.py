@@ -137,8 +137,11 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
 
 
 def _decided_by(pair: Pair, verdict: Verdict, row: ComparisonRow) -> str:
-    """Say why a level of a search is not decided, and what decides it: a search chooses its runs itself."""
-    if not pair.searched or verdict.word != "not sure yet" or row.rate is not None:
+    """Say why a level of a search is not decided, and what decides it: a search chooses its runs itself.
+
+    More runs on a host that was busy decide nothing.
+    """
+    if not pair.searched or pair.doubts or verdict.word != "not sure yet" or row.rate is not None:
         return ""
     runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
     return f"{runs}: `swarmtui run --levels {row.c} --runs {MIN_RUNS}` on both decides"

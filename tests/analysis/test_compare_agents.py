@@ -262,6 +262,13 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
     lines = {line.name: line.text for line in answer_lines(compare_pair(before, after))}
     assert "with 12 agents: 120 → 144 tok/s" in lines["Output"]
     assert lines["Output"].endswith("the largest level that both measured and kept")
+    busy = QualityLine(code="host_pressure", name="host CPU", state="doubtful", value="", sentence="")
+    plan = Plan(goal="capacity", load=before.session.plan.load)
+    before = msgspec.structs.replace(before, session=msgspec.structs.replace(before.session, plan=plan))
+    disturbed = msgspec.structs.replace(after, quality=(busy,))
+    for later, decides in ((after, True), (disturbed, False)):
+        output = dict(line[:2] for line in answer_lines(compare_pair(before, later)))["Output"]
+        assert ("--levels 12 --runs 4` on both decides" in output) == decides
     names = list(lines)
     assert names.index("Output") + 1 == names.index("First token") < names.index("Why no more")
 
