@@ -303,7 +303,9 @@ def test_repository_is_found_in_the_cache_of_the_servers_environment(tmp_path: P
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("bbbbbbbb\n")
     environment = {"HF_HOME": str(tmp_path), "PATH": ""}
-    with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()  # /proc has its environment once it runs
         server = DiscoveredServer(url="http://127.0.0.1:8000", pid=process.pid, models=("acme/tiny",))
         shape, _ = find_shape(server)
         process.communicate(b"\n")
