@@ -207,7 +207,7 @@ class Job(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a simulated level showed."""
+    """Figures of one simulated level."""
 
     c: int
     load_s: float

@@ -127,7 +127,7 @@ def _forget_event_loop() -> None:
 
 
 def _reset_signals() -> None:
-    """What is ignored stays ignored; what was handled is not."""
+    """Signals that were ignored stay ignored; those that were handled do not."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)) and number != signal.SIGINT:

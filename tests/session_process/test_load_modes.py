@@ -200,7 +200,7 @@ def test_answers_that_reach_their_limit_have_equal_lengths(limit: int, reached: 
 def test_preroll_of_similar_lengths_is_cut_once_they_are_known(
     seen: tuple[int, ...], slots: int | None, cut: bool
 ) -> None:
-    """At any moment, answers have any part of their length left; where requests may wait, or lengths vary, more."""
+    """Answers in flight have any part of their length left; more where requests may wait, or lengths vary."""
     factory = TaskFactory(TaskGenerator(find_workload("chat"), seed=1, calibration=None))
     factory.slots = slots
     for number, tokens in enumerate(seen):

@@ -80,7 +80,7 @@ def machine_view(data: LiveData) -> MachineView:
 
 
 def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
-    """For how many contexts the KV cache has room, from long to short; empty if that is not known."""
+    """Say for how many contexts the KV cache has room, from long to short; empty if that is not known."""
     without_slots = msgspec.structs.replace(kv, slots=None)
     return tuple(filter(None, (room_text(kv, missed_c), room_text(kv), room_text(without_slots))))
 

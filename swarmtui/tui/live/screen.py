@@ -186,7 +186,7 @@ class LiveScreen(PanelScreen):
         return super().chosen() if self._chosen_ended or not self.has_ended else None
 
     def is_covered(self, panel: LineWidget, shared: int | None) -> bool:
-        """Where there is little room, the numbers give way to the result."""
+        """The numbers give way to the result where there is little room."""
         is_small = live_layout(*self.app.size).covers_numbers
         return is_small and shared == ResultPanel.key and isinstance(panel, NowPanel)
 
