@@ -249,7 +249,8 @@ class ClosedLoopTasks(NewTasks):
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
         prompt = factory.generator.prompt_tokens or 0
-        known = factory.keeps_in_step or factory.similarity > 0.0
+        # Where others wait for a slot, only answers that would keep in step are cut.
+        known = factory.keeps_in_step or (factory.similarity > 0.0 and c <= (factory.slots or c))
         cuts = known and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
         self._cut = min(c, factory.slots or c) if cuts else 0
         # Where others wait for a slot, they are sent before the first one is free: else two slots are taken at once.
@@ -299,7 +300,10 @@ class ClosedLoopTasks(NewTasks):
     def _share_left(self) -> float:
         """Return which part of its length the next answer has left, of those that are cut."""
         number, factory = self._prerolls, self._factory
-        if factory.keeps_in_step or self._cut < self._c:
+        if self._cut < self._c:
+            # In falling order, short visits found 13 of 13 first tokens in time where a long level had 78 %.
+            return (self._first_share + number) / self._cut
+        if factory.keeps_in_step:
             # The first ones write while prompts of others are read: short ones would end together with these.
             return (self._first_share + self._cut - 1 - number) / self._cut
         # In sets of up to four, each evenly apart: together as long as usual, and some of them end together, as usual.
