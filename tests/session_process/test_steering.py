@@ -205,7 +205,10 @@ def test_paused_run_starts_again(harness: SessionHarness) -> None:
     (level,) = session_client.frames[-1].levels
     again = journal.stages[-1].number
     assert (level.n, level.runs, level.complete) == (20, 1, True)
-    assert {record.id for record in journal.records if record.ok} == {answer.id for answer in server.completed}
+    # The server may end the last answer, which is not measured, while it is cancelled.
+    completed = {answer.id for answer in server.completed}
+    assert {record.id for record in journal.records if record.ok} <= completed
+    assert completed <= {record.id for record in journal.records}
     assert sum(record.stage == again and record.phase == "level" for record in journal.records) == 20
 
 
