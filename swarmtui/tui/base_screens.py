@@ -294,10 +294,9 @@ class PanelScreen(CursorScreen):
         self.arrange_panels()
 
     def action_panel(self, key: int) -> None:
-        """Go to a panel; from there, show it alone, and then with the others again."""
+        """Go to a panel, also from another one that is alone; the same key again shows it alone, or all again."""
         is_here = any(panel.in_focus for panel in self.panels if panel.key == key)
-        if self.only_panel is not None or is_here:
-            self.only_panel = None if self.only_panel == key else key
+        self.only_panel = key if is_here and self.only_panel is None else None
         self._go_to(key)
 
     def _go_to(self, key: int) -> None:
