@@ -69,8 +69,6 @@ class Sglang(Engine):
         "evicted_tokens_total": "evicted_tokens",
         "num_requests_total": "finished",
         "num_retracted_reqs_total": "preemptions",
-        "spec_accept_length": "accept_length",
-        "spec_accept_rate": "accept_rate",
     }
     metric_histograms = {
         "time_to_first_token_seconds": "ttft",

@@ -11,11 +11,6 @@ from swarmtui.model.base import Stored
 from swarmtui.model.speed_of_light import ModelShape
 
 
-class GpuProcess(Stored, frozen=True, kw_only=True):
-    pid: int
-    memory_bytes: int | None = None
-
-
 class Gpu(Stored, frozen=True, kw_only=True):
     """One GPU at one time. `energy_j` is a counter since the driver was loaded; only its differences have a meaning.
 
@@ -23,9 +18,9 @@ class Gpu(Stored, frozen=True, kw_only=True):
     `memory_bandwidth` is in bytes per second, by the width of the bus and the highest clock; `compute_capability`
     (`9.0`) and `cores` are those of NVIDIA GPUs.
     `throttle` lists the reasons for lowered clocks; empty is none, null is not known.
-    `nvlink_sent` and `nvlink_received` are counters, in bytes. A MIG device is `part_of` the GPU with that UUID, whose
-    figures include its memory and processes. `host` is the name of the node that reported it, empty for the session's
-    own host; `other_host`: no endpoint runs there, so that it is shown and not counted.
+    `pids` are the processes that compute on it. A MIG device is `part_of` the GPU with that UUID, whose figures include
+    its memory and processes. `host` is the name of the node that reported it, empty for the session's own host;
+    `other_host`: no endpoint runs there, so that it is shown and not counted.
     """
 
     uuid: str
@@ -34,31 +29,19 @@ class Gpu(Stored, frozen=True, kw_only=True):
     simulated: bool = False
     memory_used: int | None = None
     memory_total: int | None = None
-    memory_reserved: int | None = None
     unified_memory: bool = False
     power_w: float | None = None
     power_limit_w: float | None = None
     energy_j: float | None = None
     utilisation: float | None = None
-    memory_utilisation: float | None = None
     temperature_c: float | None = None
-    memory_temperature_c: float | None = None
     sm_mhz: int | None = None
-    memory_mhz: int | None = None
     sm_max_mhz: int | None = None
     memory_bandwidth: float | None = None
     compute_capability: str = ""
     cores: int | None = None
-    fan: float | None = None
     throttle: tuple[str, ...] | None = None
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
-    pcie_max_generation: int | None = None
-    pcie_max_width: int | None = None
-    nvlinks_up: int | None = None
-    nvlink_sent: int | None = None
-    nvlink_received: int | None = None
-    processes: tuple[GpuProcess, ...] = ()
+    pids: tuple[int, ...] = ()
     part_of: str = ""
     host: str = ""
     other_host: bool = False
@@ -83,10 +66,9 @@ class ServerState(Stored, frozen=True, kw_only=True):
     """The metrics of a server. Counters start with the server: one that decreases means that it was restarted.
 
     `prompt_tokens` include those from the cache, of which `external_tokens` were in host memory or elsewhere;
-    `evicted_tokens` left that of the GPU. `kv_use` is that of the fullest engine. `accept_length` (tokens per step) and
-    `accept_rate` are gauges of servers that do not count drafts; `prefill_seconds` is a counter of servers that have no
-    histogram. `accepted_at` counts accepted draft tokens by their position. `vram_bytes` is the memory of the loaded
-    models.
+    `evicted_tokens` left that of the GPU. `kv_use` is that of the fullest engine. `prefill_seconds` is a counter
+    of servers that have no histogram. `accepted_at` counts accepted draft tokens by their position. `vram_bytes` is the
+    memory of the loaded models.
     """
 
     engine: str
@@ -113,8 +95,6 @@ class ServerState(Stored, frozen=True, kw_only=True):
     prefill: ServerHistogram | None = None
     decode: ServerHistogram | None = None
     e2e: ServerHistogram | None = None
-    accept_length: float | None = None
-    accept_rate: float | None = None
     prefill_seconds: float | None = None
     vram_bytes: float | None = None
 

@@ -128,10 +128,10 @@ def _has_title(argv: Sequence[str]) -> bool:
 
 
 def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    if pid is None or not any(gpu.processes for gpu in gpus):
+    if pid is None or not any(gpu.pids for gpu in gpus):
         return ()
-    family = process_family([pid])
-    return tuple(gpu.uuid for gpu in gpus if any(process.pid in family for process in gpu.processes))
+    family = set(process_family([pid]))
+    return tuple(gpu.uuid for gpu in gpus if not family.isdisjoint(gpu.pids))
 
 
 def _candidates() -> list[Listener]:

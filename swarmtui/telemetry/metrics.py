@@ -19,8 +19,6 @@ from swarmtui.telemetry.prometheus import Fetcher, MetricSample, parse_samples
 _HISTOGRAM_PARTS = ("_bucket", "_count", "_sum")
 # A counter with a label for each position, which becomes a histogram.
 _POSITION = "position"
-# Not summed over several engines behind one address: the fullest cache is the one that makes requests wait.
-_MAXIMUM = ("kv_use", "accept_length", "accept_rate")
 
 
 class _Meaning(NamedTuple):
@@ -80,7 +78,8 @@ def parse_prometheus(text: str, engine: str = "") -> ServerState | None:
             continue
         if part:
             histograms[field].append((part, sample))
-        elif field in _MAXIMUM:
+        elif field == "kv_use":
+            # Not summed over several engines behind one address: the fullest cache makes requests wait.
             values[field] = max(values.get(field, 0.0), sample.value)
         else:
             values[field] = values.get(field, 0.0) + sample.value

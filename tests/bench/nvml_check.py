@@ -35,21 +35,12 @@ MAX_CPU_SHARE = 0.02
 COLUMNS: tuple[tuple[str, Callable[[Gpu], float | None], float | None], ...] = (
     ("memory.total", lambda g: _scaled(g.memory_total, MIB), 0.001),
     ("memory.used", lambda g: _scaled(g.memory_used, MIB), 0.05),
-    ("memory.reserved", lambda g: _scaled(g.memory_reserved, MIB), 0.05),
     ("power.draw", lambda g: g.power_w, 0.25),
     ("enforced.power.limit", lambda g: g.power_limit_w, 0.001),
     ("utilization.gpu", lambda g: _scaled(g.utilisation, 0.01), None),
-    ("utilization.memory", lambda g: _scaled(g.memory_utilisation, 0.01), None),
     ("temperature.gpu", lambda g: g.temperature_c, 0.10),
-    ("temperature.memory", lambda g: g.memory_temperature_c, 0.10),
     ("clocks.sm", lambda g: g.sm_mhz, None),
-    ("clocks.mem", lambda g: g.memory_mhz, None),
     ("clocks.max.sm", lambda g: g.sm_max_mhz, 0.001),
-    ("fan.speed", lambda g: _scaled(g.fan, 0.01), 0.20),
-    ("pcie.link.gen.gpucurrent", lambda g: g.pcie_generation, None),
-    ("pcie.link.width.current", lambda g: g.pcie_width, 0.001),
-    ("pcie.link.gen.gpumax", lambda g: g.pcie_max_generation, None),
-    ("pcie.link.width.max", lambda g: g.pcie_max_width, 0.001),
 )
 
 
@@ -100,9 +91,9 @@ def compare(reader: NvmlReader) -> int:
             shown = ["–" if value is None else f"{value:,.1f}" for value in (ours, theirs)]
             print(f"{gpu.index:>3}  {name:<26} {shown[0]:>12} {shown[1]:>12}{'   DIFFERS' if differ else ''}")
         theirs_pids = sorted(int(row[1]) for row in smi("compute-apps", ["gpu_uuid", "pid"]) if row[0] == gpu.uuid)
-        ours_pids = sorted(process.pid for process in gpu.processes)
+        ours_pids = sorted(gpu.pids)
         print(f"{gpu.index:>3}  processes: ours {ours_pids}, nvidia-smi {theirs_pids}")
-        print(f"{gpu.index:>3}  throttle {gpu.throttle}, NVLinks up {gpu.nvlinks_up}, sent {gpu.nvlink_sent} B")
+        print(f"{gpu.index:>3}  throttle {gpu.throttle}")
     return wrong
 
 

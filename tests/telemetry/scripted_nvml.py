@@ -14,7 +14,7 @@ class Failure(int):
     """An NVML error code to raise; a plain number is a return value."""
 
 
-# As an H200 answers (driver 580): no fan, no NVLink.
+# As an H200 answers (driver 580).
 H200: dict[str, Any] = {
     "nvmlDeviceGetUUID": "GPU-3f1c6a52-0d7e-4c55-9b1e-000000000001",
     "nvmlDeviceGetName": "NVIDIA H200",
@@ -24,19 +24,12 @@ H200: dict[str, Any] = {
     "nvmlDeviceGetTotalEnergyConsumption": 123_456_789,
     "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=41),
     "nvmlDeviceGetTemperature": 61,
-    "nvmlDeviceGetFieldValues": [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=74, ullVal=0))],
     "nvmlDeviceGetClockInfo": {pynvml.NVML_CLOCK_SM: 1785, pynvml.NVML_CLOCK_MEM: 3201},
     "nvmlDeviceGetMaxClockInfo": {pynvml.NVML_CLOCK_SM: 1980, pynvml.NVML_CLOCK_MEM: 3201},
     "nvmlDeviceGetMemoryBusWidth": 6016,
     "nvmlDeviceGetCudaComputeCapability": (9, 0),
     "nvmlDeviceGetNumGpuCores": 16896,
-    "nvmlDeviceGetFanSpeed": Failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
     "nvmlDeviceGetCurrentClocksEventReasons": 0x4,
-    "nvmlDeviceGetCurrPcieLinkGeneration": 5,
-    "nvmlDeviceGetCurrPcieLinkWidth": 16,
-    "nvmlDeviceGetMaxPcieLinkGeneration": 5,
-    "nvmlDeviceGetMaxPcieLinkWidth": 16,
-    "nvmlDeviceGetNvLinkState": Failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
     "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=4242, usedGpuMemory=39 * GIB)],
     "nvmlDeviceGetMigMode": [0, 0],
 }
@@ -87,9 +80,6 @@ class ScriptedNvml(ModuleType):
             self._check(int(answer))
         if isinstance(answer, dict) and arguments:
             answer = answer[arguments[0]]
-        if name == "nvmlDeviceGetFieldValues" and len(arguments[0]) == 2:
-            unsupported = SimpleNamespace(nvmlReturn=pynvml.NVML_ERROR_NOT_SUPPORTED, value=None)
-            return handle.get("nvlink traffic", [unsupported, unsupported])
         return answer
 
     @staticmethod

@@ -20,7 +20,7 @@ from swarmtui.engines.llamacpp import LlamaCpp
 from swarmtui.engines.registry import flags_from_command
 from swarmtui.http_client import HttpClient
 from swarmtui.model.base import BadInput
-from swarmtui.model.telemetry import DiscoveredServer, Gpu, GpuProcess
+from swarmtui.model.telemetry import DiscoveredServer, Gpu
 from swarmtui.model.worker_protocol import pack
 from swarmtui.telemetry import discovery
 from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
@@ -299,8 +299,8 @@ def test_gpus_of_a_server_include_those_of_child_processes() -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
         assert child.stdin
         gpus = (
-            Gpu(uuid="GPU-child", index=0, name="", processes=(GpuProcess(pid=child.pid),)),
-            Gpu(uuid="GPU-other", index=1, name="", processes=(GpuProcess(pid=1),)),
+            Gpu(uuid="GPU-child", index=0, name="", pids=(child.pid,)),
+            Gpu(uuid="GPU-other", index=1, name="", pids=(1,)),
         )
         ours, remote = with_gpus((DiscoveredServer(url="a", pid=os.getpid()), DiscoveredServer(url="b")), gpus)
         child.stdin.close()

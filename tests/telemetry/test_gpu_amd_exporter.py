@@ -16,17 +16,15 @@ SAMPLES = Path(__file__).parent / "samples"
 TEXT = (SAMPLES / "amd-exporter.txt").read_text()
 
 
-@pytest.mark.parametrize("text", [TEXT, TEXT.replace("\ngpu_", "\namd_gpu_").replace("\npcie_", "\namd_pcie_")])
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace("\ngpu_", "\namd_gpu_")])
 def test_exporter_with_two_gpus(text: str) -> None:
     found = parse_amd(text)
     assert found is not None
     first, second = found
     assert (first.uuid[-4:], first.index, first.name) == ("0001", 0, "AMD INSTINCT MI300X")
     assert (first.power_w, first.energy_j, first.utilisation) == (612.0, 2.5e6, 0.97)
-    assert first.memory_utilisation == pytest.approx(0.41)
     assert (first.memory_used, first.memory_total) == (181000 << 20, 196592 << 20)
-    assert (first.temperature_c, first.memory_temperature_c, first.sm_mhz, first.memory_mhz) == (71.0, 58.0, 1921, 1300)
-    assert (first.pcie_generation, first.pcie_max_generation) == (5, 5)
+    assert (first.temperature_c, first.sm_mhz) == (71.0, 1921)
     assert second.power_w == 141.0, "65535 means that the current power is not available"
     assert (second.energy_j, second.utilisation, second.sm_mhz, second.throttle) == (None, 0.0, None, None)
     assert all(map(pack, found))

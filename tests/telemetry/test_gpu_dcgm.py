@@ -19,8 +19,7 @@ def test_exporter_with_two_gpus() -> None:
     first, second, part = found
     assert (first.uuid, first.index, first.name, first.simulated) == ("GPU-aa", 0, "NVIDIA H100 80GB HBM3", False)
     assert (first.power_w, first.energy_j, first.utilisation, first.sm_mhz) == (412.5, 2500.0, 0.99, 1980)
-    assert (first.memory_used, first.memory_total, first.memory_reserved) == (80000 << 20, 81500 << 20, 500 << 20)
-    assert first.memory_temperature_c is None, "values near 2^63 mean not available"
+    assert (first.memory_used, first.memory_total) == (80000 << 20, 81500 << 20)
     assert first.throttle == ("power cap",)
     assert (second.uuid, second.power_w, second.energy_j, second.throttle) == ("GPU-bb", 70.25, None, None)
     assert (part.part_of, part.memory_used) == ("GPU-bb", 12 << 20)
@@ -39,10 +38,11 @@ def test_other_page_is_a_problem_and_does_not_hide_exporters() -> None:
         source.close()
 
 
-def test_gpu_without_memory_sensor_has_no_memory_temperature() -> None:
-    found = parse_dcgm('DCGM_FI_DEV_MEMORY_TEMP{gpu="0",UUID="a"} 0\nDCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="a"} 31\n')
+def test_value_near_2_63_is_not_available() -> None:
+    blank = f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="a"}} {(1 << 63) - 1}\n'
+    found = parse_dcgm(f'{blank}DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="a"}} 31\n')
     assert found is not None
-    assert (found[0].memory_temperature_c, found[0].temperature_c, found[0].name) == (None, 31.0, "NVIDIA GPU")
+    assert (found[0].power_w, found[0].temperature_c, found[0].name) == (None, 31.0, "NVIDIA GPU")
 
 
 def test_implausible_numbers_are_not_measured() -> None:

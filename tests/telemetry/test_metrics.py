@@ -76,7 +76,7 @@ def test_sglang() -> None:
     assert state is not None and state.ttft is not None and state.queue is not None
     assert (state.engine, state.running, state.waiting, state.kv_use) == ("SGLang", 12.0, 3.0, 0.28)
     assert (state.prompt_tokens, state.output_tokens) == (8128902.0, 7557572.0)
-    assert (state.cache_queries, state.cache_hits, state.accept_length) == (8128902.0, 100.0, 2.6)
+    assert (state.cache_queries, state.cache_hits) == (8128902.0, 100.0)
     assert (state.ttft.count, state.queue.sum) == (100.0, 50.0)
     assert state.preemptions is None, "the gauge of retracted requests is not a counter"
 

@@ -36,8 +36,7 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
         return None
     restarted = any(counters_reset(old, new) for old, new in pairs)
     values: dict[str, Any] = {name: _total([getattr(new, name) for _, new in pairs]) for name in ("running", "waiting")}
-    for name in ("kv_use", "accept_length", "accept_rate"):
-        values[name] = max((value for _, new in pairs if (value := getattr(new, name)) is not None), default=None)
+    values["kv_use"] = max((new.kv_use for _, new in pairs if new.kv_use is not None), default=None)
     if not restarted:
         for name in COUNTERS:
             values[name] = _total([_difference(getattr(old, name), getattr(new, name)) for old, new in pairs])

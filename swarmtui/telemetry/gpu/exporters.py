@@ -9,7 +9,6 @@ from typing import Any
 from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import throttle_reasons
-from swarmtui.telemetry.gpu.sysfs import GENERATIONS
 from swarmtui.telemetry.prometheus import Fetcher, parse_samples
 
 _MIB = 1 << 20
@@ -26,19 +25,11 @@ _DCGM_SCALED = {
     "POWER_MGMT_LIMIT": ("power_limit_w", 1.0),
     "TOTAL_ENERGY_CONSUMPTION": ("energy_j", 1e-3),
     "GPU_UTIL": ("utilisation", 1e-2),
-    "MEM_COPY_UTIL": ("memory_utilisation", 1e-2),
     "GPU_TEMP": ("temperature_c", 1.0),
-    "MEMORY_TEMP": ("memory_temperature_c", 1.0),
-    "FAN_SPEED": ("fan", 1e-2),
 }
 _DCGM_WHOLE = {
     "SM_CLOCK": "sm_mhz",
-    "MEM_CLOCK": "memory_mhz",
     "MAX_SM_CLOCK": "sm_max_mhz",
-    "PCIE_LINK_GEN": "pcie_generation",
-    "PCIE_LINK_WIDTH": "pcie_width",
-    "PCIE_MAX_LINK_GEN": "pcie_max_generation",
-    "PCIE_MAX_LINK_WIDTH": "pcie_max_width",
 }
 _REASONS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
 
@@ -51,12 +42,10 @@ def parse_dcgm(text: str) -> tuple[Gpu, ...] | None:
     values: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     labels: dict[tuple[str, str], dict[str, str]] = {}
     for sample in found:
-        uuid, field = sample.labels.get("UUID", ""), sample.name.removeprefix(_DCGM_PREFIX)
-        # A card without a memory sensor is reported with 0 °C.
-        measured = abs(sample.value) < _BLANK and (sample.value or field != "MEMORY_TEMP")
-        if uuid and measured:
+        uuid = sample.labels.get("UUID", "")
+        if uuid and abs(sample.value) < _BLANK:
             key = uuid, sample.labels.get("GPU_I_ID", "")
-            values[key][field] = sample.value
+            values[key][sample.name.removeprefix(_DCGM_PREFIX)] = sample.value
             labels.setdefault(key, sample.labels)
     gpus = [_dcgm_gpu(uuid, part, labels[uuid, part], values[uuid, part]) for uuid, part in labels]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.index, gpu.part_of, gpu.uuid)))
@@ -77,7 +66,6 @@ def _dcgm_gpu(uuid: str, part: str, labels: dict[str, str], values: dict[str, fl
         simulated=name.startswith(SIMULATED),
         memory_used=_bytes(used),
         memory_total=_bytes(total),
-        memory_reserved=_bytes(reserved),
         throttle=None if bits is None else throttle_reasons(int(bits)),
         **read,
     )
@@ -87,7 +75,7 @@ def _bytes(mebibytes: float | None) -> int | None:
     return None if mebibytes is None or abs(mebibytes) > _MAX_MIB else round(mebibytes * _MIB)
 
 
-_AMD_PREFIX = re.compile(r"(?:amd_)?(?=gpu_|pcie_)")  # exporters may be configured to add it
+_AMD_PREFIX = re.compile(r"(?:amd_)?(?=gpu_)")  # exporters may be configured to add it
 # The driver reports the largest number of its type for what it cannot measure.
 _NOT_AVAILABLE = (0xFFFF, 0xFFFFFFFF)
 
@@ -96,14 +84,11 @@ _AMD_FIELDS: dict[str, tuple[tuple[str, ...], float]] = {
     "power_w": (("gpu_package_power", "gpu_power_usage", "gpu_average_package_power"), 1.0),
     "energy_j": (("gpu_energy_consumed",), 1e-6),
     "utilisation": (("gpu_gfx_activity",), 1e-2),
-    "memory_utilisation": (("gpu_umc_activity",), 1e-2),
     "temperature_c": (("gpu_junction_temperature", "gpu_edge_temperature"), 1.0),
-    "memory_temperature_c": (("gpu_memory_temperature", "gpu_hbm_temperature"), 1.0),
 }
 _MEMORY = {"memory_used": "gpu_used_vram", "memory_total": "gpu_total_vram"}
-_CLOCKS = {"GPU_CLOCK_TYPE_SYSTEM": "sm_mhz", "GPU_CLOCK_TYPE_MEMORY": "memory_mhz"}
-_PCIE = {"pcie_generation": "pcie_speed", "pcie_max_generation": "pcie_max_speed"}
-_AMD_METRICS = {"gpu_clock", *_MEMORY.values(), *_PCIE.values()}.union(*(names for names, _ in _AMD_FIELDS.values()))
+_CLOCK = "gpu_clock"
+_AMD_METRICS = {_CLOCK, *_MEMORY.values()}.union(*(names for names, _ in _AMD_FIELDS.values()))
 
 
 def parse_amd(text: str) -> tuple[Gpu, ...] | None:
@@ -118,10 +103,9 @@ def parse_amd(text: str) -> tuple[Gpu, ...] | None:
             continue
         name = _AMD_PREFIX.sub("", sample.name, count=1).lower()
         key = own.get("gpu_uuid") or own.get("serial_number") or f"AMD-{number}", number
-        # Several clocks and memory stacks are reported one by one; the highest value counts.
-        field = _CLOCKS.get(own.get("clock_type", "")) if name == "gpu_clock" else name
-        if field is not None:
-            values[key][field] = max(sample.value, values[key].get(field, sample.value))
+        # The clocks are reported one by one; the highest counts.
+        if name != _CLOCK or own.get("clock_type") == "GPU_CLOCK_TYPE_SYSTEM":
+            values[key][name] = max(sample.value, values[key].get(name, sample.value))
             labels.setdefault(key, own)
     if not labels:
         return None
@@ -136,8 +120,7 @@ def _amd_gpu(uuid: str, number: str, labels: dict[str, str], values: dict[str, f
         value = next((values[name] for name in names if name in values), None)
         read[field] = None if value is None else value * unit
     read |= {field: round(values[name] * _MIB) for field, name in _MEMORY.items() if name in values}
-    read |= {field: round(values[field]) for field in _CLOCKS.values() if field in values}
-    read |= {field: GENERATIONS.get(values[name]) for field, name in _PCIE.items() if name in values}
+    read |= {"sm_mhz": round(values[_CLOCK])} if _CLOCK in values else {}
     return Gpu(
         uuid=uuid,
         index=_index(number),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from swarmtui.model.telemetry import Gpu, GpuProcess
+from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.gpu.cadence import Depth
 
 MEMINFO = Path("/proc/meminfo")
@@ -49,7 +49,6 @@ _THROTTLE_REASONS = {
     0x200: "board limit",
     0x400: "reliability",
 }
-_ALL_LINKS = 0xFFFFFFFF
 
 QueryCall = Callable[[Any, Any], dict[str, Any]]
 
@@ -73,7 +72,7 @@ def throttle_reasons(bits: int) -> tuple[str, ...]:
 def _memory(nvml: Any, handle: Any) -> dict[str, Any]:
     try:
         found = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-        return {"memory_used": found.used, "memory_total": found.total, "memory_reserved": found.reserved}
+        return {"memory_used": found.used, "memory_total": found.total}
     except AttributeError:
         pass
     except nvml.NVMLError as error:
@@ -103,16 +102,7 @@ def host_memory(meminfo: Path) -> dict[str, Any]:
 
 
 def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
-    found = nvml.nvmlDeviceGetUtilizationRates(handle)
-    return {"utilisation": found.gpu / 100, "memory_utilisation": found.memory / 100}
-
-
-def _field_values(nvml: Any, handle: Any, fields: list[Any]) -> list[Any]:
-    found = nvml.nvmlDeviceGetFieldValues(handle, fields)
-    for each in found:
-        if each.nvmlReturn:
-            raise nvml.NVMLError(each.nvmlReturn)
-    return [each.value for each in found]
+    return {"utilisation": nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100}
 
 
 def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -128,35 +118,12 @@ def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"throttle": throttle_reasons(bits)}
 
 
-def _memory_temperature(nvml: Any, handle: Any) -> dict[str, Any]:
-    (found,) = _field_values(nvml, handle, [nvml.NVML_FI_DEV_MEMORY_TEMP])
-    return {"memory_temperature_c": float(found.uiVal)}
-
-
-def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
-    up = 0
-    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except nvml.NVMLError as error:
-            if link == 0 or error_name(error) in LOST:
-                raise
-            break  # no further links
-    return {"nvlinks_up": up}
-
-
-def _nvlink_traffic(nvml: Any, handle: Any) -> dict[str, Any]:
-    fields = (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX)
-    sent, received = _field_values(nvml, handle, [(field, _ALL_LINKS) for field in fields])
-    return {"nvlink_sent": sent.ullVal * 1024, "nvlink_received": received.ullVal * 1024}
-
-
 def _processes(nvml: Any, handle: Any) -> dict[str, Any]:
     try:
         found = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLLibraryMismatchError:  # a driver older than the package
         found = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
-    return {"processes": tuple(GpuProcess(pid=process.pid, memory_bytes=process.usedGpuMemory) for process in found)}
+    return {"pids": tuple(process.pid for process in found)}
 
 
 def _memory_bandwidth(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -192,16 +159,9 @@ QUERIES = (
     NvmlQuery("utilisation", Depth.FAST, _utilisation),
     NvmlQuery("temperature", Depth.FAST, _temperature),
     NvmlQuery("sm clock", Depth.FAST, _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
-    NvmlQuery("memory clock", Depth.FAST, _number("memory_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_MEM")),
     NvmlQuery("throttle", Depth.FAST, _throttle),
     NvmlQuery("energy", Depth.FULL, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
     NvmlQuery("power limit", Depth.STATE, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
-    NvmlQuery("memory temperature", Depth.STATE, _memory_temperature),
-    NvmlQuery("fan", Depth.STATE, _number("fan", "nvmlDeviceGetFanSpeed", 1e-2)),
-    NvmlQuery("pcie generation", Depth.STATE, _number("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration")),
-    NvmlQuery("pcie width", Depth.STATE, _number("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth")),
-    NvmlQuery("nvlinks", Depth.STATE, _nvlinks),
-    NvmlQuery("nvlink traffic", Depth.STATE, _nvlink_traffic),
     NvmlQuery("processes", Depth.STATE, _processes),
 )
 MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _memory), NvmlQuery("processes", Depth.STATE, _processes))
@@ -211,8 +171,6 @@ LIMIT_QUERIES = (
     NvmlQuery("memory bandwidth", Depth.STATE, _memory_bandwidth),
     NvmlQuery("compute capability", Depth.STATE, _compute_capability),
     NvmlQuery("cores", Depth.STATE, _number("cores", "nvmlDeviceGetNumGpuCores")),
-    NvmlQuery("pcie generations", Depth.STATE, _number("pcie_max_generation", "nvmlDeviceGetMaxPcieLinkGeneration")),
-    NvmlQuery("pcie lanes", Depth.STATE, _number("pcie_max_width", "nvmlDeviceGetMaxPcieLinkWidth")),
 )
 
 

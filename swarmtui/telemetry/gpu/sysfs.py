@@ -12,7 +12,6 @@ from swarmtui.telemetry.gpu.cadence import Depth
 
 ROOT = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # of PCIe, by speed in GT/s
 _THROTTLE_REASONS = {
     "pl1": "power cap", "pl2": "power cap", "pl4": "power cap", "ratl": "power cap", "vr_tdc": "power cap",
     "thermal": "thermal", "prochot": "hardware thermal", "vr_thermalert": "hardware thermal",
@@ -57,18 +56,10 @@ class SysfsReader:
             power_limit_w=limit,
             energy_j=energy_j,
             utilisation=_scaled(device / "gpu_busy_percent", 1e-2),
-            memory_utilisation=_scaled(device / "mem_busy_percent", 1e-2),
             temperature_c=_temperature(hwmon, ("junction", "edge", "pkg")),
-            memory_temperature_c=_temperature(hwmon, ("mem", "vram")),
             sm_mhz=_clock_mhz(card, hwmon),
-            memory_mhz=_megahertz(hwmon / "freq2_input"),
             sm_max_mhz=_integer(device / "tile0/gt0/freq0/rp0_freq") or _integer(card / "gt_RP0_freq_mhz"),
-            fan=_fan(hwmon),
             throttle=_throttle(card),
-            pcie_generation=_generation(device / "current_link_speed"),
-            pcie_width=_integer(device / "current_link_width"),
-            pcie_max_generation=_generation(device / "max_link_speed"),
-            pcie_max_width=_integer(device / "max_link_width"),
         )
 
     def _power_from_energy(self, uuid: str, energy_j: float | None) -> float | None:
@@ -145,15 +136,6 @@ def _clock_mhz(card: Path, hwmon: Path) -> int | None:
     return next((value for value in known if value is not None), _megahertz(hwmon / "freq1_input"))
 
 
-def _fan(hwmon: Path) -> float | None:
-    """Return the fan speed as a share; revolutions per minute need a known maximum."""
-    power = _integer(hwmon / "pwm1")
-    if power is not None:
-        return power / (_integer(hwmon / "pwm1_max") or 255)
-    rpm, max_rpm = _integer(hwmon / "fan1_input"), _integer(hwmon / "fan1_max")
-    return rpm / max_rpm if rpm is not None and max_rpm else None
-
-
 def _throttle(card: Path) -> tuple[str, ...] | None:
     """Read Intel's one file per reason: under the tile with xe, next to the card with i915."""
     files = [*card.glob("device/tile*/gt*/freq0/throttle/reason_*"), *card.glob("gt/gt*/throttle_reason_*")]
@@ -170,8 +152,3 @@ def _throttle_reason(reason: str) -> str:
     if known is None and "therm" in reason:
         return "thermal"
     return known or ("power cap" if re.search(r"pl\d|icc|tdc", reason) else reason)
-
-
-def _generation(path: Path) -> int | None:
-    found = re.match(r"(\d+(?:\.\d+)?) GT/s", _text(path))
-    return GENERATIONS.get(float(found.group(1))) if found else None
