@@ -181,6 +181,8 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("(18–23)", "the range of that number: 18 agents are shown to keep the SLO, and 24 to miss it"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches; another search can differ by a few "
      "agents"),
+    ("a repeat would end", "a repeat of a search can end a tenth beside the range of its number, as servers are not "
+     "the same every minute: a number within that is no change"),
     ("2 agents (16 %)", "two quick searches of one unchanged server can differ by this much by chance: more has to "
      "change before it counts"),
     ("? (a change)", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),

@@ -342,3 +342,24 @@ def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
     level = SearchedLevel(c=4, visits=2, n=18, good=18, state="unsure", cut=True)
     search = SearchState(goal="capacity", low=4, levels=(level,))
     assert confirming_sentence(search) == "C=4 was begun again, but the time ran out"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 24), st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=12),
+    st.sampled_from([0.2, ALPHA]),
+)
+def test_the_range_holds_no_level_that_was_missed_and_begins_at_the_highest_that_was_kept(
+    counted: list[tuple[int, int, int]], alpha: float
+) -> None:
+    """Whatever the levels and their visits were: the range agrees with the verdicts that tables show."""
+    visits = [visit(c, good, late) for c, good, late in counted]
+    found = capacity(SLO, visits, [], alpha=alpha)
+    states = {one.c: one.state for one in search_state(visits, None, alpha).levels}
+    kept, missed = ([c for c, state in states.items() if state == wanted] for wanted in ("kept", "missed"))
+    assert found.low == max(kept, default=0) and found.low <= found.agents
+    assert found.high is None or found.agents <= found.high
+    assert all(c > found.agents for c in missed)
+    if missed:
+        assert found.high == min(missed) - 1
+    assert found.next_c is None or found.next_c > found.agents

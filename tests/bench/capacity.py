@@ -3,8 +3,9 @@
 python -m tests.bench.capacity shares [--seeds N] [--truth C,C…]     servers whose share of good requests falls in
     steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds if a
     request of the answer's level takes 3 s
-python -m tests.bench.capacity scatter [--seeds N] [--truth C,C…]    how far apart two quick searches of one such
-    server are, how often these are said to differ, and how often those of one that carries more
+python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    how far apart two quick searches of one
+    such server are, how often these are said to differ, also if the server drifts by 5 % between both, and how often
+    those of one that carries more; --sure: searches that decide at 1 %
 python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
 In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
@@ -19,7 +20,8 @@ from __future__ import annotations
 import argparse
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle, islice
 from random import Random
@@ -204,6 +206,8 @@ def long_run(preset: Preset, recordings: Sequence[Recording], c: int) -> tuple[b
 SHAPES = {"steep": 0.02, "gentle": 0.12, "flat": 0.4, "flatter": 1.0}
 REQUEST_S = 3.0
 DIP = 4
+# How much a server differs from one search to the next (standard deviation of its log).
+DRIFT = 0.05
 
 
 class CountedVisit(Visit):
@@ -220,7 +224,7 @@ class Counted(SloTally):
 
 
 def search_shares(
-    shape: str, truth: int, seed: int, differ: float, dip: int = 0, *, quick: bool = False
+    shape: str, truth: float, seed: int, differ: float, dip: int = 0, *, quick: bool = False
 ) -> tuple[Capacity, float]:
     """Return the answer, and the seconds; `differ` is how much the log odds of visits differ."""
     rng, visits, seconds = Random(seed), list[Visit](), 0.0
@@ -248,48 +252,57 @@ def search_shares(
     return capacity(slo, visits, [], alpha=alpha), seconds
 
 
-def quick_search(shape: str, truth: int, seed: int, differ: float) -> Answer:
-    """Return the answer of a quick search: it ends with the visit that its time allows."""
-    found, _ = search_shares(shape, truth, seed, differ, quick=True)
+def search_answer(shape: str, truth: float, seed: int, differ: float, *, quick: bool = True) -> Answer:
+    """Return the answer of a search; a quick one ends with the visit that its time allows."""
+    found, _ = search_shares(shape, truth, seed, differ, quick=quick)
     said = AnswerSentence(code="capacity", sentence="")
     return Answer(
         headline=said, limit=said, agents=found.agents, low=found.low, high=found.high, slo=found.slo,
-        confidence=1 - QUICK_ALPHA,
+        confidence=1 - found.alpha,
     )  # fmt: skip
 
 
-def print_scatter(seeds: int, truths: Sequence[int]) -> None:
+def print_scatter(seeds: int, truths: Sequence[int], *, quick: bool = True) -> None:
     """The yardstick of a comparison is to be at least the 95 % quantile of the differences between equal servers."""
-    print("shape    visits differ  truth  95 % apart  share  yardstick  claimed falsely  +50 % found  +25 % found")
+    print(
+        "shape    visits differ  truth  95 % apart  share  yardstick  claimed falsely  with drift  +50 % found  "
+        "+25 % found"
+    )
     for shape in SHAPES:
         for differ in (0.0, 0.4):
             for truth in truths:
-                first, second = (
-                    [quick_search(shape, truth, seed, differ) for seed in range(start, start + seeds)]
-                    for start in (0, 10_000)
-                )
+                answers = partial(_answers, seeds, shape, truth, differ, quick)
+                first, second = answers(0), answers(10_000)
                 apart = sorted(
                     (abs((b.agents or 0) - (a.agents or 0)) for a, b in zip(first, second, strict=True)),
                 )[int(0.95 * seeds)]
-                claims = [_claimed(a, b) for a, b in zip(first, second, strict=True)]
+                drifted = zip(answers(30_000, drift=DRIFT), answers(40_000, drift=DRIFT), strict=True)
+                falsely = [_share_claimed(zip(first, second, strict=True)), _share_claimed(drifted)]
                 better = [
-                    _mean([
-                        _claimed(a, quick_search(shape, round(factor * truth), 20_000 + seed, differ)) == "more agents"
-                        for seed, a in enumerate(first)
-                    ])
+                    _share_claimed(zip(first, answers(20_000, factor), strict=True), ("more agents",))
                     for factor in (1.5, 1.25)
-                ]  # fmt: skip
+                ]
                 print(
                     f"{shape:8} {differ:13} {truth:6} {apart:11} {apart / truth:6.0%} {chance_of(truth, truth):10} "
-                    f"{_mean([bool(claim) for claim in claims]):16.1%} {better[0]:12.0%} {better[1]:12.0%}",
+                    f"{falsely[0]:16.1%} {falsely[1]:11.1%} {better[0]:12.0%} {better[1]:12.0%}",
                     flush=True,
                 )
 
 
-def _claimed(a: Answer, b: Answer) -> str:
-    """Return what is claimed about two searches; empty if nothing is."""
-    found = compare_agents(a, b)
-    return found.word if found and found.word in ("more agents", "fewer agents") else ""
+def _answers(
+    seeds: int, shape: str, truth: int, differ: float, quick: bool, start: int, factor: float = 1.0, drift: float = 0.0
+) -> list[Answer]:
+    """Search servers that carry `factor` times the truth, and differ by a drift."""
+    carried = {seed: factor * truth * math.exp(Random(seed).gauss(0.0, drift)) for seed in range(start, start + seeds)}
+    return [search_answer(shape, number, seed, differ, quick=quick) for seed, number in carried.items()]
+
+
+def _share_claimed(
+    pairs: Iterable[tuple[Answer, Answer]], words: Sequence[str] = ("more agents", "fewer agents")
+) -> float:
+    """Return the share of pairs of searches that are said to differ."""
+    found = [compare_agents(a, b) for a, b in pairs]
+    return _mean([change is not None and change.word in words for change in found])
 
 
 def print_shares(seeds: int, truths: Sequence[int]) -> None:
@@ -316,9 +329,11 @@ def main() -> None:
     parser.add_argument("preset", nargs="?", default="agents-small-kv")
     parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
     parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
+    parser.add_argument("--sure", action="store_true", help="scatter: searches that decide at 1 %%")
     given = parser.parse_args()
     if given.what == "scatter":
-        print_scatter(int(given.seeds or 200), [int(c) for c in (given.truth or "3,6,12,16,23,60").split(",")])
+        truths = [int(c) for c in (given.truth or "3,6,12,16,23,60").split(",")]
+        print_scatter(int(given.seeds or 200), truths, quick=not given.sure)
         return
     if given.what == "shares":
         print_shares(int(given.seeds or 20), [int(c) for c in (given.truth or "3,16,23,60").split(",")])

@@ -157,8 +157,8 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
         screen = app.screen
         assert isinstance(screen, RunScreen)
         screen._comparison = (
-            "--parallel 4 → 8 since 13:58: ▲ more agents: 15 → 20 (20–21); more than the 3 agents (15 %) by which two "
-            "quick searches of one server can differ by chance"
+            "--parallel 4 → 8 since 13:58: ▲ more agents: 15 → 20 (20–21); neither is where a repeat "
+            "of the other would end"
         )
         screen.update_panels()
         await pilot.pause()
@@ -271,7 +271,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     )
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "more than the 1 agent by which two quick searches of one server can differ by chance"
+    why = "neither is where a repeat of the other would end"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"

@@ -1,10 +1,13 @@
 """Compare two capacities for the same SLO. The whole rule is here:
 
-    more or fewer agents    the ranges of both answers do not overlap, and the numbers are further apart than the
-                            yardstick
+    more or fewer agents    the ranges of both answers do not overlap, neither number is within the repeat range of the
+                            other, and they are further apart than the yardstick
     same                    the numbers are equal
     not sure yet            everything else
 
+The range of an answer is what its own requests decide. A repeat of the search minutes later can end outside of it, as
+machines drift: the repeat range is a tenth wider on both sides. With a drift of 5 % between two searches of one server,
+the ranges alone are apart in up to a third of the pairs, also of searches that are 99 % sure.
 The yardstick is how far apart two searches of one unchanged server easily are by chance. A search that decides at 95 %
 and more needs none: its range has what chance does. The ends of a quick one are 80 % sure, and those of a doubtful
 measurement less, so that ranges alone differ too often. `python -m tests.bench.capacity scatter` counts how often two
@@ -26,7 +29,7 @@ from swarmtui.text import count_noun
 
 _Range = tuple[int | None, int | None]
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
-AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal"]
+AgentsReason = Literal["beyond_chance", "within_chance", "within_repeat", "overlap", "equal"]
 
 # A search whose ends are less sure than this is compared by the yardstick, too.
 _SURE = 0.95
@@ -84,12 +87,14 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
     chance = None if _is_sure(before) and _is_sure(after) else chance_of(before.agents, after.agents)
     order, distance = _order(before.shown_range, after.shown_range), after.agents - before.agents
     reason: AgentsReason = "within_chance"
-    if order and abs(distance) > (chance or 0):
-        reason = "beyond_chance"
-    elif not distance:
+    if not distance:
         reason = "equal"
     elif not order:
         reason = "overlap"
+    elif _is_within(after.agents, repeat_range(before)) or _is_within(before.agents, repeat_range(after)):
+        reason = "within_repeat"
+    elif abs(distance) > (chance or 0):
+        reason = "beyond_chance"
     scatter = unchanged and bool(distance)
     claims = reason == "beyond_chance" and not scatter
     word: AgentsWord = "same" if reason == "equal" else "not sure yet"
@@ -121,6 +126,20 @@ def chance_of(before: int, after: int) -> int:
     return max(1, floor(CHANCE * min(before, after) + 0.5))
 
 
+def repeat_range(answer: Answer) -> _Range:
+    """Return where a repeat of the search would end: a tenth more on both sides of its range, at least one agent."""
+    low, high = answer.shown_range
+    return (
+        None if low is None else max(0, min(low - 1, 9 * low // 10)),
+        None if high is None else max(high + 1, -(-11 * high // 10)),
+    )
+
+
+def _is_within(agents: int, ends: _Range) -> bool:
+    low, high = ends
+    return (low is None or low <= agents) and (high is None or agents <= high)
+
+
 def _is_sure(answer: Answer) -> bool:
     return answer.quality != "doubtful" and (answer.confidence is None or answer.confidence >= _SURE)
 
@@ -137,13 +156,16 @@ def _number(answer: Answer) -> str:
 
 
 def _why(reason: AgentsReason, before: Answer, after: Answer, chance: int | None) -> str:
-    """Say what decides, with the range of both sides and the yardstick."""
+    """Say what decides, with the ranges of both sides, or the yardstick."""
     assert before.agents is not None and after.agents is not None
-    ranges = f"the ranges {_ends(before)} and {_ends(after)}"
+    ranges = f"the ranges {_ends(*before.shown_range)} and {_ends(*after.shown_range)}"
     moved = f"{before.agents} → {after.agents} is {count_noun(abs(after.agents - before.agents), 'agent', 'agents')}"
     chances = f"two {_kind(before, after)} of one server can differ by {_agents(chance)} by chance" if chance else ""
+    repeats = f"({_ends(*repeat_range(before))} and {_ends(*repeat_range(after))})"
     if reason == "beyond_chance":
-        return "; ".join(filter(None, (f"{ranges} are apart", f"{chances}, and {moved}" if chances else "")))
+        return f"neither is where a repeat of the other would end {repeats}"
+    if reason == "within_repeat":
+        return f"a repeat of one search could end at the number of the other {repeats}, although {ranges} are apart"
     if reason == "equal":
         return f"both are {before.agents}; {chances}, so less would not show" if chances else f"{ranges} overlap"
     if reason == "overlap":
@@ -153,10 +175,14 @@ def _why(reason: AgentsReason, before: Answer, after: Answer, chance: int | None
 
 
 def _brief(reason: AgentsReason, chance: int | None, kind: str) -> str:
-    chances = f"the {_agents(chance)} by which two {kind} of one server can differ by chance" if chance else ""
-    if reason == "beyond_chance":
-        return f"more than {chances}" if chances else "the ranges are apart"
-    return {"within_chance": f"no more than {chances}", "overlap": "the ranges overlap"}.get(reason, "")
+    texts = {
+        "beyond_chance": "neither is where a repeat of the other would end",
+        "within_repeat": "a repeat of one could end at the other",
+        "overlap": "the ranges overlap",
+    }
+    if reason == "within_chance" and chance:
+        return f"no more than the {_agents(chance)} by which two {kind} of one server can differ by chance"
+    return texts.get(reason, "")
 
 
 def _kind(before: Answer, after: Answer) -> str:
@@ -169,9 +195,8 @@ def _agents(chance: int) -> str:
     return "1 agent" if chance == 1 else f"{chance} agents ({short_percent(CHANCE)})"
 
 
-def _ends(answer: Answer) -> str:
+def _ends(low: int | None, high: int | None) -> str:
     """Return a range with both ends: `15–15`, `18–19`, `9 or more`, `at most 4`."""
-    low, high = answer.shown_range
     if high is None:
         return f"{low or 0} or more"
-    return f"{low}–{high}" if low or not answer.agents else f"at most {high}"
+    return f"{low}–{high}" if low or not high else f"at most {high}"
