@@ -251,28 +251,28 @@ class Frame(ProtocolMessage, frozen=True):
 
     t_ns: int
     status: Status
-    note: str
-    elapsed_s: float
-    left_s: float | None
-    done: int
-    of: int | None
     c: int
-    run: int
-    runs: int
-    in_flight: int
-    waiting: int
-    out_tps: float | None
-    per_stream_tps: float | None
-    ttft_s: float | None
-    finished: int
     errors: int
     error_counts: dict[str, int]
-    lag_ms: float | None
-    worker_cpu: float | None
-    coalesced_chunks: int | None
-    clock_steps: int | None
     levels: tuple[Level, ...]
-    warnings: tuple[SessionWarning, ...]
+    note: str = ""
+    elapsed_s: float = 0.0
+    left_s: float | None = None
+    done: int = 0
+    of: int | None = None
+    run: int = 0
+    runs: int = 1
+    in_flight: int = 0
+    waiting: int = 0
+    out_tps: float | None = None
+    per_stream_tps: float | None = None
+    ttft_s: float | None = None
+    finished: int = 0
+    lag_ms: float | None = None
+    worker_cpu: float | None = None
+    coalesced_chunks: int | None = None
+    clock_steps: int | None = None
+    warnings: tuple[SessionWarning, ...] = ()
     limit: tuple[tuple[int, float], ...] = ()
     provisional: tuple[ProvisionalLevel, ...] = ()
     rows: tuple[StreamRow, ...] = ()
@@ -313,17 +313,7 @@ class Frame(ProtocolMessage, frozen=True):
     @property
     def point(self) -> HistoryPoint:
         """The values that the history keeps."""
-        return HistoryPoint(
-            t_ns=self.t_ns,
-            c=self.c,
-            in_flight=self.in_flight,
-            waiting=self.waiting,
-            out_tps=self.out_tps,
-            ttft_s=self.ttft_s,
-            errors=self.errors,
-            server_waiting=self.server_waiting,
-            per_stream_tps=self.per_stream_tps,
-        )
+        return msgspec.convert(self, HistoryPoint, from_attributes=True)
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]
