@@ -26,9 +26,9 @@ from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen, WatchScreen
-from swarmtui.tui.log.screen import LogScreen
+from swarmtui.tui.log_screen import LogScreen
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.probes.screen import ProbesScreen
+from swarmtui.tui.probes_screen import ProbesScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen
 from swarmtui.tui.tune.list_screen import TuneListScreen

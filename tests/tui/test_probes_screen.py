@@ -15,7 +15,7 @@ from swarmtui.model.journal import End, RequestEntry, StageEnd, StageStart
 from swarmtui.model.session_tags import Series
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.probes.screen import probes_view
+from swarmtui.tui.probes_screen import probes_view
 from tests.sessions.session_builders import MS, T0, head, record, write_session
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text
