@@ -1,23 +1,39 @@
-"""Write the events of a run to stdout, one JSON object a line (`--events jsonl`)."""
+"""Turn the messages of a session into events, and write them to stdout, one JSON object a line (`--events jsonl`)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.client.events import EventFeed, configuration_event
 from swarmtui.model.base import BadInput
-from swarmtui.model.client_protocol import Ended, SessionMessage
-from swarmtui.model.events import EndEvent, EventWord, RunEvent, VerdictEvent
-from swarmtui.model.session import Summary
+from swarmtui.model.client_protocol import Ended, Frame, Hello, SessionMessage
+from swarmtui.model.endpoint import show_url
+from swarmtui.model.events import (
+    AnswerEvent,
+    ConfigurationEvent,
+    EndEvent,
+    EventWord,
+    LevelEvent,
+    RunEvent,
+    SessionEvent,
+    VerdictEvent,
+    WarningEvent,
+)
+from swarmtui.model.findings import Goodput, SearchedLevel
+from swarmtui.model.plan import LevelKey, level_name
+from swarmtui.model.session import Level, Session, Summary
+from swarmtui.model.telemetry import QualityLine
 from swarmtui.model.tuning import LoggedChange, Start, format_flags
 from swarmtui.numbers import significant
-from swarmtui.text import echo
+from swarmtui.text import count_noun, echo
 
 if TYPE_CHECKING:
     from swarmtui.analysis.tuning.outcome import TuneOutcome
     from swarmtui.experiments.effects import TuneSummary
+
+_KEPT: dict[bool | None, EventWord] = {True: "kept", False: "missed", None: "unsure"}
 
 
 class EventWriter:
@@ -28,7 +44,7 @@ class EventWriter:
         """Write what is new in a message or the summary of a session, or a result of a tune."""
         match message:
             case Start():
-                self.write(configuration_event(message))
+                self.write(msgspec.convert(message, ConfigurationEvent, from_attributes=True))
             case Summary():
                 self.finish(message)
             case _:
@@ -78,3 +94,112 @@ def open_events(*, as_json: bool) -> EventWriter:
     if as_json:
         raise BadInput("prints one document, --events one line for each event; give one of them", key="--json")
     return EventWriter()
+
+
+class EventFeed:
+    """Says what is new in each message, and at the end in the summary: each level, verdict and warning once.
+
+    for event in feed.observe(message):
+        print(msgspec.json.encode(event).decode())
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        # What has been said: the requests of each level, the verdict on it, and the codes of warnings.
+        self._levels: dict[LevelKey, int] = {}
+        self._words: dict[LevelKey, EventWord] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def observe(self, message: SessionMessage) -> Iterator[RunEvent]:
+        match message:
+            case Hello(session=session, directory=directory):
+                self._begin()
+                yield _session_event(session, directory)
+            case Frame():
+                for warning in message.warnings:
+                    yield from self._warn(WarningEvent(source="session", code=warning.code, sentence=warning.text))
+                yield from self._doubts(message.quality)
+                yield from self._new_levels(message.levels)
+                search = message.search
+                for level in search.levels if search is not None and search.goal == "capacity" else ():
+                    if level.state != "unsure":  # as every level is at first
+                        yield from self._decide((level.c, None), level.state, _searched_sentence(level))
+
+    def finish(self, summary: Summary) -> Iterator[RunEvent]:
+        """Say what no frame had: a slow reader gets only the newest one."""
+        yield from self._doubts(summary.quality)
+        yield from self._new_levels(summary.levels)
+        for level in summary.goodput:
+            yield from self._decide(level.key, _KEPT[level.kept], _goodput_sentence(level))
+        if summary.answer is not None:
+            lines = tuple(line for line in summary.quality if line.state != "ok")
+            yield AnswerEvent(session=summary.session.id, answer=summary.answer, quality=lines)
+
+    def _warn(self, warning: WarningEvent) -> Iterator[RunEvent]:
+        if (warning.source, warning.code) not in self._warned:
+            self._warned.add((warning.source, warning.code))
+            yield warning
+
+    def _doubts(self, lines: Sequence[QualityLine]) -> Iterator[RunEvent]:
+        for line in lines:
+            if line.state == "doubtful":
+                yield from self._warn(WarningEvent(source="quality", code=line.code, sentence=line.sentence))
+
+    def _new_levels(self, levels: Sequence[Level]) -> Iterator[RunEvent]:
+        for level in levels:
+            if self._levels.get(level.key) != level.n:
+                self._levels[level.key] = level.n
+                yield _level_event(level)
+
+    def _decide(self, key: LevelKey, word: EventWord, sentence: str) -> Iterator[RunEvent]:
+        if self._words.get(key) != word:
+            self._words[key] = word
+            c, rate = key
+            yield VerdictEvent(about="slo", word=word, sentence=sentence, c=c, rate=rate)
+
+
+def _session_event(session: Session, directory: str) -> SessionEvent:
+    return SessionEvent(
+        session=session.id,
+        directory=directory,
+        endpoints=tuple(show_url(endpoint.url) for endpoint in session.endpoints),
+        model=session.endpoints[0].model if session.endpoints else "",
+        workload=session.workload,
+        goal=session.plan.goal,
+        slo=session.plan.slo,
+        simulated=session.simulated,
+    )
+
+
+def _level_event(level: Level) -> LevelEvent:
+    return LevelEvent(
+        c=level.c,
+        rate=level.rate,
+        runs=level.runs,
+        n=level.n,
+        ok=level.ok,
+        errors=level.errors,
+        error_counts=level.error_counts,
+        complete=level.complete,
+        out_tps_steady=level.out_tps_steady,
+        out_tps_steady_hw=level.out_tps_steady_hw,
+        out_tps_wall=level.out_tps_wall,
+        per_stream_tps=level.per_stream_tps.mean,
+        ttft_s=level.ttft_s.median,
+        ttft_p90_s=level.ttft_s.p90,
+        flags=level.flags,
+    )
+
+
+def _searched_sentence(level: SearchedLevel) -> str:
+    return _slo_sentence((level.c, None), level.good or 0, level.n, level.state)
+
+
+def _goodput_sentence(level: Goodput) -> str:
+    return _slo_sentence(level.key, *level.met_least, _KEPT[level.kept])
+
+
+def _slo_sentence(key: LevelKey, good: int, n: int, word: EventWord) -> str:
+    return f"{level_name(key)}: {good} of {count_noun(n, 'request', 'requests')} met the SLO: {word}"

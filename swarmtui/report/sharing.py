@@ -108,7 +108,7 @@ def _svg(summary: Summary, attached: str) -> bytes:
 
 
 def _markdown(summary: Summary, attached: str) -> bytes:
-    from swarmtui.report.post import post_markdown
+    from swarmtui.report.markdown import post_markdown
 
     return post_markdown(summary, attached)
 

@@ -34,13 +34,11 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
+from swarmtui.state.counts import RunningSlo, TotalCounts, TraceCounts
 from swarmtui.state.limit_line import LimitLine
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
-from swarmtui.state.running_slo import RunningSlo
 from swarmtui.state.streams import StreamTally, Throughput
-from swarmtui.state.totals import TotalCounts
-from swarmtui.state.trace import TraceCounts
 from swarmtui.state.watched import WatchedStreams
 
 _RECENT_NS = 10_000_000_000

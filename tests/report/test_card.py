@@ -20,7 +20,7 @@ from swarmtui.report.card import HEIGHT, WIDTH, card_svg, large_answer, wrap
 from swarmtui.report.environment import environment
 from swarmtui.report.images import rasterise
 from swarmtui.report.leaderboards import localmaxxing, mlperf_endpoints
-from swarmtui.report.post import post_markdown
+from swarmtui.report.markdown import post_markdown
 from swarmtui.report.sharing import shared_format
 from swarmtui.sessions.private import without_private
 from swarmtui.sessions.store import load_session, summarise

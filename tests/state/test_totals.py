@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from swarmtui.model.client_protocol import TTFT_BOUNDS
 from swarmtui.model.record import CANCELLED
-from swarmtui.state.totals import TotalCounts
+from swarmtui.state.counts import TotalCounts
 from tests.sessions.session_builders import record
 
 S = 1_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
-from swarmtui.state.trace import TraceCounts
+from swarmtui.state.counts import TraceCounts
 
 
 def answer(

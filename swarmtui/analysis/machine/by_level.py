@@ -14,13 +14,12 @@ from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.kv_tiers import kv_figures
 from swarmtui.analysis.machine.server_counters import counter_change, merged
-from swarmtui.analysis.machine.speculation import speculation
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.machine.waterfall import level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, TraceFigures
+from swarmtui.model.session import Level, Speculation, TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry, TtftSplit
 
 
@@ -63,7 +62,7 @@ def add_machine_figures(
                 ttft_split=parts,
                 waterfall=level_waterfall(counted, block_size, parts),
                 kv=kv_figures(replayed, counted, seen, servers, block_size),
-                speculation=speculation(level, [r for run in counted for r in run.finished if r.ok], seen),
+                speculation=_speculation(level, [r for run in counted for r in run.finished if r.ok], seen),
             )
         )
     return tuple(found)
@@ -165,3 +164,28 @@ def level_counters(
             if value is not None:
                 sums[name] = sums.get(name, 0.0) + value
     return ServerState(engine="", running=max(running, default=None), kv_use=max(kv_use, default=None), **sums)
+
+
+def _speculation(level: Level, ok: Sequence[Record], seen: ServerState) -> Speculation | None:
+    """Tell tokens per step, which the text decides, from steps per second; None without any draft.
+
+    The figures are those of the answers, else of the counters of the servers.
+    """
+    told = [(record, record.engine) for record in ok if record.engine and record.engine.draft_tokens is not None]
+    drafted, accepted, tokens = seen.draft_tokens or 0.0, seen.accepted_tokens or 0.0, seen.output_tokens or 0.0
+    if told:
+        drafted = float(sum(engine.draft_tokens or 0 for _, engine in told))
+        accepted = float(sum(engine.accepted_tokens or 0 for _, engine in told))
+        tokens = float(sum(record.tokens_out or 0 for record, _ in told))
+    # A step writes the tokens that were accepted, and one more; some draft nothing.
+    if not drafted or tokens <= accepted:
+        return None
+    tokens_per_step = tokens / (tokens - accepted)
+    positions = seen.accepted_at.buckets if seen.accepted_at else ()
+    return Speculation(
+        tokens_per_step=tokens_per_step,
+        steps_per_s=ratio(level.per_stream_tps.mean, tokens_per_step),
+        drafted_per_step=drafted / (tokens - accepted),
+        acceptance=accepted / drafted,
+        by_position=tuple(bucket.count / seen.drafts for bucket in positions) if seen.drafts else (),
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.client.events import EventFeed
+from swarmtui.cli.events import EventFeed
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame, Hello, SessionMessage, SessionWarning
 from swarmtui.model.events import AnswerEvent, LevelEvent, RunEvent, SessionEvent, VerdictEvent, WarningEvent

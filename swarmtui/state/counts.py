@@ -1,0 +1,166 @@
+"""Count the finished requests of a session: all since its start, by the conditions of an SLO, and of a trace."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.traces import reusable_tokens, server_block_size
+from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
+from swarmtui.model.client_protocol import TTFT_BOUNDS, LiveTrace, Totals
+from swarmtui.model.findings import KeptShare
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.telemetry import DiscoveredServer, ServerState
+from swarmtui.model.trace import ReplayedRequest
+from swarmtui.model.worker_protocol import StreamRow
+from swarmtui.state.recorded_worker import first_token_s
+
+# Answers, and the time of the server counters, that the live hit rate covers.
+_RECENT_REPLAYS = 32
+_COUNTERS_NS = 20_000_000_000
+
+
+class TotalCounts:
+    """Counts what was sent and received since the start, for metrics that only grow."""
+
+    def __init__(self) -> None:
+        self._requests = self._tokens_in = self._tokens_out = 0
+        self._errors: Counter[str] = Counter()
+        self._ttft_sum_s = 0.0
+        self._ttft_counts = [0] * (len(TTFT_BOUNDS) + 1)
+
+    def add(self, record: Record, *, scheduled: bool) -> None:
+        if record.error == CANCELLED:
+            return
+        self._requests += 1
+        if record.error is not None:
+            self._errors[record.error] += 1
+            return
+        self._tokens_in += record.tokens_in or 0
+        self._tokens_out += record.tokens_out or 0
+        ttft_s = first_token_s(record, scheduled=scheduled)
+        if ttft_s is not None:
+            self._ttft_sum_s += ttft_s
+            self._ttft_counts[bisect_left(TTFT_BOUNDS, ttft_s)] += 1
+
+    def view(self) -> Totals:
+        return Totals(
+            requests=self._requests,
+            errors=dict(self._errors),
+            tokens_in=self._tokens_in,
+            tokens_out=self._tokens_out,
+            ttft_sum_s=self._ttft_sum_s,
+            ttft_counts=tuple(self._ttft_counts),
+        )
+
+
+class RunningSlo:
+    """Counts the requests of the running level by the conditions of an SLO.
+
+    A request whose first token is late has missed the SLO from that moment on: otherwise a level would keep it until
+    its last seconds. It counts as late until its record counts, so that both counts are the same in the end.
+    """
+
+    def __init__(self, slo: str, stage: int, since_ns: int) -> None:
+        self._tally = SloTally(parse_slo(slo))
+        self._stage, self._since_ns = stage, since_ns
+        # By agent and request: whether it is past a limit of each condition.
+        self._late: dict[tuple[int, int, int], tuple[bool, ...]] = {}
+
+    def add(self, record: Record) -> None:
+        if record.stage == self._stage:
+            self._tally.add(record)
+            self._late.pop((record.agent, record.task, record.t_sent_ns or 0), None)
+
+    def conditions(self, rows: Iterable[StreamRow], now: int) -> tuple[KeptShare, ...]:
+        """Return what is known now; `rows` are the newest ones of all agents."""
+        for row in rows:
+            if row.measured and row.t_sent_ns >= self._since_ns:
+                late = tuple(_is_late(condition, row, now) for condition in self._tally.slo.conditions)
+                if any(late):
+                    self._late[row.agent, *row.request] = late
+        conditions = self._tally.slo.conditions
+        counts = [sum(of) for of in zip(*self._late.values(), strict=True)] or [0] * len(conditions)
+        return tuple(
+            msgspec.structs.replace(share, value=self._tally.percentile_so_far(number, counts[number]))
+            if conditions[number].limits.keys() == {"ttft"}
+            else share
+            for number, share in enumerate(self._tally.conditions(counts))
+        )
+
+
+def _is_late(condition: SloCondition, row: StreamRow, now: int) -> bool:
+    age_s = (now - row.t_sent_ns) / 1e9
+    waits_s = {"ttft": age_s if row.ttft_s is None else row.ttft_s, "e2e": age_s}
+    if row.state != "writing":
+        waits_s["ttfo"] = age_s
+    return any(waits_s[name] > limit for name, limit in condition.limits.items() if name in waits_s)
+
+
+class TraceCounts:
+    """Counts what a stage has replayed; a session is live from its first answer to its last."""
+
+    def __init__(self) -> None:
+        self._contexts: dict[int, dict[int, int]] = {}
+        self._answered: Counter[int] = Counter()
+        self._ended: set[int] = set()
+        self._latest: deque[tuple[int, int | None, ReplayedRequest]] = deque(maxlen=_RECENT_REPLAYS)
+        self._jobs = 0
+        self._counters: deque[tuple[int, float, float]] = deque()
+
+    def add_sample(self, t_ns: int, servers: Sequence[ServerState]) -> None:
+        """Keep the counters of the prefix cache, for servers whose answers do not report cached tokens."""
+        known = [
+            (s.cache_queries, s.cache_hits) for s in servers if s.cache_queries is not None and s.cache_hits is not None
+        ]
+        if known:
+            self._counters.append((t_ns, sum(queries for queries, _ in known), sum(hits for _, hits in known)))
+            while self._counters[0][0] < t_ns - _COUNTERS_NS:
+                self._counters.popleft()
+
+    def _server_hit_rate(self) -> float | None:
+        if not self._counters:
+            return None
+        (_, queries, hits), (_, before, hits_before) = self._counters[-1], self._counters[0]
+        return (hits - hits_before) / (queries - before) if queries > before and hits >= hits_before else None
+
+    def add(self, record: Record) -> None:
+        replayed = record.replayed
+        if replayed is None or replayed.play in self._ended:
+            return
+        if not record.ok:
+            self.end_plays([replayed.play])
+            return
+        tokens_in = record.tokens_in or replayed.input_tokens
+        context = {replayed.subagent: tokens_in + (record.tokens_out or 0)}
+        # The sub-agents before a request of the parent have ended.
+        before = self._contexts.get(replayed.play, {}) if replayed.subagent else {}
+        self._contexts[replayed.play] = before | context
+        self._answered[replayed.play] += 1
+        if self._answered[replayed.play] == replayed.requests - replayed.skipped:
+            self._jobs += 1
+            del self._contexts[replayed.play], self._answered[replayed.play]
+        self._latest.append((tokens_in, record.cached_tokens, replayed))
+
+    def end_plays(self, plays: Iterable[int]) -> None:
+        """Forget plays that failed or were abandoned, and what is answered of them later."""
+        self._ended.update(plays)
+        for play in self._ended & self._contexts.keys():
+            del self._contexts[play]
+
+    def view(self, servers: Iterable[DiscoveredServer] = ()) -> LiveTrace | None:
+        if not self._latest:
+            return None
+        known = [(tokens, cached) for tokens, cached, _ in self._latest if cached is not None]
+        prompt, block_size = sum(tokens for tokens, _ in known), server_block_size(servers)
+        reusable = sum(reusable_tokens(replayed, tokens, block_size) for tokens, _, replayed in self._latest)
+        return LiveTrace(
+            jobs=self._jobs,
+            hit_rate=sum(cached for _, cached in known) / prompt if prompt else self._server_hit_rate(),
+            max_hit_rate=ratio(reusable, sum(replayed.input_tokens for _, _, replayed in self._latest)),
+            context=sum(sum(agents.values()) for agents in self._contexts.values()),
+        )
