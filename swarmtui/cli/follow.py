@@ -113,10 +113,12 @@ def follow_run(
     return code
 
 
-def follow_without_report(request: RunRequest, process: StartedProcess, quiet: bool) -> tuple[Ended, int]:
+def follow_without_report(
+    request: RunRequest, process: StartedProcess, quiet: bool, control: StopControl
+) -> tuple[Ended, int]:
     """Run a session to its end without printing its results; return how it ended, and the exit code."""
     progress = open_progress(sys.stderr, quiet)
-    ended, _ = _follow(request, process, progress)
+    ended, _ = _follow(request, process, progress, control=control)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
     return ended, _exit_code(ended)
@@ -127,9 +129,13 @@ def _exit_code(ended: Ended) -> int:
 
 
 def _follow(
-    request: RunRequest, process: StartedProcess, progress: Progress, observers: Sequence[Observer] = ()
+    request: RunRequest,
+    process: StartedProcess,
+    progress: Progress,
+    observers: Sequence[Observer] = (),
+    control: StopControl | None = None,
 ) -> tuple[Ended, tuple[Level, ...]]:
-    control = StopControl()
+    control = control or StopControl()
 
     def request_stop(number: int, frame: FrameType | None) -> None:
         """Print nothing here: the signal may arrive in the middle of a print."""

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from swarmtui.model.run_request import RunRequest
 
 
+# How often the wait for the next probe looks for an interrupt that was dropped.
+_CHECK_S = 1.0
+
+
 def _strip_headers(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Strip spaces around header names and values: HTTP libraries reject them."""
     return tuple("=".join(part.strip() for part in text.split("=", 1)) for text in texts)
@@ -293,7 +297,11 @@ def probe(
         return
     params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"plan": "probe"}
     build_run_request(options["endpoints"], params)
-    sys.exit(_probe_repeatedly(lambda: build_run_request(options["endpoints"], params), every_s, quiet))
+
+    def probe_once(interrupt: _Interrupt) -> int:
+        return _probe_once(build_run_request(options["endpoints"], params), quiet, interrupt)
+
+    sys.exit(_probe_repeatedly(probe_once, every_s))
 
 
 def _probe_command(options: dict[str, Any]) -> list[str]:
@@ -315,37 +323,43 @@ def _probe_command(options: dict[str, Any]) -> list[str]:
     return [*command, "--insecure"] if options["insecure"] else command
 
 
-def _probe_repeatedly(make_request: Callable[[], RunRequest], every_s: float | None, quiet: bool) -> int:
+def _probe_repeatedly(probe_once: Callable[[_Interrupt], int], every_s: float | None) -> int:
     """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
     import time
 
     from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 
+    interrupt = _Interrupt()
+    interrupt.install()
     due = time.monotonic()
     try:
         while True:
-            code = _probe_once(make_request(), quiet)
+            code = probe_once(interrupt)
             if every_s is None or code not in (DONE, UNUSABLE):
                 return code
             due = max(due + every_s, time.monotonic())
-            while (left := due - time.monotonic()) > 0:
-                time.sleep(min(left, 60.0))
+            while not interrupt.came and (left := due - time.monotonic()) > 0:
+                time.sleep(min(left, _CHECK_S))
+            if interrupt.came:
+                return STOPPED
     except KeyboardInterrupt:
         return STOPPED
 
 
-def _probe_once(request: RunRequest, quiet: bool) -> int:
-    import signal
+def _probe_once(request: RunRequest, quiet: bool, interrupt: _Interrupt) -> int:
     from pathlib import Path
 
     from swarmtui.cli.follow import follow_without_report
+    from swarmtui.client.session_client import StopControl
     from swarmtui.processes.exits import DONE
     from swarmtui.processes.spawn import start_session_process
 
-    ended, code = follow_without_report(request, start_session_process(), quiet)
+    control = StopControl()
+    ended, code = follow_without_report(request, start_session_process(), quiet, control)
     # Between two probes there is no session to stop: a signal just ends the loop.
-    signal.signal(signal.SIGINT, _interrupt_once)
-    signal.signal(signal.SIGTERM, _interrupt_once)
+    interrupt.install()
+    # A stop that was requested after the session had ended.
+    interrupt.came |= control.requested
     if code == DONE:
         from swarmtui.report.probes import probe_line
 
@@ -353,13 +367,29 @@ def _probe_once(request: RunRequest, quiet: bool) -> int:
     return code
 
 
-def _interrupt_once(number: int, frame: FrameType | None) -> NoReturn:
-    """Raise KeyboardInterrupt, and ignore further signals so that they do not interrupt the exit."""
-    from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
+class _Interrupt:
+    """Handle SIGINT and SIGTERM: raise KeyboardInterrupt, and remember it.
 
-    exit_if_stuck()
-    ignore_signals_unless_stuck()
-    raise KeyboardInterrupt
+    Python drops what is raised in a finaliser, in a callback of a weak reference, or in one after a fork. A loop that
+    also looks at `came` ends nevertheless.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def install(self) -> None:
+        import signal
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
+        from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
+
+        self.came = True
+        exit_if_stuck()
+        ignore_signals_unless_stuck()  # further signals must not interrupt the exit
+        raise KeyboardInterrupt
 
 
 def install_hint_text(command: Sequence[str], every_s: float) -> str:

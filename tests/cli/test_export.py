@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import get_args
 
 import pytest
 
-from swarmtui.cli import sessions
+from swarmtui.cli import run, sessions
+from swarmtui.processes.exits import DONE, STOPPED
 from swarmtui.sessions.index import SortOrder
 from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
 
@@ -88,6 +91,37 @@ def test_probes_repeat_until_stopped(sandbox: Sandbox) -> None:
     program.signal_group(2)
     assert program.wait().code == 4
     wait_until(lambda: not sandbox.processes("worker"), "no worker runs")
+
+
+@pytest.fixture
+def kept_handlers() -> Iterator[None]:
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("kept_handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_probes_end_although_a_finaliser_drops_the_interrupt(number: signal.Signals) -> None:
+    class InterruptedAtItsEnd:
+        def __del__(self) -> None:
+            signal.raise_signal(number)
+
+    dropped: list[object] = []
+    probes = []
+
+    def probe_once(interrupt: object) -> int:
+        probes.append(len(dropped))
+        InterruptedAtItsEnd()
+        return DONE
+
+    before, sys.unraisablehook = sys.unraisablehook, lambda unraisable: dropped.append(unraisable.exc_type)
+    try:
+        assert run._probe_repeatedly(probe_once, 3600.0) == STOPPED
+    finally:
+        sys.unraisablehook = before
+    assert (probes, dropped) == ([0], [KeyboardInterrupt])
 
 
 def test_install_hint_prints_timer_and_cron_line_only(sandbox: Sandbox) -> None:
