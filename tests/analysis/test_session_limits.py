@@ -128,6 +128,15 @@ def test_delay_of_the_first_token_does_not_bind_where_the_answer_is_long() -> No
     assert found.binds == "bandwidth"
 
 
+def test_answers_that_a_level_did_not_wait_for_have_a_median_length() -> None:
+    """The level ends before its last answers: their mean length is not known, the median is."""
+    short = TtftSplit(ttft_s=0.33, queue_s=0.0, prefill_s=0.06, rest_s=0.27)
+    long = TtftSplit(ttft_s=1.8, queue_s=0.0, prefill_s=0.1, rest_s=1.7)
+    lengths = Spread(n=16, p50=4.0)
+    assert found_at([decoding(4, ttft_split=short, e2e_s=lengths)]).binds == "bandwidth"
+    assert found_at([decoding(4, ttft_split=long, e2e_s=lengths)]).binds == "client"
+
+
 def test_step_is_the_median_gap_where_a_chunk_is_a_step() -> None:
     """Prompts of others lie in the mean: measured with vLLM on an H200, 64 agents: 9.6 ms and 5.7 ms."""
     gaps = Spread(n=16 * 99, mean=9.6e-3, p50=5.72e-3)

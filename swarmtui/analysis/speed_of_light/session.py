@@ -285,7 +285,8 @@ def binding(
             f"prompts take {percent(one.prefill)} of the time: {rate(now)} prompt tok/s, one agent alone {rate(alone)}"
         )
     split = level.ttft_split
-    answer_s = level.e2e_s.mean or 0.0
+    # The mean is not known where the level ended before the last answers did.
+    answer_s = level.e2e_s.mean or level.e2e_s.p50 or 0.0
     outside_s = None if split is None or split.estimated else split.rest_s
     if split is not None and outside_s is not None and outside_s > max(MOST * split.ttft_s, _DELAYS * answer_s):
         return "client", f"{seconds(outside_s, 2)} of {seconds(split.ttft_s, 2)} TTFT are outside the server"
