@@ -1,7 +1,7 @@
 """Make a model with random weights: `make_model.py gguf|hf OUT [SIZE [f16]]`; run by the Python that has the engine.
 
-SIZE is tiny by default; dense (7 B parameters) and moe (64 experts, 13 B) are files of 14 and 28 GB for a GPU, in
-bfloat16 if float16 is not asked for; tiny is always in float16 (hf: float32), which CPUs compute faster.
+SIZE is tiny by default; dense (7 B parameters), large (27 B) and moe (64 experts, 13 B) are files of 14, 55 and 28 GB
+for a GPU, in bfloat16 if float16 is not asked for; tiny is always in float16 (hf: float32), which CPUs compute faster.
 Answers are noise, and end at their token limit. The vocabulary is trained on the licences and the Python library of
 this machine, so that prompts have about as many tokens as elsewhere. The GGUF answers with letters and spaces only:
 llama.cpp rejects answers that begin like a tool call and are none.
@@ -45,6 +45,7 @@ class Size(NamedTuple):
 SIZES = {
     "tiny": Size(2, 256, 4, 1, 64, 768),
     "dense": Size(32, 4096, 32, 8, 128, 14336),
+    "large": Size(64, 6144, 48, 8, 128, 18432),
     "moe": Size(24, 2048, 16, 4, 128, 1408, experts=64, used=6),
 }
 # As many random numbers are drawn; large tensors repeat them.
