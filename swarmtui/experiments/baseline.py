@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
+from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, comparison_refusals, option_name
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
+from swarmtui.sessions.index import baseline_of, list_sessions, read_row
 from swarmtui.sessions.store import earlier_sessions, read_summary
 
 
@@ -34,6 +37,24 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
     found = baseline_verdict(root, baseline, session, detect)
     add_change(root, found)
     return found
+
+
+def use_last_change(root: Path, directory: Path, summary: Summary) -> tuple[Summary, str]:
+    """Return a saved session with the advice that its baseline leaves, and what came of its prediction.
+
+    Without a baseline it is the last session of the same endpoint, model and workload.
+    """
+    before = None
+    with suppress(BadInput):
+        if found := baseline_of(list_sessions(root), read_row(directory)):
+            before = read_summary(root, found)
+    if before is None or summary.answer is None or comparison_refusals(before, summary):
+        return summary, ""
+    change = find_slots_change(before, summary)
+    if change is None:
+        return summary, ""
+    learned = msgspec.structs.replace(summary.answer, next=learned_steps(change))
+    return msgspec.structs.replace(summary, answer=learned), prediction_text(change)
 
 
 def compare_with_baseline(
@@ -61,7 +82,7 @@ def explained(pair: Pair) -> str:
     if agents is None:
         return pair.sentence
     said = agents.claim(doubted=True) if agents.scatter else pair.sentence
-    return "; ".join(filter(None, (said, agents.brief)))
+    return "; ".join(filter(None, (said, agents.brief, pair.predicted)))
 
 
 def known_changes(pair: Pair) -> list[Difference]:

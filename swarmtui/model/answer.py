@@ -36,13 +36,32 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
     half_width: float | None = None
 
 
+class SlotsForecast(Stored, frozen=True, kw_only=True):
+    """The prediction for a server with `slots` in total, which `setting` gives it: how many agents keep the SLO.
+
+    `agents_low` is null if it is not known that there are more than now, `agents_high` if nothing is predicted.
+    `each_tps` is what each agent has now while it writes, `shared_tps` what it has then if the total stays the same.
+    """
+
+    setting: str
+    slots: int
+    agents_low: int | None = None
+    agents_high: int | None = None
+    each_tps: float | None = None
+    shared_tps: float | None = None
+
+
 class NextStep(Stored, frozen=True, kw_only=True):
-    """Something to try: a sentence, the command or flag to copy, if there is one, and the figures behind it."""
+    """Something to try: a sentence, the command or flag to copy, if there is one, and the figures behind it.
+
+    `forecast` is what is predicted for more slots.
+    """
 
     code: str
     sentence: str
     command: str = ""
     evidence: str = ""
+    forecast: SlotsForecast | None = None
 
 
 class Answer(Stored, frozen=True, kw_only=True):

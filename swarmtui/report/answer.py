@@ -11,8 +11,8 @@ from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
-# Steps that measure again: they change nothing about the server.
-_SURER = ("quiet_host", "client_limit", "measure_again", "unsure_search")
+# Steps that change nothing about the server: they measure again, or say what was tried already.
+_NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried")
 
 NO_STEP = "nothing that these figures point to"
 
@@ -52,10 +52,10 @@ def quality_text(found: Answer) -> str:
     return "ok, with remarks" if found.quality == "note" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Block]:
+def quick_blocks(summary: Summary, seconds: float | None, show: str, predicted: str = "") -> list[Block]:
     """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
 
-    `seconds` is how long it took, if that is to be said.
+    `seconds` is how long it took, if that is to be said; `predicted` is what came of a prediction.
     """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
@@ -72,6 +72,8 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Blo
     rows.setdefault("Try next", NO_STEP)
     saved = f"all figures: {show}" if seconds is None else f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
+    if predicted:
+        rows["Prediction"] = predicted
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
     return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]
 
@@ -120,8 +122,8 @@ def _met(point: AnswerPoint) -> str:
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
-    """Return what to try first; after what makes the answer surer, also what its figures point to."""
-    return steps[:2] if steps and steps[0].code in _SURER else steps[:1]
+    """Return what to try first; after what changes nothing about the server, also what its figures point to."""
+    return steps[:2] if steps and steps[0].code in _NO_CHANGE else steps[:1]
 
 
 def step_text(step: NextStep) -> str:

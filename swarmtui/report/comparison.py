@@ -125,6 +125,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
         AnswerLine("Changed", _changed(pair)),
+        AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", _at_capacity(pair)),
         *output,

@@ -142,7 +142,7 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
     why = pair.agents.brief if pair.agents else ""
-    parts = (f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}", why, pair.left_out)
+    parts = (f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}", why, pair.predicted, pair.left_out)
     return sanitize("; ".join(filter(None, parts)))
 
 

@@ -80,7 +80,13 @@ def _limit(facts: AnswerFacts) -> AnswerSentence:
 
 def next_steps(facts: AnswerFacts) -> tuple[NextStep, ...]:
     return tuple(
-        NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts), evidence=row.evidence(facts))
+        NextStep(
+            code=row.code,
+            sentence=row.text(facts),
+            command=row.command(facts),
+            evidence=row.evidence(facts),
+            forecast=row.forecast(facts),
+        )
         for row in rows_said("next", facts)
     )
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
 from swarmtui.analysis.limits.slo import WAITS
+from swarmtui.model.answer import SlotsForecast
 from swarmtui.text import count_noun
 
 Question = Literal["headline", "missed", "limit", "next", "power"]
@@ -24,6 +25,7 @@ class AnswerRow(NamedTuple):
     text: Callable[[AnswerFacts], str]
     command: Callable[[AnswerFacts], str] = lambda facts: ""
     evidence: Callable[[AnswerFacts], str] = lambda facts: ""
+    forecast: Callable[[AnswerFacts], SlotsForecast | None] = lambda facts: None
 
     def is_said(self, facts: AnswerFacts) -> bool:
         return all(getattr(facts, name) is not None for name in self.needs) and self.holds(facts)

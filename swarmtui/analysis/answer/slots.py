@@ -126,6 +126,7 @@ def _add_more(
     facts = msgspec.structs.replace(
         facts,
         more_slots=_slots_setting(summary, per, more),
+        more_at_once=more * slots.replicas,
         shared_stream=stream * per / more if stream is not None else None,
     )
     if facts.flat is not None:
@@ -140,7 +141,6 @@ def _add_more(
         agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
     return msgspec.structs.replace(
         facts,
-        more_at_once=more * slots.replicas,
         more_agents=agents if agents and facts.agents and agents > facts.agents else None,
         more_tps=None if judged else more / per / longer - 1.0,
         more_stream=stream / longer if stream is not None else None,

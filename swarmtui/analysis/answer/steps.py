@@ -8,6 +8,7 @@ from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, agents, errors_missed, slots_taken, waits
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
+from swarmtui.model.answer import SlotsForecast
 from swarmtui.numbers import percent, rate, short, signed_percent
 from swarmtui.text import count_noun
 
@@ -29,11 +30,32 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
     """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
     then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
-    least, most = facts.more_at_once or 0, facts.more_agents or 0
-    low = "up to " if least <= (facts.agents or 0) or least >= most else f"{least} to "
-    return (
-        f"{facts.more_slots}: {low}{agents(most)}, as fewer requests wait for a slot{_price(facts)}{then} (prediction)"
+    found = _forecast(facts)
+    assert found is not None
+    number = forecast_agents(found)
+    return f"{facts.more_slots}: {number}, as fewer requests wait for a slot{_price(facts)}{then} (prediction)"
+
+
+def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
+    """Return what is predicted for more slots; agents only if the measurement is not in doubt."""
+    if facts.more_slots is None or facts.more_at_once is None:
+        return None
+    least, most = facts.more_at_once, facts.more_agents if not facts.doubts else None
+    known = most is not None and (facts.agents or 0) < least < most
+    return SlotsForecast(
+        setting=facts.more_slots,
+        slots=least,
+        agents_low=least if known else None,
+        agents_high=most,
+        each_tps=facts.full_stream,
+        shared_tps=facts.shared_stream,
     )
+
+
+def forecast_agents(found: SlotsForecast) -> str:
+    """`6 to 10 agents`, or `up to 10 agents`"""
+    low = "up to " if found.agents_low is None else f"{found.agents_low} to "
+    return f"{low}{agents(found.agents_high or 0)}"
 
 
 def _price(facts: AnswerFacts) -> str:
@@ -141,15 +163,15 @@ STEPS = (
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
         lambda f: not f.doubts and _more_slots_help(f),
-        _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots),
+        _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
         lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests"
         f"{_price(f)} (prediction)",
-        lambda f: f.more_slots or "", _evidence_of_slots),
+        lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
-        _more_slots_text, lambda f: f.more_slots or "", _evidence_of_slots),
+        _more_slots_text, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "queue", ("slots",),
         lambda f: _more_slots_help(f)
         and (f.more_slots is None or (not f.doubts and f.more_tps is not None and f.more_tps < MIN_GAIN))

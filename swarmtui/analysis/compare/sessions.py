@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.answer.commands import command_again
+from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
@@ -82,10 +83,11 @@ class Pair(Stored, frozen=True, kw_only=True):
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
     two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
     levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
-    the newer session of ours, and `again` the command that measures its server again. `doubts` are those about either
-    measurement, with the run they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of
-    them chose its levels itself. `since` is the time of an earlier baseline, and `left_out` names a session after it
-    that was not chosen, and why.
+    the newer session of ours, by what both have shown; `predicted` holds the prediction of the older one against it.
+    `again` is the command that measures its server again. `doubts` are those about either measurement, with the run
+    they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of them chose its levels
+    itself. `since` is the time of an earlier baseline, and `left_out` names a session after it that was not chosen, and
+    why.
     """
 
     a: str
@@ -108,6 +110,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
+    predicted: str = ""
     again: str = ""
     doubts: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
@@ -182,6 +185,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     if not refused:
         agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
     throughput = _sentence(rows, refused, headline)
+    slots = find_slots_change(*sorted((a, b), key=lambda one: one is newer)) if not refused else None
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -204,7 +208,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         at_b=b.answer.at_capacity if b.answer and agents else None,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
-        next=newer.answer.next if newer.answer else (),
+        next=learned_steps(slots) if slots else newer.answer.next if newer.answer else (),
+        predicted=prediction_text(slots) if slots else "",
         again=command_again(newer),
         doubts=doubts,
         doubtful=tuple(one.session.id for one in (a, b) if doubts and find_doubts(one.quality)),

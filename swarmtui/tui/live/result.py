@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.model.answer import Answer
+from swarmtui.model.answer import Answer, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
@@ -63,10 +65,16 @@ def result_view(
     comparison: str,
     *,
     repeats: bool = False,
+    steps: tuple[NextStep, ...] = (),
 ) -> ResultView:
-    """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks."""
+    """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
+
+    `steps` are what to try by what both have shown.
+    """
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
+    if answer is not None and steps:
+        answer = msgspec.structs.replace(answer, next=steps)
     number, unit = _large(answer, frame)
     finding = _finding(frame) if answer is None else ""
     rows = (
@@ -150,7 +158,8 @@ class ResultPanel(LivePanel, Page):
         comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
         session = data.shown.session
         repeats = session is not None and bool(session.previous)
-        view = result_view(frame, data.shown.ended, table, comparison, repeats=repeats)
+        steps = data.pair.next if data.pair else ()
+        view = result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps)
         # Nearly always the table of levels has a region of its own.
         with_levels = live_layout(*self.app.size).region("levels") is None
         width, height = self.inner_size

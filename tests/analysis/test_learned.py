@@ -1,0 +1,105 @@
+"""What a change of the slots has shown: its prediction is held against it, and advice that failed is replaced."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
+from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
+from swarmtui.model.findings import Scaling, Slots
+from swarmtui.model.session import Summary
+from swarmtui.report.answer import answer_rows
+from swarmtui.report.comparison import answer_lines
+from swarmtui.tui.baseline import compared_text
+from tests.analysis.level_builders import level, summary
+
+SAID = AnswerSentence(code="capacity", sentence="")
+IDS = ("20261115-014455-3f9a", "20261115-020000-aaaa")
+
+
+def more_slots(slots: int, low: int | None, high: int | None) -> NextStep:
+    forecast = SlotsForecast(
+        setting=f"--parallel {slots}", slots=slots, agents_low=low, agents_high=high, each_tps=104.0, shared_tps=52.0
+    )
+    said = f"--parallel {slots}: more agents; if the 802 tok/s in total do not grow, about 52 each"
+    return NextStep(code="more_slots_agents", sentence=said, command=f"--parallel {slots}", forecast=forecast)
+
+
+def session(
+    id: str, slots: int, agents: int, tps: float, *steps: NextStep, flags: str = "", doubts: str = ""
+) -> Summary:
+    answer = Answer(
+        headline=SAID, limit=SAID, agents=agents, low=agents, high=agents, slo="ttft_p90=2s", confidence=0.8,
+        at_capacity=AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=tps / slots, out_tps=tps, half_width=0.02),
+        next=steps, doubts=doubts,
+    )  # fmt: skip
+    found = summary([level(1, tps=200), level(agents, tps=tps)], id, server_flags=flags or f"--parallel {slots}")
+    return msgspec.structs.replace(found, answer=answer, scaling=Scaling(slots=Slots(per_replica=slots)))
+
+
+BEFORE = session(IDS[0], 4, 5, 805.0, more_slots(8, 6, 10))
+
+
+def test_a_prediction_is_held_against_what_came_of_it() -> None:
+    pair = compare_pair(BEFORE, session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)))
+    said = "slots 4 → 8: predicted 6 to 10 agents, came out 9"
+    assert dict(line[:2] for line in answer_lines(pair))["Prediction"] == said
+    assert compared_text(pair, "").endswith(said)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        session(IDS[1], 16, 9, 802.0),
+        session(IDS[1], 8, 9, 802.0, flags="--parallel 8 --flash-attn on"),
+        session(IDS[1], 8, 9, 802.0, doubts="the host was busy"),
+    ],
+)
+def test_nothing_is_held_against_other_slots_another_flag_or_a_doubtful_run(after: Summary) -> None:
+    change = find_slots_change(BEFORE, after)
+    assert change is None or not prediction_text(change)
+
+
+def test_after_more_slots_without_more_output_the_total_is_known_not_to_grow() -> None:
+    """More agents fit, but they share what there is: that is no condition any more."""
+    pair = compare_pair(BEFORE, session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)))
+    (step,) = pair.next
+    assert step.sentence == (
+        "--parallel 16: up to 14 agents; 8 slots gave no more output than 4 (805 → 802 tok/s), so they share it: about "
+        "52 tok/s each while it writes, instead of 104 (prediction)"
+    )
+    assert step.command == "--parallel 16"
+    assert compare_pair(session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)), BEFORE).next == pair.next
+
+
+def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
+    after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14))
+    steps = compare_pair(BEFORE, after).next
+    assert [step.code for step in steps] == ["slots_tried", "throughput"]
+    assert steps[0].sentence == (
+        "8 slots gave no more output than 4 (805 → 802 tok/s) and no more agents (5 → 5): more slots do not help"
+    )
+    assert after.answer is not None
+    shown = msgspec.structs.replace(after, answer=msgspec.structs.replace(after.answer, next=steps))
+    rows = dict(answer_rows(shown))
+    assert rows["Try next"].endswith(
+        "; then a smaller model, or weights of fewer bits: the server gives no more than 802 tok/s in total"
+    )
+    other = NextStep(code="kv_cache", sentence="the KV cache is full")
+    after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14), other)
+    assert [step.code for step in compare_pair(BEFORE, after).next] == ["slots_tried", "kv_cache"]
+
+
+def test_slots_that_brought_output_are_advised_again() -> None:
+    after = session(IDS[1], 8, 9, 1400.0, more_slots(16, None, 14))
+    change = find_slots_change(BEFORE, after)
+    assert change is not None and after.answer is not None and learned_steps(change) == after.answer.next
+
+
+def test_slots_that_were_taken_back_have_the_answer_of_the_run_before() -> None:
+    change = find_slots_change(session(IDS[0], 8, 9, 802.0), session(IDS[1], 4, 5, 805.0, more_slots(8, 6, 10)))
+    assert change is not None
+    (step,) = learned_steps(change)
+    assert step.sentence == "8 slots had 9 agents and 802 tok/s in total in the run before"
