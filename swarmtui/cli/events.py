@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, copy_fields
 from swarmtui.model.client_protocol import Ended, Frame, Hello, SessionMessage
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.events import (
@@ -21,7 +21,6 @@ from swarmtui.model.events import (
     VerdictEvent,
     WarningEvent,
 )
-from swarmtui.model.findings import Goodput, SearchedLevel
 from swarmtui.model.plan import LevelKey, level_name
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import QualityLine
@@ -44,7 +43,7 @@ class EventWriter:
         """Write what is new in a message or the summary of a session, or a result of a tune."""
         match message:
             case Start():
-                self.write(msgspec.convert(message, ConfigurationEvent, from_attributes=True))
+                self.write(copy_fields(ConfigurationEvent, message))
             case Summary():
                 self.finish(message)
             case _:
@@ -125,14 +124,14 @@ class EventFeed:
                 search = message.search
                 for level in search.levels if search is not None and search.goal == "capacity" else ():
                     if level.state != "unsure":  # as every level is at first
-                        yield from self._decide((level.c, None), level.state, _searched_sentence(level))
+                        yield from self._decide((level.c, None), level.good or 0, level.n, level.state)
 
     def finish(self, summary: Summary) -> Iterator[RunEvent]:
         """Say what no frame had: a slow reader gets only the newest one."""
         yield from self._doubts(summary.quality)
         yield from self._new_levels(summary.levels)
         for level in summary.goodput:
-            yield from self._decide(level.key, _KEPT[level.kept], _goodput_sentence(level))
+            yield from self._decide(level.key, *level.met_least, _KEPT[level.kept])
         if summary.answer is not None:
             lines = tuple(line for line in summary.quality if line.state != "ok")
             yield AnswerEvent(session=summary.session.id, answer=summary.answer, quality=lines)
@@ -153,10 +152,11 @@ class EventFeed:
                 self._levels[level.key] = level.n
                 yield _level_event(level)
 
-    def _decide(self, key: LevelKey, word: EventWord, sentence: str) -> Iterator[RunEvent]:
+    def _decide(self, key: LevelKey, good: int, n: int, word: EventWord) -> Iterator[RunEvent]:
         if self._words.get(key) != word:
             self._words[key] = word
             c, rate = key
+            sentence = f"{level_name(key)}: {good} of {count_noun(n, 'request', 'requests')} met the SLO: {word}"
             yield VerdictEvent(about="slo", word=word, sentence=sentence, c=c, rate=rate)
 
 
@@ -174,32 +174,5 @@ def _session_event(session: Session, directory: str) -> SessionEvent:
 
 
 def _level_event(level: Level) -> LevelEvent:
-    return LevelEvent(
-        c=level.c,
-        rate=level.rate,
-        runs=level.runs,
-        n=level.n,
-        ok=level.ok,
-        errors=level.errors,
-        error_counts=level.error_counts,
-        complete=level.complete,
-        out_tps_steady=level.out_tps_steady,
-        out_tps_steady_hw=level.out_tps_steady_hw,
-        out_tps_wall=level.out_tps_wall,
-        per_stream_tps=level.per_stream_tps.mean,
-        ttft_s=level.ttft_s.median,
-        ttft_p90_s=level.ttft_s.p90,
-        flags=level.flags,
-    )
-
-
-def _searched_sentence(level: SearchedLevel) -> str:
-    return _slo_sentence((level.c, None), level.good or 0, level.n, level.state)
-
-
-def _goodput_sentence(level: Goodput) -> str:
-    return _slo_sentence(level.key, *level.met_least, _KEPT[level.kept])
-
-
-def _slo_sentence(key: LevelKey, good: int, n: int, word: EventWord) -> str:
-    return f"{level_name(key)}: {good} of {count_noun(n, 'request', 'requests')} met the SLO: {word}"
+    per_stream_tps, ttft_s = level.per_stream_tps.mean, level.ttft_s
+    return copy_fields(LevelEvent, level, per_stream_tps=per_stream_tps, ttft_s=ttft_s.median, ttft_p90_s=ttft_s.p90)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored, copy_fields
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, Address, Endpoint, check_url, hide_urls, parse_address
 from swarmtui.model.plan import Plan
@@ -128,10 +128,7 @@ def count_gpus() -> int:
 def simulator_presets() -> tuple[SimulatorPreset, ...]:
     from swarmtui.sim.presets import list_presets
 
-    return tuple(
-        SimulatorPreset(name=p.name, description=p.description, model=p.model, slots=p.slots, replicas=p.replicas)
-        for p in list_presets()
-    )
+    return tuple(copy_fields(SimulatorPreset, preset) for preset in list_presets())
 
 
 @cache

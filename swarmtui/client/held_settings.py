@@ -22,7 +22,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from swarmtui.files import make_private_directory, state_directory
-from swarmtui.model.base import Stored
+from swarmtui.model.base import SettingFailed, Stored
 from swarmtui.text import sanitize
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -52,14 +52,6 @@ class HeldCommand(Stored, frozen=True, kw_only=True, tag="command"):
 
 
 _decode = msgspec.json.Decoder(HeldBoot | HeldPower | HeldCommand).decode
-
-
-class SettingFailed(Exception):
-    """A setting could not be changed; `output` is the end of what the command of the user printed."""
-
-    def __init__(self, problem: str, output: Sequence[str] = ()) -> None:
-        super().__init__(problem)
-        self.output = tuple(output)
 
 
 class Restored(NamedTuple):

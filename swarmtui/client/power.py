@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import ceil
 from urllib.parse import urlsplit
 
-from swarmtui.client.held_settings import HeldPower, HeldSettings, SettingFailed
+from swarmtui.client.held_settings import HeldPower, HeldSettings
 from swarmtui.model.base import BadInput
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.telemetry.gpu.power_limits import (
@@ -31,22 +31,15 @@ class ServerPower:
     """
 
     def __init__(self, url: str, chosen: Sequence[int], held: HeldSettings) -> None:
-        self._held = held
-        try:
-            self._limits = _serving(url, chosen, read_power_limits())
-        except PowerProblem as problem:
-            raise SettingFailed(str(problem)) from None
+        self._held, self._limits = held, _serving(url, chosen, read_power_limits())
 
     def set(self, watts: float) -> None:
-        try:
-            for limit in self._limits:
-                check_watts(limit, watts)
-            for limit in self._limits:
-                held = HeldPower(uuid=limit.uuid, index=limit.index, before_w=limit.watts, set_w=watts)
-                self._held.add(held)
-                set_power_limit(limit, watts)
-        except PowerProblem as problem:
-            raise SettingFailed(str(problem)) from None
+        for limit in self._limits:
+            check_watts(limit, watts)
+        for limit in self._limits:
+            held = HeldPower(uuid=limit.uuid, index=limit.index, before_w=limit.watts, set_w=watts)
+            self._held.add(held)
+            set_power_limit(limit, watts)
 
 
 def check_power(watts: Sequence[float], chosen: Sequence[int] = (), *, key: str = "knob.watts") -> None:

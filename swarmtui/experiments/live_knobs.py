@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from swarmtui.client.held_settings import HeldCommand, HeldSettings, SettingFailed, run_command
+from swarmtui.client.held_settings import HeldCommand, HeldSettings, run_command
 from swarmtui.client.power import ServerPower
 from swarmtui.experiments.grid import filled
 from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.server_guardian import LaunchCommand
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, SettingFailed
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.redaction import Secrets
 from swarmtui.model.tuning import Flags, LiveKnob, Value, format_flags

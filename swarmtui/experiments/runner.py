@@ -12,7 +12,6 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from swarmtui.client.held_settings import SettingFailed
 from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.experiments.live_knobs import LiveSettings
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
@@ -25,7 +24,7 @@ from swarmtui.experiments.store import (
     write_experiment,
 )
 from swarmtui.model import client_protocol
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, SettingFailed
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary

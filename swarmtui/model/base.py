@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 SCHEMA_VERSION = 4
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,6 +26,11 @@ class Versioned(Stored, frozen=True, kw_only=True):
     """The part of a stored file that all versions have in common."""
 
     schema: int = SCHEMA_VERSION
+
+
+def copy_fields(kind: type[S], source: object, **others: Any) -> S:
+    """Make a struct of what `source` has under the names of its fields, and of `others`."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if hasattr(source, name)} | others)
 
 
 class BadInput(Exception):
@@ -50,6 +58,14 @@ class BadInput(Exception):
     def each(self) -> Sequence[BadInput]:
         """The errors, one per line of output: several where all of a command line were collected."""
         return (self,)
+
+
+class SettingFailed(Exception):
+    """A setting of the machine could not be changed; `output` is the end of what the command of the user printed."""
+
+    def __init__(self, problem: str, output: Sequence[str] = ()) -> None:
+        super().__init__(problem)
+        self.output = tuple(output)
 
 
 class SeveralErrors(BadInput):

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.model.answer import Answer
+from swarmtui.model.base import copy_fields
 from swarmtui.model.findings import Goodput, KeptShare, KvCliff, SearchState, Slots
 from swarmtui.model.plan import PerLevel
 from swarmtui.model.record import Waterfall
@@ -313,7 +314,7 @@ class Frame(ProtocolMessage, frozen=True):
     @property
     def point(self) -> HistoryPoint:
         """The values that the history keeps."""
-        return msgspec.convert(self, HistoryPoint, from_attributes=True)
+        return copy_fields(HistoryPoint, self)
 
 
 Ending = Literal["done", "stopped", "unusable", "failed", "interrupted"]

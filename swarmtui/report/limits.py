@@ -70,7 +70,7 @@ def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", no
     experts = found.model is not None and found.model.experts
     columns: list[Column[LevelLimit]] = [
         Column("load", "agents", lambda level: level.c),
-        Column("bytes", "GB/step", lambda level: _giga(level.bytes_per_step), short),
+        Column("bytes", "GB/step", lambda level: level.bytes_per_step, lambda value: short(value / 1e9)),
         Column("limit", "limit tok/s", lambda level: level.limit_tps, rate),
         Column("expected", "expected", lambda level: level.expected_tps if experts else None, rate),
         Column("fitted", "fitted", lambda level: level.fitted_tps, rate),
@@ -82,10 +82,6 @@ def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", no
     ]
     table = tabulate(title, found.levels, columns, note, drop=("fitted", "each", "expected"))
     return table.without_missing()
-
-
-def _giga(value: float | None) -> float | None:
-    return None if value is None else value / 1e9
 
 
 def _each(level: LevelLimit, found: SpeedOfLight) -> float | None:

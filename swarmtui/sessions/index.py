@@ -16,7 +16,7 @@ import msgspec
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
-from swarmtui.model.base import BadInput, Stored, check_schema
+from swarmtui.model.base import BadInput, Stored, check_schema, copy_fields
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.journal import DescriptionEntry, End, Head
 from swarmtui.model.plan import PlanGoal, level_name
@@ -82,7 +82,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The kind of session, so that like is compared with like."""
-        return session_kind(self.series, self.goal)
+        return self.series.kind if self.series else "capacity" if self.goal == "capacity" else "run"
 
     @property
     def is_complete(self) -> bool:
@@ -157,10 +157,6 @@ def compared_with(rows: Sequence[SessionRow], row: SessionRow) -> str:
 def live_row(session: Session, flags: dict[str, str] | None) -> SessionRow:
     """Return the row of a session that is not saved yet; `flags` are those of its server."""
     return msgspec.structs.replace(_head_row(session), flags=flags)
-
-
-def session_kind(series: Series | None, goal: PlanGoal) -> str:
-    return series.kind if series else "capacity" if goal == "capacity" else "run"
 
 
 def _address(url: str) -> str:
@@ -402,19 +398,12 @@ def _first_line(fd: int) -> bytes:
 def _head_row(session: Session) -> SessionRow:
     endpoint = session.endpoints[0] if session.endpoints else None
     others = f" +{len(session.endpoints) - 1}" if len(session.endpoints) > 1 else ""
-    return SessionRow(
-        id=session.id,
-        created=session.created,
-        label=session.label,
+    return copy_fields(
+        SessionRow,
+        session,
         endpoint=endpoint.url + others if endpoint else "",
         model=endpoint.model if endpoint else "",
-        workload=session.workload,
-        simulated=session.simulated,
-        tags=session.tags,
-        series=session.series,
         goal=session.plan.goal,
-        previous=session.previous,
-        repeats=session.repeats,
     )
 
 

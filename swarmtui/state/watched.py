@@ -10,6 +10,7 @@ import msgspec
 
 from swarmtui.analysis.levels.stats import spread
 from swarmtui.analysis.machine.waterfall import waterfall
+from swarmtui.model.base import copy_fields
 from swarmtui.model.client_protocol import EarlierRequest, WatchedStream
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import TextTail, WatchedUpdate
@@ -100,19 +101,8 @@ class WatchedStreams:
 
 def _earlier(record: Record, before: Record | None) -> EarlierRequest:
     """Describe a request; what passes between two stages is no part of its time."""
-    return EarlierRequest(
-        task=record.task,
-        turn=record.turn,
-        type=record.type,
-        error=record.error,
-        verdict=record.verdict,
-        ttft_s=record.ttft_s,
-        tokens_out=record.tokens_out,
-        decode_tps=record.decode_tps,
-        e2e_s=record.e2e_s,
-        waterfall=waterfall([record], before=before if before and before.stage == record.stage else None),
-        preview=record.text or "",
-    )
+    spent = waterfall([record], before=before if before and before.stage == record.stage else None)
+    return copy_fields(EarlierRequest, record, waterfall=spent, preview=record.text or "")
 
 
 def recorded_update(record: Record, now: int) -> WatchedUpdate:

@@ -56,10 +56,6 @@ class TableList(Movable):
         """The id of the row under the cursor; empty if there is none."""
         return self.ids[self.cursor] if self.ids else ""
 
-    @property
-    def page_rows(self) -> int:
-        return max(1, self.inner_size.height - _ABOVE)
-
     def move_to(self, position: int) -> None:
         self.cursor = min(max(0, position), max(0, len(self.ids) - 1))
         self.redraw()
@@ -69,7 +65,7 @@ class TableList(Movable):
         self.move_to(self.cursor + by)
 
     def move_page(self, by: int) -> None:
-        self.move(by * self.page_rows)
+        self.move(by * max(1, self.inner_size.height - _ABOVE))
 
     def move_to_edge(self, last: bool) -> None:
         self.move_to(len(self.ids) if last else 0)

@@ -13,11 +13,11 @@ from swarmtui.client.held_settings import (
     HeldCommand,
     HeldPower,
     HeldSettings,
-    SettingFailed,
     restore_file,
     restore_left,
     run_command,
 )
+from swarmtui.model.base import SettingFailed
 from tests.cli.programs import wait_until
 from tests.telemetry.fake_nvml import FakeNvml
 

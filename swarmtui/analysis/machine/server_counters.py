@@ -39,7 +39,8 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
     values["kv_use"] = max((new.kv_use for _, new in pairs if new.kv_use is not None), default=None)
     if not restarted:
         for name in COUNTERS:
-            values[name] = _total([_difference(getattr(old, name), getattr(new, name)) for old, new in pairs])
+            counts = [(getattr(old, name), getattr(new, name)) for old, new in pairs]
+            values[name] = _total([None if None in (old, new) else new - old for old, new in counts])
         for name in HISTOGRAMS:
             values[name] = merged([histogram_change(getattr(old, name), getattr(new, name)) for old, new in pairs])
     return CounterChange(
@@ -73,10 +74,6 @@ def histogram_change(before: ServerHistogram | None, after: ServerHistogram | No
 
 def histogram_mean(found: ServerHistogram | None) -> float | None:
     return ratio(found.sum, found.count) if found is not None else None
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
 
 
 def _total(values: Sequence[float | None]) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
-from swarmtui.model.base import Stored
+from swarmtui.model.base import SettingFailed, Stored
 from swarmtui.telemetry.gpu.nvml import error_name, error_text
 
 # Drivers may round a limit.
@@ -25,7 +25,7 @@ class PowerLimit(Stored, frozen=True, kw_only=True):
     min_w: float
 
 
-class PowerProblem(Exception):
+class PowerProblem(SettingFailed):
     """A power limit cannot be read or set; the text says why."""
 
     def __init__(self, code: PowerCode, text: str) -> None:

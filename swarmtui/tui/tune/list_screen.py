@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,6 @@ _COLUMNS = (
     Column[Any]("done", "done"),
     Column[Any]("best", "first", right=False, least=16),
 )
-
-
-def tune_table(rows: Sequence[Row]) -> Table:
-    return Table("", _COLUMNS, tuple(rows), drop=("started",))
 
 
 def tune_row(directory: Path) -> Row:
@@ -75,7 +70,8 @@ class TuneListScreen(CursorScreen):
             directories = await asyncio.to_thread(tune_directories, self._root)
             rows = [await asyncio.to_thread(tune_row, directory) for directory in directories]
             ids = [str(directory) for directory in directories]
-            self.query_one(TableList).show(tune_table(rows).part, ids, "newest first", _EMPTY)
+            table = Table("", _COLUMNS, tuple(rows), drop=("started",))
+            self.query_one(TableList).show(table.part, ids, "newest first", _EMPTY)
             await asyncio.sleep(_RELOAD_S)
 
     def action_open(self) -> None:
