@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Case(NamedTuple):
     delayed: bool = False
     blocks: int = 0  # of the KV cache, for vLLM; 0: as many as fit
     engines: tuple[str, ...] = ("vllm", "llama.cpp")  # llama.cpp has at most 256 slots
-    flags: tuple[str, ...] = ()
+    front_ends: int = 1  # of vLLM
 
 
 CASES = (
@@ -76,7 +76,7 @@ CASES = (
         "2C",
         binds=("compute",),
         engines=("vllm",),
-        flags=("--api-server-count", "4"),
+        front_ends=4,
     ),
     Case("launch", "tiny", 8, 1024, "1,8", (128, 512), binds=("launch_overhead", "server_cpu")),
     Case("gateway", "dense", 8, 1024, "1,4", (128, 128), binds=("client",), delayed=True),
@@ -104,15 +104,18 @@ def command(case: Case, port: int, options: argparse.Namespace) -> list[str]:
         compiled = ["--compilation-config", '{"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}']
         device = ["--dtype", "float32", "--enforce-eager"] if options.cpu else compiled
         blocks = ["--num-gpu-blocks-override", str(case.blocks // (8 if options.cpu else 1))] if case.blocks else []
-        # `vllm serve`, as only that starts several front ends.
-        serve = [str(options.vllm_python), "-m", "vllm.entrypoints.cli.main", "serve", str(model_path(case, options))]
+        # Only `vllm serve` starts several front ends; it needs a vLLM that was installed as a package.
+        several = ["vllm.entrypoints.cli.main", "serve", str(model_path(case, options))]
+        one = ["vllm.entrypoints.openai.api_server", "--model", str(model_path(case, options))]
+        fronts = ["--api-server-count", str(case.front_ends)] if case.front_ends > 1 else []
+        serve = [str(options.vllm_python), "-m", *(several if fronts else one), *fronts]
         slots = ["--load-format", "dummy", "--max-num-seqs", str(case.slots)]
-        return [*serve, *slots, *words.split(), *device, *blocks, *case.flags]
+        return [*serve, *slots, *words.split(), *device, *blocks]
     # The copies of prompts that it keeps in RAM take as long as many steps, in which the GPU waits.
     flags = (
         f"--cache-ram 0 -ngl 99 -fa on -np {case.slots} -c {case.slots * case.context} --host 127.0.0.1 --port {port}"
     )
-    return [str(options.llama_server), "-m", str(model_path(case, options)), *flags.split(), "--metrics", *case.flags]
+    return [str(options.llama_server), "-m", str(model_path(case, options)), *flags.split(), "--metrics"]
 
 
 def model_path(case: Case, options: argparse.Namespace) -> Path:
@@ -145,7 +148,8 @@ def served(case: Case, options: argparse.Namespace) -> Iterator[int]:
             time.sleep(0.2)
         yield port
     finally:
-        os.killpg(server.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
         server.wait()
 
 
