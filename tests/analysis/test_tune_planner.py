@@ -17,7 +17,7 @@ from swarmtui.analysis.tuning.steps import SearchRules, TuneProgress
 from swarmtui.engines.base import Engine
 from swarmtui.engines.knobs import Conflict, Knob
 from swarmtui.engines.registry import engine_named
-from swarmtui.model.speed_of_light import AttentionLayers, GpuFigures, ModelShape, SpeedOfLight
+from swarmtui.model.speed_of_light import AttentionLayers, Binding, GpuFigures, LevelLimit, ModelShape, SpeedOfLight
 from swarmtui.model.tuning import Flags, Start, configuration_key
 
 RULES = SearchRules(objective="out_tps", budget_s=3600.0)
@@ -182,6 +182,40 @@ def test_stages_leave_time_for_the_power_limit() -> None:
     assert any("power_w" in each.flags for each in starts)
 
 
+PARTS = Knob(name="--parts", stage="parallelism", values=("one", "two"), default="one", moves=("bandwidth",))
+
+
+def bound_by(space: SearchSpace, *binds: Binding) -> SearchSpace:
+    """Let the levels of the command as it is be bound by these."""
+    levels = tuple(
+        LevelLimit(
+            c=c, batch=1.0, context=0.0, bytes_per_step=None, flops_per_step=None, limit_tps=None, expected_tps=None,
+            binds=each,
+        )
+        for c, each in enumerate(binds, 1)
+    )  # fmt: skip
+    return msgspec.structs.replace(space, limits=SpeedOfLight(levels=levels))
+
+
+def knobs_in_order(space: SearchSpace) -> list[str]:
+    starts, _ = run(space, lambda flags: 100.0)
+    return list(dict.fromkeys(name for each in starts for name in each.flags))
+
+
+def test_what_binds_the_highest_level_is_moved_first() -> None:
+    space = space_of(PARTS, SLOTS, BATCH, MODE)
+    assert knobs_in_order(bound_by(space, "bandwidth", "slots"))[:2] == ["--slots", "--parts"]
+    assert knobs_in_order(bound_by(space, "slots", "bandwidth"))[:3] == ["--parts", "--mode", "--slots"]
+    assert knobs_in_order(bound_by(space, "not_known"))[:2] == ["--parts", "--slots"]
+    assert knobs_in_order(space)[:2] == ["--parts", "--slots"]
+
+
+def test_slots_that_are_all_taken_are_raised_first_also_with_little_time() -> None:
+    space = bound_by(space_of(PARTS, MODE, SLOTS), "not_known", "slots")
+    starts, _ = run(space, peaked, RULES._replace(budget_s=60.0))
+    assert starts[1].flags == {"--slots": 8}
+
+
 AGENTS = RULES._replace(objective="agents")
 
 
@@ -283,6 +317,13 @@ def test_tensor_and_data_parallelism_share_the_gpus() -> None:
     assert refused is not None and refused.code == "bound"
 
 
+def test_knobs_of_several_gpus_are_left_out_with_one() -> None:
+    words = ["llama-server"]
+    one, two = (make_space(engine_named("llama.cpp"), words, machine=Machine(gpus=gpus, cores=2)) for gpus in (1, 2))
+    assert {left.knob: left.reason for left in one.left_out}["--split-mode"] == "needs two or more GPUs"
+    assert "--split-mode" in {knob.name for knob in two.knobs}
+
+
 def test_quality_and_missing_hardware_are_left_out_with_a_reason() -> None:
     machine = Machine(gpus=0, cores=2)
     space = make_space(engine_named("llama.cpp"), ["llama-server"], machine=machine)
@@ -299,10 +340,12 @@ def test_quality_and_missing_hardware_are_left_out_with_a_reason() -> None:
 # outcome
 
 
-def outcome_of(value: Callable[[Flags], float | None]) -> TuneOutcome:
-    space = msgspec.structs.replace(space_of(SLOTS, BATCH, MODE), vetoes=({"--mode": "c"},))
-    starts, progress = run(space, value, session="s")
-    return tune_outcome(space, progress, starts, "out_tps", budget_s=3600.0, command="c", given="g")
+def outcome_of(
+    value: Callable[[Flags], float | None], rules: SearchRules = RULES, knobs: tuple[Knob, ...] = (SLOTS, BATCH, MODE)
+) -> TuneOutcome:
+    space = msgspec.structs.replace(space_of(*knobs), vetoes=({"--mode": "c"},))
+    starts, progress = run(space, value, rules, session="s")
+    return tune_outcome(space, progress, starts, "out_tps", budget_s=rules.budget_s, command="c", given="g")
 
 
 def test_outcome_says_what_to_change_what_did_not_matter_and_what_was_not_tried() -> None:
@@ -311,6 +354,22 @@ def test_outcome_says_what_to_change_what_did_not_matter_and_what_was_not_tried(
     assert "confirmed by ab (4 v 4 starts)" in found.sentence
     assert {effect.knob for effect in found.effects} == {"--slots", "--batch", "--mode"}
     assert [(row.what, row.code) for row in found.not_tried] == [("--mode c", "vetoed")]
+
+
+def test_values_without_a_start_did_not_gain_only_if_nearer_ones_did_not() -> None:
+    short = outcome_of(lambda flags: 100.0, RULES._replace(budget_s=30.0), (SLOTS, BATCH))
+    assert [(row.what, row.reason) for row in short.not_tried] == [
+        ("--slots 1, 4", "the budget ended before its turn"),
+        ("--slots 16", "values nearer to the best did not gain"),  # 8 did not
+        ("--batch", "the budget ended before its turn"),
+    ]
+    large = msgspec.structs.replace(SLOTS, values=tuple(range(1, 41)), default=1)
+    capped = outcome_of(lambda flags: 100.0 / int(flags.get("--slots", 1)), knobs=(large,))
+    assert {row.code for row in capped.not_tried} == {"direction"}
+    beside = outcome_of(lambda flags: 100.0, knobs=(msgspec.structs.replace(large, default=20),))
+    assert ("--slots 19, 21", "starts") in [(row.what, row.code) for row in beside.not_tried]
+    none = outcome_of(lambda flags: 100.0, RULES._replace(budget_s=15.0))
+    assert none.sentence == "100.0 tok/s with the command; the budget ended before a change of it was measured"
 
 
 def test_outcome_of_a_command_that_fails_has_the_line_of_its_log() -> None:

@@ -65,6 +65,13 @@ class KnobEffect(Stored, frozen=True, kw_only=True):
     starts: int
 
 
+_WHY_OPEN = {
+    "direction": "values nearer to the best did not gain",
+    "budget": "the budget ended before its turn",
+    "starts": "the search had as many starts as it may have",
+}
+
+
 class NotTried(Stored, frozen=True, kw_only=True):
     """A knob, or a configuration, that was never started, and why."""
 
@@ -253,6 +260,8 @@ def _sentence(
             return f"{what}: {figures}, not sure yet after {sides} of ab"
         case "not_tested":
             return f"{what}: {figures}, not confirmed: the budget ended before the A/B test"
+        case "no_gain" if progress.ended == "budget" and not progress.tried:
+            return f"{_figure(before)} {unit} with the command; the budget ended before a change of it was measured"
         case "no_gain":
             return f"the command is best: {_figure(before)} {unit}, and no change that was tried gains 2 %"
         case "unreliable":
@@ -357,22 +366,40 @@ def _not_tried(space: SearchSpace, progress: TuneProgress, starts: Sequence[Star
             yield NotTried(what=shown_name(knob.name), code="pinned", reason=f"pinned to {space.pins[knob.name]}")
         elif knob.name not in started and progress.ask is None:
             broken = progress.ended == "no_baseline"
-            reason = "there is nothing to compare it with" if broken else "the budget ended before its turn"
+            reason = "there is nothing to compare it with" if broken else _WHY_OPEN["budget"]
             yield NotTried(what=shown_name(knob.name), code="no_baseline" if broken else "budget", reason=reason)
-        elif progress.ask is None and (values := _open_values(space, knob, starts, progress)):
-            text = ", ".join(_shown(value) for value in values)
-            yield NotTried(
-                what=f"{shown_name(knob.name)} {text}",
-                code="direction",
-                reason="values nearer to the best did not gain",
-            )
+        elif progress.ask is None:
+            best = space.value(progress.winner or progress.leader or {}, knob.name)
+            open_values: dict[str, list[Value]] = {}
+            for value in _open_values(space, knob, starts, progress):
+                open_values.setdefault(_why_open(space, knob, value, best, starts, progress), []).append(value)
+            for code, values in open_values.items():
+                text = ", ".join(_shown(value) for value in values)
+                yield NotTried(what=f"{shown_name(knob.name)} {text}", code=code, reason=_WHY_OPEN[code])
 
 
 def _open_values(space: SearchSpace, knob: Knob, starts: Sequence[Start], progress: TuneProgress) -> list[Value]:
-    """Return the values of an ordered knob that no start had, without those that were ruled out."""
+    """Return the values of a knob that no start had, without those that were ruled out."""
     used = {space.value(start.flags, knob.name) for start in starts}
     used |= {skipped.value for skipped in progress.skipped if skipped.knob == knob.name}
-    return [value for value in space.ladder(knob) if value not in used] if knob.ordered else []
+    return [value for value in space.ladder(knob) if value not in used]
+
+
+def _why_open(
+    space: SearchSpace, knob: Knob, value: Value, best: Value | None, starts: Sequence[Start], progress: TuneProgress
+) -> str:
+    """Return why a value had no start: one between it and the best did not gain, or there were no more starts."""
+    used = (space.value(start.flags, knob.name) for start in starts)
+    if knob.ordered and any(each is not None and _is_between(each, value, best) for each in used):
+        return "direction"
+    return "budget" if knob.name in progress.out_of_time else "starts"
+
+
+def _is_between(each: Value, value: Value, best: Value | None) -> bool:
+    """Whether a number is nearer to the best; if the server chose that by itself, any other is."""
+    if isinstance(each, str) or isinstance(value, str) or isinstance(best, str):
+        return False
+    return best is None or min(value, best) < each < max(value, best)
 
 
 def starts_sentence(outcome: TuneOutcome) -> str:

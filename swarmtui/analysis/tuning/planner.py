@@ -4,11 +4,12 @@ The search is written as one generator that asks for the starts that it needs. T
 answered from there, so that it stops at the first that is not: a tune continues after a kill without repeating any, and
 what the user pins, vetoes or adds takes effect with the next start.
 
-1. The command as it is. 2. Stage by stage, one knob at a time from the best so far, with few requests: ordered knobs
-are climbed in the direction that helps, all values of others are tried; a small gain counts only if a second start
-agrees. Between equal numbers of agents the throughput decides. Knobs are tried again while a whole pass still gains;
-those that a running server follows, such as the power limit, once and last. 3. The best few are restarted with all
-requests, and ranked by that. 4. The first of them and the command alternate, as in `ab`, whose verdict is the claim.
+1. The command as it is. 2. One knob at a time from the best so far, with few requests: first those that move what binds
+the command, then stage by stage. Ordered knobs are climbed in the direction that helps, all values of others are tried;
+a small gain counts only if a second start agrees. Between equal numbers of agents the throughput decides. Knobs are
+tried again while a whole pass still gains; those that a running server follows, such as the power limit, once and last.
+3. The best few are restarted with all requests, and ranked by that. 4. The first of them and the command alternate, as
+in `ab`, whose verdict is the claim.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from swarmtui.analysis.tuning.figures import (
 from swarmtui.analysis.tuning.space import Crash, SearchSpace
 from swarmtui.analysis.tuning.steps import Ask, SearchRules, Skipped, Tried, TuneProgress, WhyCode
 from swarmtui.engines.knobs import STAGES, Knob
+from swarmtui.model.speed_of_light import Binding
 from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_key, format_flags
 
 # A gain below the first is none; one below the second has to be seen in two starts.
@@ -66,7 +68,7 @@ def plan_tune(
     return TuneProgress(
         ask=ask, leader=search.leader, winner=search.winner, decision=search.decision, crashes=tuple(search.crashes),
         skipped=tuple(search.skipped.values()), tried=tuple(search.tried), finalists=tuple(search.finalists),
-        ended="" if ask else search.ended, spent_s=search.spent_s,
+        out_of_time=frozenset(search.out_of_time), ended="" if ask else search.ended, spent_s=search.spent_s,
     )  # fmt: skip
 
 
@@ -98,6 +100,7 @@ class _Search:
         self.skipped: dict[str, Skipped] = {}
         self.tried: list[Tried] = []
         self.finalists: list[Flags] = []
+        self.out_of_time: set[str] = set()
         self.ended: Literal["done", "budget", "no_baseline", "unreliable"] = "done"
 
     def advance(self) -> Ask | None:
@@ -179,9 +182,8 @@ class _Search:
     def _stages(self) -> Asking:
         for number in range(_MAX_PASSES):
             before, self._passes = self.leader, number
-            for stage in STAGES:
-                for knob in self._by_promise([knob for knob in self._flags if knob.stage == stage]):
-                    yield from self._knob(knob)
+            for knob in self._by_promise():
+                yield from self._knob(knob)
             if not number:
                 yield from self._check_baseline()
             if self.leader == before or len(self._space.knobs) < 2:
@@ -203,10 +205,20 @@ class _Search:
             if gains[0][0] and self._space.refuse(gains[0][0], self.crashes) is None:
                 yield from self._consider(gains[0][0], "again", "a small gain: is it more than chance?")
 
-    def _by_promise(self, knobs: list[Knob]) -> list[Knob]:
-        """Order the knobs of a stage: those first that move what binds the command as it is."""
-        binds = {level.binds for level in self._space.limits.levels} if self._space.limits else set()
-        return sorted(knobs, key=lambda knob: not binds & set(knob.moves) - {"not_known"})
+    def _by_promise(self) -> list[Knob]:
+        """Order the knobs: those first that move what binds the highest level of the command as it is, then by stage.
+
+        In a stage, those come first that move what binds another level.
+        """
+        found = [level.binds for level in self._space.limits.levels] if self._space.limits else []
+        known = [{binds} - {"not_known"} for binds in found]
+        highest, all_levels = known[-1] if known else set(), set[Binding]().union(*known)
+        return sorted(
+            self._flags,
+            key=lambda knob: (
+                highest.isdisjoint(knob.moves), STAGES.index(knob.stage), all_levels.isdisjoint(knob.moves)
+            ),
+        )  # fmt: skip
 
     def _knob(self, knob: Knob) -> Asking:
         ladder, leader = self._space.ladder(knob), self.leader or {}
@@ -290,6 +302,7 @@ class _Search:
             return False
         if key not in self._screened and not self._has_time(flags):
             self.ended = "budget"
+            self.out_of_time.add(knob.name)
             return False
         before, known_gain = space.value(leader, knob.name), self._gains.get((knob.name, str(value)), 0.0)
         if self._passes and known_gain < log(1 - _CLEAR_LOSS):

@@ -280,6 +280,8 @@ def _inapplicable(
         return LeftOut(knob=knob.name, code="needs", reason=f"needs {' and '.join(missing)} in the command")
     if "gpu" in knob.needs and not machine.gpus:
         return LeftOut(knob=knob.name, code="machine", reason="needs a GPU, and none was found")
+    if "gpus" in knob.needs and (machine.gpus or 0) < 2:
+        return LeftOut(knob=knob.name, code="machine", reason="needs two or more GPUs")
     if "moe" in knob.needs and not moe:
         return LeftOut(knob=knob.name, code="machine", reason="needs a model with experts")
     return None

@@ -55,7 +55,8 @@ class Tried(NamedTuple):
 class TuneProgress(NamedTuple):
     """What the search knows. `ask` is null at its end. `leader` is the best so far, null while nothing works.
 
-    `ended`: why the search is over; `budget` if its time was. `decision` is the verdict of the A/B test.
+    `out_of_time` are the knobs of which a value had no start because the budget ended. `ended`: why the search is over;
+    `budget` if its time was. `decision` is the verdict of the A/B test.
     """
 
     ask: Ask | None
@@ -66,5 +67,6 @@ class TuneProgress(NamedTuple):
     skipped: tuple[Skipped, ...]
     tried: tuple[Tried, ...]
     finalists: tuple[Flags, ...]
+    out_of_time: frozenset[str]
     ended: Literal["", "done", "budget", "no_baseline", "unreliable"]
     spent_s: float
