@@ -18,8 +18,8 @@ from swarmtui.model.tuning import Flags, Value, is_env_variable
 # In this order: what comes first decides what later knobs are worth.
 KnobStage = Literal["parallelism", "slots", "cache", "speculation", "power"]
 STAGES: tuple[KnobStage, ...] = get_args(KnobStage)
-# What the machine or the model must have.
-Requirement = Literal["gpu", "moe"]
+# What the machine or the model must have; `gpus` are two or more.
+Requirement = Literal["gpu", "gpus", "moe"]
 # Counts of the machine, which bound a knob like the value of another knob does.
 GPUS, CORES = "gpus", "cores"
 

@@ -32,7 +32,7 @@ class LlamaCpp(Engine):
     knobs = (
         Knob(
             name="--split-mode", spellings=("-sm",), stage="parallelism", values=("layer", "row"), default="layer",
-            moves=("bandwidth", "compute"), needs=("gpu",),
+            moves=("bandwidth", "compute"), needs=("gpus",),
         ),
         Knob(
             name="--n-cpu-moe", spellings=("-ncmoe",), stage="parallelism", values=(0, 4, 8, 16, 32), default=0,

@@ -36,7 +36,7 @@ class Vllm(Engine):
         ),
         Knob(
             name="--enable-expert-parallel", spellings=("-ep",), stage="parallelism", values=(False, True),
-            default=False, moves=("bandwidth", "compute"), needs=("gpu", "moe"),
+            default=False, moves=("bandwidth", "compute"), needs=("gpus", "moe"),
         ),
         Knob(
             name="--max-num-seqs", stage="slots", values=(4, 8, 16, 32, 64, 128, 256, 512),
