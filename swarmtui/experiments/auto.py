@@ -231,7 +231,9 @@ def auto_result_line(start: Start) -> str:
     if start.agents is not None:
         known = range_text(start.agents, start.agents_low, start.agents_high)
         parts.append(f"{count_noun(start.agents, 'agent', 'agents')}{known}")
-    parts += [f"{significant(start.out_tps)} tok/s at C={start.c}", f"TTFT {significant(start.ttft_s, 3)} s"]
+    parts.append(f"{significant(start.out_tps)} tok/s at C={start.c}")
+    if start.ttft_s is not None:
+        parts.append(f"TTFT {significant(start.ttft_s, 3)} s")
     if start.j_per_token is not None:
         parts.append(f"{significant(start.j_per_token, 3)} J/token")
     return f"{text}: {', '.join(parts)}"

@@ -364,12 +364,13 @@ class Stages:
     def _has_ended(self, stage: ActiveStage, goal: PrecisionGoal | None) -> bool:
         """Whether a stage has what it measures.
 
-        A closed loop whose time is up ends with a whole cycle; if it waits for its answers, fillers replace the rest.
+        A closed loop whose time is up ends with a whole cycle and an answer; if it waits for its answers, fillers
+        replace the rest.
         """
         source = stage.source
         reached = goal is not None and goal.reached
         if source.may_end is not None:
-            return reached or source.over or (stage.timed_out and source.may_end)
+            return reached or source.over or (stage.timed_out and source.may_end and stage.has_waited)
         if not reached and (not stage.complete or not source.fills or stage.until is None):
             return stage.complete
         if source.has_more:

@@ -43,6 +43,9 @@ _PRECONNECT = 64
 # Tasks that a worker may hold per stream, so that a free stream does not wait for the next one.
 _LOOPING_DEPTH = 3
 
+# A level that has no answer when its time is up goes on for up to this many times as long.
+_MOST_DURATIONS = 3.0
+
 _EXIT_TIMEOUT_S = 2.0
 
 # The workers of a batch begin so long after all are ready: none must learn of it too late.
@@ -145,6 +148,16 @@ class ActiveStage:
     @property
     def timed_out(self) -> bool:
         return self.until is not None and time.monotonic() >= self.until
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether a measured request has ended, or none of them did in several times the duration.
+
+        Where many agents wait for a slot, the first one may end after it.
+        """
+        if self.done or self.until is None or self._duration_s is None:
+            return True
+        return time.monotonic() >= self.until + (_MOST_DURATIONS - 1.0) * self._duration_s
 
     def next_task(self) -> Task | None:
         task = None if self.timed_out and not self.source.fills else self.source.next_task()

@@ -429,3 +429,13 @@ def test_time_of_a_stage_ends_it_while_requests_are_in_flight() -> None:
     assert stage.issued > stage.done and not stage.complete
     stage.until = 0.0
     assert stage.complete
+
+
+def test_stage_waits_for_its_first_answer_for_three_durations() -> None:
+    stage = ActiveStage(1, 2, 1, "level", closed_loop(2, None), duration_s=3600.0)
+    stage.until = time.monotonic() - 3600.0
+    assert stage.timed_out and not stage.has_waited
+    stage.done = 1
+    assert stage.has_waited
+    stage.done, stage.until = 0, time.monotonic() - 7200.0
+    assert stage.has_waited

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from swarmtui.client.session_client import ConnectionLost, attach, running_sessions
@@ -187,6 +188,15 @@ def test_closed_level_keeps_c_in_flight_around_the_measured_requests(
     if "duration" in given:
         assert 0.5e9 < sent[-1] - sent[0] < 5e9, "tasks that were queued when the time was up are not measured"
         assert journal.ends[0].complete
+
+
+def test_level_whose_agents_wait_for_a_slot_has_an_answer_at_its_end(harness: SessionHarness) -> None:
+    """The first measured request waits for all the others, which is longer than the level is to last."""
+    short = msgspec.structs.replace(plan(8, requests=None, complete=False, duration="2s"), max_tokens=64)
+    session_client = harness.start("sim:moe-tp1?slots=1", short)
+    assert session_client.wait_for_end().ending == "done"
+    (level,) = session_client.frames[-1].levels
+    assert level.ok >= 1 and level.headline_tps is not None and level.complete
 
 
 @pytest.mark.parametrize("given", [{"requests": 9}, {"duration": "1s"}], ids=["requests", "duration"])
