@@ -32,7 +32,11 @@ _CODES: dict[str, Code] = {
     "more agents": "faster", "fewer agents": "slower",
 }  # fmt: skip
 # What is better, worse, as good or not decided, wherever something is compared.
-SIGNS: dict[Code, str] = {"faster": "▲", "slower": "▼", "same": "=", "unsure": "?", "refused": "✗"}
+SIGNS: dict[Code, str] = {
+    "faster": "▲", "slower": "▼", "same": "=", "likely faster": "△", "likely slower": "▽",
+    "unsure": "?", "refused": "✗",
+}  # fmt: skip
+_LIKELY: dict[str | None, Code] = {"faster": "likely faster", "slower": "likely slower", None: "unsure"}
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 # Half-widths below this leave tenths of a percent.
@@ -41,7 +45,7 @@ _FINE = 0.01
 _BAR = 12
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
-_NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet."
+_NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
@@ -64,6 +68,20 @@ def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, bef
     said = before and word in ("more agents", "fewer agents", "not sure yet")
     code = _CODES.get(word or "", "unsure")
     return Cell(f"{SIGNS[code]} {before.rstrip() if said else before + text}", code)
+
+
+def row_code(row: ComparisonRow) -> Code:
+    """Return the code of a change: its verdict, what it likely is with too few runs for one, or that it is not sure."""
+    word = row.verdict.word if row.verdict else None
+    return _CODES.get(word or "", _LIKELY[row.likely])
+
+
+def change_cell(row: ComparisonRow) -> Cell:
+    """Show the change of a level with its verdict, or what it likely is."""
+    if row.likely is None:
+        return verdict_cell(row.verdict.word if row.verdict else None, f"{change_percent(row)} ")
+    code = row_code(row)
+    return Cell(f"{SIGNS[code]} {change_percent(row)} likely", code)
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
@@ -115,9 +133,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     row = headline_row(pair)
     output: list[AnswerLine] = []
     if pair.agents and row and row.verdict:
-        sure = "" if pair.doubts else row.verdict.word or ""
         text = (pair.throughput, _decided_by(pair, row.verdict, row), _chosen_level(pair.agents, row))
-        output.append(AnswerLine("Output", "; ".join(filter(None, text)), _CODES.get(sure, "unsure")))
+        output.append(AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row)))
     first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
     if first and first.before is not None and first.after is not None and not pair.refused:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
@@ -179,6 +196,9 @@ def _at_capacity(pair: Pair) -> str:
 
 def pair_code(pair: Pair) -> Code:
     """Return the code of the verdict, which has its sign and its colour."""
+    row = headline_row(pair)
+    if row is not None and row.likely and not pair.agents and not pair.refused:
+        return row_code(row)
     return _CODES.get(pair.verdict or "", "unsure")
 
 
@@ -309,10 +329,9 @@ def comparison_tables(pair: Pair) -> list[Table]:
         """A change without a verdict of its own is not sure, unless its interval tells its direction."""
         if row.change is None:
             return "" if isinstance(row, MachineRow) else None
-        code: Code | None = "unsure"
-        if isinstance(row, ComparisonRow) and row.verdict:
-            code = _CODES.get(row.verdict.word or "", "unsure")
-        elif isinstance(row, ComparisonRow) and row.interval and row.interval.low * row.interval.high > 0:
+        code: Code | None = row_code(row) if isinstance(row, ComparisonRow) else "unsure"
+        interval = row.interval if isinstance(row, ComparisonRow) and not row.verdict else None
+        if interval and interval.low * interval.high > 0:
             code = None
         text = change_percent(row)
         return Cell(f"{SIGNS[code]} {text}", code) if code else Cell(text)
@@ -349,7 +368,8 @@ def change_tables(pair: Pair) -> list[Table]:
     ]
     top = value_axis(known, 2).high if any(known) else 0.01
     words = {row.key: verdict_text(row.verdict.word if row.verdict else None) for row in rows}
-    codes = {row.key: _CODES.get(words[row.key], "unsure") for row in rows}
+    codes = {row.key: row_code(row) for row in rows}
+    words |= {row.key: f"likely {row.likely}" for row in rows if row.likely}
     bars = {row.key: change_bar(row, top) for row in rows}
     ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
 
@@ -357,7 +377,7 @@ def change_tables(pair: Pair) -> list[Table]:
         return Cell(f"{SIGNS[codes[row.key]]} {change_percent(row)}", codes[row.key])
 
     def verdict(row: ComparisonRow) -> Cell | None:
-        return None if pair.searched and codes[row.key] == "unsure" else Cell(words[row.key], codes[row.key])
+        return None if pair.searched and codes[row.key] not in _DECIDED else Cell(words[row.key], codes[row.key])
 
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
@@ -380,6 +400,10 @@ def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
     used = set(codes)
     decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
     parts = [f"{decided}, 95 % sure over all levels together" if decided else ""]
+    likely = [code for code in _LIKELY.values() if code in used and code != "unsure"]
+    parts.append(
+        f"{', '.join(f'{SIGNS[code]} {code}' for code in likely)}, with too few runs to be sure" if likely else ""
+    )
     parts.append(f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "")
     ends = " ├ ┤: the interval of the change." if any(set(bar) & {"├", "┤"} for bar in bars) else ""
     return f"{'; '.join(filter(None, parts))}.{ends}"

@@ -23,7 +23,7 @@ from swarmtui.report.table import Block, Cell, Code, Column, Sentence, Table
 
 _CLASSES: dict[Code | None, str] = {
     "ok": "ok", "faster": "ok", "missed": "bad", "slower": "bad", "unknown": "doubt", "not applicable": "unknown",
-    "same": "unknown", "unsure": "unknown", "refused": "bad",
+    "same": "unknown", "unsure": "unknown", "refused": "bad", "likely faster": "doubt", "likely slower": "doubt",
 }  # fmt: skip
 
 _LAYOUT = """\

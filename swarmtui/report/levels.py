@@ -16,7 +16,7 @@ from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
 from swarmtui.numbers import MISSING, percent, supported
-from swarmtui.report.comparison import change_percent, verdict_cell
+from swarmtui.report.comparison import change_cell
 from swarmtui.report.level_columns import COLUMNS, rate_column
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 
@@ -42,7 +42,7 @@ _DROP = (
     "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
     "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
-_VERDICTS = ("faster", "slower", "same", "unsure", "refused", "unknown")
+_VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsure", "refused", "unknown")
 
 
 # What an SLO says about a level.
@@ -194,7 +194,7 @@ def _baseline_columns(pair: Pair | None, widest: float | None) -> dict[str, Colu
             return None
         if row.verdict is None:
             return Cell("not comparable", "refused")
-        return verdict_cell(row.verdict.word, f"{change_percent(row)} ")
+        return change_cell(row)
 
     def half_width(level: Level) -> float | None:
         return (rows[level.key].half_width if level.key in rows else level.half_width) or widest

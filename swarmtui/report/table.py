@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 Code = Literal[
     "ok", "missed", "unknown", "not applicable", "missing", "estimated",  # of a value or a check
     "best", "cliff", "kept", "partial", "active", "failed",  # of a row
-    "faster", "slower", "same", "unsure", "refused",  # of a comparison
+    "faster", "slower", "same", "likely faster", "likely slower", "unsure", "refused",  # of a comparison
     "title", "lead", "alarm", "note", "difference", "detail", "command",  # of a sentence
 ]  # fmt: skip
 

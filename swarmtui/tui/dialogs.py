@@ -185,6 +185,8 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "the same every minute: a number within that is no change"),
     ("2 agents (16 %)", "two quick searches of one unchanged server can differ by this much by chance: more has to "
      "change before it counts"),
+    ("△ ▽ (a change)", "likely better, or worse: repeats of one server do not differ by as much, but one run each does "
+     "not decide"),
     ("? (a change)", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from swarmtui.analysis.compare.differences import (
 )
 from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row
+from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row, likely_change
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.base import BadInput
@@ -474,3 +475,40 @@ def test_values_and_changes_fit_each_other_and_changes_that_are_not_sure_have_a_
         table = level_table(sides[1].levels, baseline=compare_pair(*sides))
         at = {column.id: number for number, column in enumerate(table.columns)}
         assert tuple(table.rows[0][at[name]].text.strip(" ▸") for name in ("steady", "baseline")) == shown
+
+
+def test_single_runs_show_what_a_large_change_likely_is() -> None:
+    """One run each gives no verdict, but a reader sees the cost: −52 % is not what repeats of one server differ by."""
+    before = summary([level(1, tps=100, stream=100.0, ttft=0.1), level(4, tps=400, stream=100.0, ttft=0.1)], "a")
+    after = summary([level(1, tps=104, stream=104.0, ttft=0.1), level(4, tps=192, stream=48.0, ttft=0.9)], "b")
+    pair = compare_pair(before, after)
+    assert pair.sentence == (
+        "likely slower with 4 agents: 400 → 192 tok/s, −52.0 % (one run each; 4 of each are needed to be sure)"
+    )
+    assert pair.verdict is None, "it is no verdict"
+    assert answer_lines(pair)[0].signed.startswith("▽ likely slower")
+    (table,) = comparison_tables(pair)
+    shown = {(row[0].text, row[1].text): row[4].text for row in table.rows}
+    assert shown["1", "steady tok/s"] == "? +4.0 %"
+    assert shown["4", "steady tok/s"] == "▽ −52.0 %" and shown["", "stream tok/s"] == "▽ −52.0 %"
+    assert shown["", "TTFT"] == "▽ +800.0 %", "a later first token is worse"
+    assert level_table(after.levels, baseline=pair).rows[1][5].text == "▽ −52.0 % likely"
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    doubted = compare_pair(before, msgspec.structs.replace(after, quality=(busy,)))
+    assert "likely" not in doubted.sentence and not any(row.likely for row in doubted.rows)
+
+
+def test_repeats_of_one_server_are_rarely_likely_to_differ() -> None:
+    """Servers drift by 5 %, and each level has a half-width that its scatter is within in 95 % of cases."""
+    rng = Random(7)
+
+    def measured(half_width: float) -> float:
+        return 100.0 * math.exp(rng.gauss(0.0, 0.05) + rng.gauss(0.0, half_width / 1.96))
+
+    for half_width in (0.01, 0.05, 0.1):
+        changes = [measured(half_width) / measured(half_width) - 1.0 for _ in range(2000)]
+        falsely = sum(likely_change(change, half_width) is not None for change in changes) / len(changes)
+        assert falsely <= 0.03, half_width
+    assert likely_change(0.5, 0.05) == "faster" and likely_change(-0.4, None) == "slower"
+    assert likely_change(3.0, None, time=True) == "slower" and likely_change(0.5, None, time=True) is None
+    assert likely_change(0.4, 0.2) is None, "the figures are not known better"

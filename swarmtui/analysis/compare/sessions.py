@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import log, log1p
 from typing import Literal
 
 import msgspec
@@ -29,6 +30,7 @@ from swarmtui.analysis.compare.sides import left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     DETECT,
+    MIN_RUNS,
     Claim,
     Evidence,
     Interval,
@@ -46,7 +48,7 @@ from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
 from swarmtui.model.session import Level, Summary
-from swarmtui.numbers import rate
+from swarmtui.numbers import rate, signed_percent
 from swarmtui.text import count_noun
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
@@ -59,11 +61,16 @@ FIGURES: dict[Figure, str] = {
 }
 
 
+# What a single run has to change by to be called likely: a rate by this share, a time by this factor.
+_LIKELY, _LIKELY_TIME = 0.2, 2.0
+
+
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     """One figure of one level in two sessions; `change` and `interval` are null if ratios are refused.
 
     `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level. `half_width`
-    is that of the less exact of both steady rates, as a share; null for times.
+    is that of the less exact of both steady rates, as a share; null for times. `likely`: there are too few runs for a
+    verdict, but repeats of one server do not differ by as much; null if it may be chance.
     """
 
     figure: Figure
@@ -74,6 +81,7 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     leads: bool = False
     half_width: float | None = None
+    likely: Literal["faster", "slower"] | None = None
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -166,7 +174,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
-    rows = _with_verdicts(
+    judged = _with_verdicts(
         [row for row in every if row.before is not None or row.after is not None],
         evidence,
         "configurations" if is_pooled(a) else "sessions",
@@ -174,6 +182,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         doubted=bool(doubts),
         searched=searched,
     )
+    rows = _with_likely(judged, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
     headline = _headline(a, b, _for_sentence(before, after, both))
@@ -184,7 +193,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     agents = None
     if not refused:
         agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
-    throughput = _sentence(rows, refused, headline)
+    throughput = _sentence(rows, refused, headline, searched=searched)
     slots = find_slots_change(*sorted((a, b), key=lambda one: one is newer)) if not refused else None
     return Pair(
         a=a.session.id,
@@ -312,6 +321,34 @@ def _with_verdicts(
     )
 
 
+def likely_change(
+    change: float | None, half_width: float | None, *, time: bool = False
+) -> Literal["faster", "slower"] | None:
+    """Return what a change between single runs likely is; null if repeats of one server may differ by as much.
+
+    Servers differ by about 5 % from one start, and from one minute, to the next, and the half-width of a level is added
+    to that: a change of a fifth, and of three half-widths, is far outside. A time to the first token may double where
+    requests begin to wait.
+    """
+    if change is None or change <= -1.0:
+        return None
+    least = log(_LIKELY_TIME) if time else max(log1p(_LIKELY), 3.0 * (half_width or 0.0))
+    if abs(log1p(change)) <= least:
+        return None
+    return "faster" if (change > 0) != time else "slower"
+
+
+def _with_likely(rows: Sequence[ComparisonRow], *, doubted: bool) -> tuple[ComparisonRow, ...]:
+    """Mark large changes of levels that have no verdict, nor runs for one; of a doubtful measurement, none."""
+    open_ = {row.key for row in rows if row.verdict and row.verdict.word in (None, "not sure yet")}
+    return tuple(
+        msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
+        if row.key in open_ and row.interval is None and not doubted
+        else row
+        for row in rows
+    )
+
+
 def headline_row(pair: Pair) -> ComparisonRow | None:
     """Return the row that the sentence of the pair is about: the leading figure of its headline level."""
     return next((row for row in pair.rows if row.leads and row.key == pair.headline), None)
@@ -410,7 +447,7 @@ def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
     return best_level(levels, summary.scaling.reported_slots if summary.scaling else None)
 
 
-def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None) -> str:
+def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level | None, *, searched: bool) -> str:
     """`faster with 4 agents: 286 → 359 tok/s, +25.6 % (95 % sure: +24 % to +27 %; 4 v 4 sessions)`"""
     if refused:
         return f"not comparable: {'; '.join(map(str, refused))}"
@@ -422,4 +459,9 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
         return f"not measured {where}"
     # As many digits as show the change, which has the interval.
     before, after = rate(row.before), rate(row.after)
+    if row.likely is not None:
+        verdict = row.verdict
+        runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
+        sure = "" if searched else f" ({runs}; {MIN_RUNS} of each are needed to be sure)"
+        return f"likely {row.likely} {where}: {before} → {after} tok/s, {signed_percent(row.change)}{sure}"
     return f"{verdict_head(row.verdict.word)} {where}: {before} → {after} tok/s, {row.verdict.detail}"
