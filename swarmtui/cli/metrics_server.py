@@ -17,7 +17,7 @@ from socketserver import TCPServer
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Frame, Hello, SessionMessage
 from swarmtui.model.session import Session
-from swarmtui.report.live_metrics import CONTENT_TYPE, render_live
+from swarmtui.report.metrics import CONTENT_TYPE, render_live
 from swarmtui.text import write_text
 
 _LOCAL = "127.0.0.1"

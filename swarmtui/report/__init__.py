@@ -39,9 +39,7 @@ FORMATS = {
     "csv": ExportFormat("data:render_csv", "one row per level"),
     "json": ExportFormat("data:render_json", "all figures and requests"),
     "toml": ExportFormat("data:render_toml", "all figures of levels"),
-    "openmetrics": ExportFormat(
-        "openmetrics:render_openmetrics", "figures for Prometheus", several=True, suffix="prom"
-    ),
+    "openmetrics": ExportFormat("metrics:render_openmetrics", "figures for Prometheus", several=True, suffix="prom"),
 }  # fmt: skip
 
 

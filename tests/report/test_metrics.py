@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from swarmtui.model.client_protocol import TTFT_BOUNDS, Frame, Totals
 from swarmtui.model.findings import SearchState
 from swarmtui.model.telemetry import Gpu, QualityLine, ServerState, Telemetry
-from swarmtui.report.live_metrics import METRICS, render_live
+from swarmtui.report.metrics import METRICS, render_live
 from swarmtui.state.session_state import SessionState
 from tests.analysis.level_builders import level, session
 from tests.cli.programs import ROOT

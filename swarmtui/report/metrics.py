@@ -1,21 +1,58 @@
-"""The state of a running session in the text format of Prometheus, for `--metrics-port`."""
+"""Metrics for Prometheus: of a running session for `--metrics-port`, and of levels as OpenMetrics, to be pushed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from swarmtui.model.client_protocol import TTFT_BOUNDS, Frame
-from swarmtui.model.session import Session
+from swarmtui.model.session import Level, Session, Spread
 from swarmtui.model.telemetry import Gpu, ServerState
-from swarmtui.report.openmetrics import FAMILIES, family_values, format_labels
+from swarmtui.text import sanitize
 from swarmtui.version import __version__
+
+if TYPE_CHECKING:
+    from swarmtui.report.charts import SessionData
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUALITY_VALUES = {"ok": 0, "note": 1, "doubtful": 2, "wrong": 2}
+TTFT = "swarmtui_ttft_seconds"
 
 Sample = tuple[dict[str, str], float | None]
+
+
+class Family(NamedTuple):
+    """One metric of a level: a single value, or with `spread` its quantiles. OpenMetrics requires the unit's suffix."""
+
+    name: str
+    unit: str
+    help: str
+    value: Callable[[Level], float | None] = lambda level: None
+    spread: Callable[[Level], Spread] | None = None
+
+
+FAMILIES = (
+    Family("steady_tokens_per_second", "", "Output tokens per second while C requests were in flight",
+           lambda level: level.out_tps_steady),
+    Family("wall_tokens_per_second", "", "Output tokens per second from the first request to the last token",
+           lambda level: level.out_tps_wall),
+    Family("stream_tokens_per_second", "", "Decode rate of one stream, mean",
+           lambda level: level.per_stream_tps.mean),
+    Family("ttft_seconds", "seconds", "Time to first token", spread=lambda level: level.ttft_s),
+    Family("tpot_seconds", "seconds", "Time per output token", spread=lambda level: level.tpot_s),
+    Family("e2e_seconds", "seconds", "Time from the request to its last token", spread=lambda level: level.e2e_s),
+    Family("held_streams", "", "Mean requests in flight while the client had work for C streams",
+           lambda level: level.c_held),
+    Family("arrivals_per_second", "", "Requests due per second in an open loop", lambda level: level.arrived_per_s),
+    Family("completions_per_second", "", "Requests completed per second in an open loop",
+           lambda level: level.served_per_s),
+    Family("gpu_joules_per_token", "", "Energy of the GPUs per output token",
+           lambda level: level.energy.j_per_token if level.energy else None),
+    Family("requests_succeeded", "", "Measured requests that were answered", lambda level: level.ok),
+    Family("requests_failed", "", "Requests that failed, also unmeasured ones", lambda level: level.errors),
+)  # fmt: skip
+_QUANTILES = {"0.5": "p50", "0.9": "p90", "0.95": "p95", "0.99": "p99", "1": "max"}
 
 
 class Metric(NamedTuple):
@@ -96,31 +133,44 @@ METRICS = (
     Metric("gpu_energy_joules_total", "counter", "Energy since the driver was loaded",
            _per_gpu(lambda gpu: gpu.energy_j)),
 )  # fmt: skip
-TTFT = "swarmtui_ttft_seconds"
 
 
 def render_live(session: Session | None, frame: Frame | None) -> bytes:
     """Render the newest frame; before the first one only the version is known."""
-    lines = ["# HELP swarmtui_build_info The version of swarmtui", "# TYPE swarmtui_build_info gauge"]
-    lines.append(f"swarmtui_build_info{format_labels({'version': __version__})} 1")
+    lines = [*_lines("swarmtui_build_info", "gauge", "The version of swarmtui", [({"version": __version__}, 1)])]
     if session is not None:
-        lines += ["# HELP swarmtui_session_info What is measured", "# TYPE swarmtui_session_info gauge"]
-        lines.append(f"swarmtui_session_info{format_labels(_session_labels(session))} 1")
+        labels = _session_labels(session) | {"goal": session.plan.goal}
+        lines += _lines("swarmtui_session_info", "gauge", "What is measured", [(labels, 1)])
     if frame is not None:
         for metric in METRICS:
-            lines += _family(f"swarmtui_{metric.name}", metric.kind, metric.help, metric.samples(frame))
-        lines += _ttft_histogram(frame)
-        lines += _levels(frame)
+            lines += _lines(f"swarmtui_{metric.name}", metric.kind, metric.help, metric.samples(frame))
+        lines += [*_ttft_histogram(frame), *_level_lines([({}, level) for level in frame.levels])]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _family(name: str, kind: str, text: str, samples: list[Sample]) -> Iterator[str]:
+def render_openmetrics(sessions: Sequence[SessionData]) -> bytes:
+    """Write one sample per level and figure; what was not measured has no sample."""
+    lines = ["# TYPE swarmtui_session info", "# HELP swarmtui_session What was measured"]
+    levels: list[tuple[dict[str, str], Level]] = []
+    for session in sessions:
+        summary, labels = session.summary, _session_labels(session.summary.session)
+        engine = ",".join(sorted({server.engine for server in summary.servers}))
+        described = labels | {"label": summary.session.label, "engine": engine}
+        lines.append(f"swarmtui_session_info{_format_labels(described)} 1")
+        named = {name: labels[name] for name in ("session", "model")}
+        levels += [(named, level) for level in summary.levels]
+    return "\n".join([*lines, *_level_lines(levels), "# EOF", ""]).encode()
+
+
+def _lines(name: str, kind: str, text: str, samples: Iterable[Sample], unit: str = "") -> Iterator[str]:
     known = [(labels, value) for labels, value in samples if value is not None]
     if known:
         yield f"# HELP {name} {text}"
         yield f"# TYPE {name} {kind}"
+        if unit:
+            yield f"# UNIT {name} {unit}"
         for labels, value in known:
-            yield f"{name}{format_labels(labels) if labels else ''} {value!r}"
+            yield f"{name}{_format_labels(labels) if labels else ''} {value!r}"
 
 
 def _ttft_histogram(frame: Frame) -> Iterator[str]:
@@ -134,22 +184,37 @@ def _ttft_histogram(frame: Frame) -> Iterator[str]:
     yield f"{TTFT}_count {counts[-1]}"
 
 
-def _levels(frame: Frame) -> Iterator[str]:
-    """The figures of the levels that are measured, with the names of the export."""
+def _level_lines(levels: Sequence[tuple[dict[str, str], Level]]) -> Iterator[str]:
+    """Yield the figures of levels, which have these labels and their load."""
     for family in FAMILIES:
         samples: list[Sample] = []
-        for level in frame.levels:
+        for labels, level in levels:
             load = {"c": str(level.c)} if level.rate is None else {"rate": f"{level.rate:g}"}
-            samples += [(load | quantile, value) for quantile, value in family_values(family, level)]
+            samples += [(labels | load | quantile, value) for quantile, value in _family_values(family, level)]
         kind = "gauge" if family.spread is None else "summary"
-        yield from _family(f"swarmtui_level_{family.name}", kind, family.help, samples)
+        yield from _lines(f"swarmtui_level_{family.name}", kind, family.help, samples, family.unit)
+
+
+def _family_values(family: Family, level: Level) -> list[Sample]:
+    if family.spread is None:
+        return [({}, family.value(level))]
+    spread = family.spread(level)
+    return [({"quantile": quantile}, getattr(spread, field)) for quantile, field in _QUANTILES.items()]
 
 
 def _session_labels(session: Session) -> dict[str, str]:
+    """Name the session and what distinguishes it in a dashboard."""
     return {
         "session": session.id,
         "model": session.endpoints[0].model if session.endpoints else "",
         "workload": session.workload,
-        "goal": session.plan.goal,
         "simulated": str(session.simulated).lower(),
     }
+
+
+def _format_labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escape(text: str) -> str:
+    return sanitize(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
