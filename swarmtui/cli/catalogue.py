@@ -1,4 +1,4 @@
-"""The commands `workloads`, `schema`, `sim`, `discover` and `doctor`."""
+"""The commands `workloads`, `schema`, `sim`, `discover`, `doctor`, `skill` and `completion`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
-from swarmtui.cli.options import Number, WholeNumber, commands, print_blocks, print_result, to_json
+from swarmtui.cli.options import COMPLETE_VARIABLE, Number, WholeNumber, commands, print_blocks, print_result, to_json
 from swarmtui.text import echo, write_document
 
 
@@ -186,3 +186,33 @@ def schema(name: str | None) -> None:
         echo("\n".join(f"{known:<10}{description}" for known, description in DOCUMENTS.items()))
     else:
         echo(to_json(json_schema(name)))
+
+
+@commands.command()
+def skill() -> None:
+    """Print the page that tells a coding agent how to use swarmtui, as a SKILL.md.
+
+    \b
+    mkdir -p .claude/skills/swarmtui && swarmtui skill > .claude/skills/swarmtui/SKILL.md
+    """
+    from importlib.resources import files
+
+    write_document(sys.stdout, files("swarmtui").joinpath("SKILL.md").read_bytes())
+
+
+@commands.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes commands and options in a shell.
+
+    \b
+    bash: swarmtui completion bash > ~/.local/share/bash-completion/completions/swarmtui
+    zsh:  swarmtui completion zsh > DIRECTORY/_swarmtui     (a directory of $fpath)
+    fish: swarmtui completion fish > ~/.config/fish/completions/swarmtui.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    template = found(commands, {}, "swarmtui", COMPLETE_VARIABLE)
+    write_document(sys.stdout, (template.source_template % template.source_vars()).encode() + b"\n")

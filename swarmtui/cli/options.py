@@ -39,8 +39,8 @@ _COMMANDS = {
     "traces": ("traces", "recorded agent sessions: show, record"),
     "schema": ("catalogue", "JSON Schema of journals, sessions, shared files, workloads and config"),
     "sim": ("catalogue", "run the embedded simulator as a server"),
-    "skill": ("integration", "how a coding agent uses swarmtui: a page to give to it"),
-    "completion": ("integration", "completion of commands and options, for bash, zsh and fish"),
+    "skill": ("catalogue", "how a coding agent uses swarmtui: a page to give to it"),
+    "completion": ("catalogue", "completion of commands and options, for bash, zsh and fish"),
 }
 
 

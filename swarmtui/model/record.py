@@ -43,20 +43,16 @@ JOURNAL_ONLY_FIELDS = ("chunk_us", "chunk_tokens")
 class EngineTimings(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """What a server itself measured of one request; null is not reported.
 
-    `queue_s` is the time until it was scheduled, `generation_s` that from the first token to the last. Of the prompt,
-    `computed_tokens` were read, and `local_cached_tokens` and `external_cached_tokens` found in the KV cache of the GPU
-    and in a store elsewhere; `evicted_blocks` made room for it, and it was read in `prefill_chunks`. Speculative
-    decoding took `spec_steps`, and drafted `draft_tokens` of which `accepted_tokens` were right.
+    `queue_s` is the time until it was scheduled. Of the prompt, `computed_tokens` were read, and `local_cached_tokens`
+    and `external_cached_tokens` found in the KV cache of the GPU and in a store elsewhere; `evicted_blocks` made room
+    for it. Speculative decoding drafted `draft_tokens` of which `accepted_tokens` were right.
     """
 
     queue_s: float | None = None
-    generation_s: float | None = None
     computed_tokens: int | None = None
     local_cached_tokens: int | None = None
     external_cached_tokens: int | None = None
     evicted_blocks: int | None = None
-    prefill_chunks: int | None = None
-    spec_steps: int | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
 

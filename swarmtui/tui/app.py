@@ -66,7 +66,7 @@ SCREENS: dict[ScreenName, str] = {
     "save": "dialogs:SaveDialog",
     "export": "export_dialog:ExportDialog",
     "share": "sessions.page_screens:ShareScreen",
-    "theme": "theme_dialog:ThemeDialog",
+    "theme": "dialogs:ThemeDialog",
     "quit": "dialogs:QuitDialog",
     "too_small": "dialogs:TooSmallScreen",
 }

@@ -12,7 +12,7 @@ from tests.loadgen.test_dialects import delta, payload, read, sample
 
 def test_llamacpp_says_what_it_computed_and_drafted() -> None:
     found = sample("llama-server-usage.sse").engine
-    assert found is not None and found.generation_s == pytest.approx(0.443177)
+    assert found is not None
     assert (found.computed_tokens, found.local_cached_tokens, found.draft_tokens) == (1, 18, None)
     drafted = read(delta(content="a") + payload(choices=[], timings={"draft_n": 9, "draft_n_accepted": 6})).engine
     assert drafted is not None and (drafted.draft_tokens, drafted.accepted_tokens) == (9, 6)
@@ -30,8 +30,7 @@ def test_vllm_metrics_of_a_request_are_read() -> None:
     response = read(delta(content="a") + payload(choices=[], usage=usage, metrics=VLLM_METRICS))
     found = response.engine
     assert found is not None and found.queue_s == pytest.approx(0.062978e-3)
-    assert found.generation_s == pytest.approx(47.2362e-3, rel=1e-4)
-    assert (found.computed_tokens, found.spec_steps) == (None, None)
+    assert (found.computed_tokens, found.draft_tokens) == (None, None)
     assert response.engine_prefill_s == pytest.approx(31.0526e-3, rel=1e-4)  # without the queue
     assert response.engine_decode_tps == pytest.approx(84.68, abs=0.01)
     assert response.usage_tokens == 5
@@ -47,14 +46,13 @@ def test_parts_of_later_vllm_versions_are_read_where_present() -> None:
     found = read(delta(content="a") + payload(choices=[], metrics=VLLM_METRICS | more)).engine
     assert found is not None
     assert (found.computed_tokens, found.local_cached_tokens, found.external_cached_tokens) == (107, 384, 0)
-    assert (found.evicted_blocks, found.prefill_chunks) == (3, 2)
-    assert (found.spec_steps, found.draft_tokens, found.accepted_tokens) == (43, 129, 10)
+    assert (found.evicted_blocks, found.draft_tokens, found.accepted_tokens) == (3, 129, 10)
 
 
 def test_sglang_meta_info_is_read() -> None:
     meta = {"id": "x", "queue_time": 0.25, "cached_tokens": 12, "spec_verify_ct": 20, "spec_accept_token_num": 31}
     response = read(delta(content="a") + payload(choices=[], meta_info=meta))
-    assert response.engine == EngineTimings(queue_s=0.25, local_cached_tokens=12, spec_steps=20, accepted_tokens=31)
+    assert response.engine == EngineTimings(queue_s=0.25, local_cached_tokens=12, accepted_tokens=31)
     assert response.cached_tokens == 12
 
 

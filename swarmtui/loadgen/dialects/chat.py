@@ -68,7 +68,6 @@ class Timings(Chunk):
 
     prompt_n: Count | None = None
     prompt_ms: float | None = None
-    predicted_ms: float | None = None
     predicted_n: Count | None = None
     predicted_per_second: float | None = None
     cache_n: Count | None = None
@@ -236,7 +235,6 @@ def read_timings(response: Response, timings: Timings) -> None:
     if response.cached_tokens is None:
         response.cached_tokens = to_int(timings.cache_n)
     response.engine = EngineTimings(
-        generation_s=None if timings.predicted_ms is None else timings.predicted_ms / 1e3,
         computed_tokens=to_int(timings.prompt_n),
         local_cached_tokens=to_int(timings.cache_n),
         draft_tokens=to_int(timings.draft_n),

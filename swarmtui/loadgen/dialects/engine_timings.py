@@ -21,11 +21,9 @@ class _PrefixCache(Chunk):
     num_local_cached_tokens: Count | None = None
     num_external_cached_tokens: Count | None = None
     num_block_evictions: Count | None = None
-    num_prefill_chunks: Count | None = None
 
 
 class _Speculation(Chunk):
-    num_spec_steps: Count | None = None
     num_draft_tokens: Count | None = None
     num_accepted_draft_tokens: Count | None = None
 
@@ -35,7 +33,6 @@ class _Metrics(Chunk):
 
     queue_time_ms: float | None = None
     time_to_first_token_ms: float | None = None
-    generation_time_ms: float | None = None
     mean_itl_ms: float | None = None
     prefix_cache: _PrefixCache | None = None
     speculative_decoding: _Speculation | None = None
@@ -46,7 +43,6 @@ class _MetaInfo(Chunk):
 
     queue_time: float | None = None
     cached_tokens: Count | None = None
-    spec_verify_ct: Count | None = None
     spec_draft_token_num: Count | None = None
     spec_accept_token_num: Count | None = None
 
@@ -62,13 +58,10 @@ def read_vllm_metrics(response: Response, raw: msgspec.Raw) -> None:
     cache, drafts = found.prefix_cache or _PrefixCache(), found.speculative_decoding or _Speculation()
     response.engine = EngineTimings(
         queue_s=_seconds(found.queue_time_ms),
-        generation_s=_seconds(found.generation_time_ms),
         computed_tokens=to_int(cache.num_computed_tokens),
         local_cached_tokens=to_int(cache.num_local_cached_tokens),
         external_cached_tokens=to_int(cache.num_external_cached_tokens),
         evicted_blocks=to_int(cache.num_block_evictions),
-        prefill_chunks=to_int(cache.num_prefill_chunks),
-        spec_steps=to_int(drafts.num_spec_steps),
         draft_tokens=to_int(drafts.num_draft_tokens),
         accepted_tokens=to_int(drafts.num_accepted_draft_tokens),
     )
@@ -85,7 +78,6 @@ def read_sglang_meta(response: Response, raw: msgspec.Raw) -> None:
     response.engine = EngineTimings(
         queue_s=found.queue_time,
         local_cached_tokens=to_int(found.cached_tokens),
-        spec_steps=to_int(found.spec_verify_ct),
         draft_tokens=to_int(found.spec_draft_token_num),
         accepted_tokens=to_int(found.spec_accept_token_num),
     )
