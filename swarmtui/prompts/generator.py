@@ -124,9 +124,9 @@ class TaskGenerator:
         lengths = getattr(self.workload, "output_tokens", None)
         return self._exact and (self._max_tokens is not None or isinstance(lengths, int | Fixed))
 
-    def random_share(self, c: int, position: int = 0) -> float:
-        """Return a number from 0 to 1, the same for each run of a level."""
-        return random_stream(self._seed, "share", c, position).random()
+    def random_share(self, *parts: int) -> float:
+        """Return a number from 0 to 1 that depends on the seed and on these numbers."""
+        return random_stream(self._seed, "share", *parts).random()
 
     @property
     def prompt_tokens(self) -> int | None:

@@ -49,7 +49,7 @@ class TaskFactory:
     def __init__(self, generator: TaskGenerator) -> None:
         self.generator = generator
         self._numbers, self._contents, self._unmeasured = count(), count(), count(_UNMEASURED_START)
-        self._questions, self.plays = count(), count()
+        self._questions, self.plays, self._levels = count(), count(), count()
         self._ended = self._reached_limit = self._tokens = self._squares = 0
 
     @property
@@ -71,6 +71,28 @@ class TaskFactory:
             return 0.0
         squares = self._ended * self._squares / self._tokens**2 - 1.0
         return max(0.0, 1.0 - sqrt(max(0.0, squares) * self._ended / (self._ended - 1)))
+
+    def shares_left(self, c: int) -> list[float]:
+        """Return which parts of their length the first answers of a level have left, of those that get a slot at once.
+
+        The first ones write while the prompts of others are read: they are the longest, as short ones would end
+        together with these. Where others wait for a slot, one has its whole length, and they are sent before the first
+        slot is free: else two slots are taken at once.
+        """
+        generator, level = self.generator, next(self._levels)
+        cut = min(c, self.slots or c)
+        queues = cut < c
+        if generator.keeps_in_step:
+            first = 1.0 if queues else generator.random_share(c, 0)
+            even = [(first + number) / cut for number in range(cut)]
+            return even if queues else even[::-1]
+        if self.keeps_in_step or queues:
+            # Evenly apart, all requests would wait equally long, until the few shorter answers have scattered them.
+            drawn = sorted((generator.random_share(c, level, number) for number in range(cut - 1)), reverse=True)
+            return [1.0, *drawn]
+        # In sets of up to four, each evenly apart: together as long as usual, and some of them end together, as usual.
+        size = min(4, max(2, c // 2))
+        return [(generator.random_share(c, number // size) + number % size / size) % 1.0 for number in range(cut)]
 
     def count_end(self, record: Record) -> None:
         if record.ok and record.phase == "level":
@@ -221,9 +243,9 @@ class ClosedLoopTasks(NewTasks):
 
     The measured requests then begin while all streams write, and C stay in flight; a single stream needs no pre-roll.
     Answers of equal length would keep streams in step that start together: the first answers, which get a slot at once,
-    have parts of that length, evenly apart. Those that follow have all of it, so that measured requests find the usual
-    queue. Answers of similar length have parts too, once lengths are known: the level then begins as it continues, and
-    sooner.
+    have parts of that length (`TaskFactory.shares_left`). Those that follow have all of it, so that measured requests
+    find the usual queue. Answers of similar length have parts too, once lengths are known: the level then begins as it
+    continues, and sooner.
     The stage is over when a filler was sent: all streams have then sent as often as planned. If it is to be `complete`,
     it waits for the measured tasks. Without a `total`, tasks are measured until `start_fillers`, or until the stage is
     ended; with a `precision`, `total` is the most that it may take. `canaries` is the number of canaries per measured
@@ -249,12 +271,10 @@ class ClosedLoopTasks(NewTasks):
         # Pre-roll tasks that have not shown a first token; a server that refuses everything must not be asked forever.
         self._awaited: set[int] = set()
         prompt = factory.generator.prompt_tokens or 0
-        # Where others wait for a slot, only answers that would keep in step are cut.
-        known = factory.keeps_in_step or (factory.similarity > 0.0 and c <= (factory.slots or c))
+        known = factory.keeps_in_step or factory.similarity > 0.0
         cuts = known and (c < _MANY_STREAMS or prompt < _LONG_PROMPT)
-        self._cut = min(c, factory.slots or c) if cuts else 0
-        # Where others wait for a slot, they are sent before the first one is free: else two slots are taken at once.
-        self._first_share = 1.0 if self._cut < c else factory.generator.random_share(c)
+        self._shares = factory.shares_left(c) if cuts else []
+        self._cut = len(self._shares)
         self._prerolls = self._begun = self._fillers = 0
         self._canary_share, self._canaries = canaries, 0
 
@@ -281,7 +301,7 @@ class ClosedLoopTasks(NewTasks):
             cut = self._prerolls < self._cut
             if not cut and self._begun < self._cut < self._c and self._awaited:
                 return None  # else another answer may get the slot of one that is cut
-            share = self._share_left() if cut else 1.0
+            share = self._shares[self._prerolls] if cut else 1.0
             task = self._factory.create_unmeasured(self._c, self._prerolls, "preroll", share)
             self._prerolls += 1
             if self._begun + len(self._awaited) < self._c:
@@ -296,19 +316,6 @@ class ClosedLoopTasks(NewTasks):
         filler = self._factory.create_unmeasured(self._c, self._prerolls + self._fillers, "filler")
         self._first_filler = filler.id if self._first_filler is None else self._first_filler
         return filler
-
-    def _share_left(self) -> float:
-        """Return which part of its length the next answer has left, of those that are cut."""
-        number, factory = self._prerolls, self._factory
-        if self._cut < self._c:
-            # In falling order, short visits found 13 of 13 first tokens in time where a long level had 78 %.
-            return (self._first_share + number) / self._cut
-        if factory.keeps_in_step:
-            # The first ones write while prompts of others are read: short ones would end together with these.
-            return (self._first_share + self._cut - 1 - number) / self._cut
-        # In sets of up to four, each evenly apart: together as long as usual, and some of them end together, as usual.
-        size = min(4, max(2, self._c // 2))
-        return (factory.generator.random_share(self._c, number // size) + number % size / size) % 1.0
 
     def request_sent(self, task: int) -> None:
         if self._first_filler is not None and task >= self._first_filler and not self._complete:

@@ -6,22 +6,28 @@ figures are derived from the records by the same code as those of any saved sess
 
 from __future__ import annotations
 
+import asyncio
 import math
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from swarmtui.analysis.answers import check_answer
 from swarmtui.analysis.capacity.cliff import next_level
 from swarmtui.analysis.levels.figures import level_figures
+from swarmtui.analysis.limits.slo import DEFAULT_SLO
+from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S, QUICK_MAX_TOKENS
+from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.endpoint import Endpoint
+from swarmtui.model.findings import Capacity
 from swarmtui.model.journal import End, Head, StageEnd, StageStart
 from swarmtui.model.load import ERROR_PAUSE_S
-from swarmtui.model.plan import Plan
+from swarmtui.model.plan import DEFAULT_WORKLOAD, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
@@ -29,8 +35,10 @@ from swarmtui.model.workload import Message, Task, effective_load
 from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
+from swarmtui.session_process.goals.capacity import search
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.precision import PrecisionGoal
+from swarmtui.session_process.stages import Stages
 from swarmtui.session_process.task_sources import NewTasks, RepeatedTasks, TaskFactory, TaskSource, WarmupTasks
 from swarmtui.sessions.journal import Journal
 from swarmtui.sessions.store import LoadedSession, summarise
@@ -112,6 +120,53 @@ def simulate_sweep(
     return _simulate_levels(simulator, workload, choose, seed, freeze)
 
 
+def simulate_quick(simulator: str, *, seed: int = 1, workload: str = DEFAULT_WORKLOAD) -> Capacity:
+    """Simulate `swarmtui quick`: the search of the session process, with its budget in virtual time."""
+    preset, _ = parse_spec(simulator)
+    plan, factory = _plan(find_workload(workload), seed, levels=(1,), max_tokens=QUICK_MAX_TOKENS)
+    stages = _VirtualStages(preset, PlannedLoad(plan, factory), factory)
+    goal = FindCapacity(slo=DEFAULT_SLO, alpha=QUICK_ALPHA, budget_s=QUICK_BUDGET_S)
+    found = asyncio.run(search(cast(Stages, stages), goal))
+    assert found is not None
+    return found
+
+
+class _VirtualStages:
+    """What a search for the capacity needs of `Stages`, in virtual time."""
+
+    def __init__(self, preset: Preset, load: PlannedLoad, factory: TaskFactory) -> None:
+        self.load, self._client = load, _VirtualClient(preset)
+        slots = factory.slots = preset.slots * preset.replicas
+        self.state = SimpleNamespace(slots=SimpleNamespace(total=slots), levels=(), servers=(_discovered(preset),))
+        self.journal = SimpleNamespace(write=lambda entry: None, log_event=lambda kind, text: None)
+        self.steering, self.records = SimpleNamespace(ends_goal=False), SimpleNamespace(answered=True)
+        self.observers: list[Callable[[Record], None]] = []
+
+    @property
+    def last_number(self) -> int:
+        return len(self._client.starts)
+
+    def clock(self) -> float:
+        return self._client.now
+
+    async def end_streams(self) -> None:
+        pass
+
+    async def levels_computed(self) -> None:
+        client = self._client
+        self.state.levels = level_figures(client.records, client.starts, client.ends)
+
+    async def run_level(
+        self, key: LevelKey, run: int, runs: int, *, least: int, enough: Callable[[], bool], jobs: bool
+    ) -> None:
+        def observe(record: Record) -> None:
+            for observer in self.observers:
+                observer(record)
+
+        source = self.load.task_source(key, run, least, jobs=jobs)
+        self._client.run_stage(key[0], run, "level", source, observe=observe, enough=enough)
+
+
 def _simulate_levels(
     simulator: str,
     workload: str,
@@ -179,8 +234,11 @@ class _VirtualClient:
         *,
         load: str = "closed",
         streams: int | None = None,
+        observe: Callable[[Record], None] = lambda record: None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        number = len(self.starts) + 1
+        """Run a stage until its tasks have ended or are `enough`; `observe` gets each record."""
+        number, known = len(self.starts) + 1, len(self.records)
         self.starts.append(
             StageStart(number=number, t_ns=_ns(self.now), c=c, run=run, phase=phase, of=source.to_finish, load=load)
         )
@@ -192,7 +250,11 @@ class _VirtualClient:
         goal = None if source.precision is None else PrecisionGoal(self.starts[-1], *source.precision)
         while free or turns or flights:
             waits = source.fills and source.may_end is None
-            if source.over or (goal and goal.reached and not free) or (waits and not source.has_more and not measured):
+            for record in self.records[known:]:
+                observe(record)
+            known = len(self.records)
+            done = source.over or (goal and goal.reached and not free) or enough()
+            if done or (waits and not source.has_more and not measured):
                 self._cancel(flights.values(), number, c, run)
                 break
             end = self._engine.next_end() or math.inf
@@ -238,6 +300,8 @@ class _VirtualClient:
                     for agent in (flight.agent, *idle):
                         insort(free, (step.end + _THINK_S, agent))
                     idle.clear()
+        for record in self.records[known:]:
+            observe(record)
         self.now += _THINK_S
         self.ends.append(StageEnd(number=number, t_ns=_ns(self.now), complete=True))
 

@@ -24,7 +24,7 @@ from swarmtui.analysis.capacity.slo_search import (
 )
 from swarmtui.analysis.limits.slo import Slo, SloTally, least_n, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
-from swarmtui.model.findings import SearchStep
+from swarmtui.model.findings import Capacity, SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
@@ -40,8 +40,10 @@ _NEAR = 1.1
 _CYCLE = 2
 
 
-async def search(stages: Stages, goal: FindCapacity) -> None:
-    """Each visit is a run of a level; it ends early when its requests show that the SLO is missed.
+async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
+    """Return what was found, or None if a command ended the search.
+
+    Each visit is a run of a level; it ends early when its requests show that the SLO is missed.
 
     With a budget, a visit also ends when they show that it is kept, or when the time is up; one that only confirms what
     is known is left out if it would take longer than what is left.
@@ -93,7 +95,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
             await stages.run_level((c, None), number, 1, least=least, enough=enough, jobs=slo.has_jobs)
             budget.add(run.visit, clock() - started)
             if stages.steering.ends_goal:
-                return
+                return None
             visits.append(run.visit)
             seconds.append(clock() - started)
             if not stages.records.answered:
@@ -109,6 +111,7 @@ async def search(stages: Stages, goal: FindCapacity) -> None:
     await stages.levels_computed()
     found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
     journal.log_event("capacity", capacity_headline(found, slo))
+    return found
 
 
 def count_request(runs: Sequence[VisitTally], record: Record) -> None:
