@@ -20,8 +20,9 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
 class AnswerPoint(Stored, frozen=True, kw_only=True):
     """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.
 
-    With an SLO on it, median and p90 are those of the requests that it judged: `ttft_good` of these `ttft_n` had their
-    first token within `ttft_limit_s`. `half_width` is that of the 95 % interval of the total, as a share of it.
+    With an SLO on it, the p90 is that of the requests that it judged: `ttft_good` of these `ttft_n` had their first
+    token within `ttft_limit_s`. The median is that of the tables; null if it contradicts that count. `half_width` is
+    that of the 95 % interval of the total, as a share of it.
     """
 
     c: int
@@ -72,7 +73,8 @@ class Answer(Stored, frozen=True, kw_only=True):
     server look slower, `disturbed`: missed levels prove nothing then. `missed_c` is the lowest level that misses it as
     measured. `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level.
     `at_capacity` is the level of `agents`, else the best one. `limit` says why there are no more: its code is
-    `not_known` where no fact tells. `doubts` is empty if nothing puts the measurement in doubt.
+    `not_known` where no fact tells. `border` says what the levels at the capacity and above it did, and which were not
+    tried. `doubts` is empty if nothing puts the measurement in doubt.
     """
 
     headline: AnswerSentence
@@ -86,6 +88,7 @@ class Answer(Stored, frozen=True, kw_only=True):
     one_agent: AnswerPoint | None = None
     at_capacity: AnswerPoint | None = None
     limit: AnswerSentence
+    border: str = ""
     next: tuple[NextStep, ...] = ()
     quality: Literal["ok", "note", "doubtful"] = "ok"
     doubts: str = ""

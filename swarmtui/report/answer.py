@@ -37,6 +37,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     rows = [
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
+        ("Levels", found.border),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
@@ -89,7 +90,7 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint) -> str:
-    """`573 tok/s in total, 36 per agent while it writes; first token 0.9 s (median), 1.6 s (p90)`
+    """`573 tok/s in total, 36 per agent while it writes; first token 0.92 s (median), 1.6 s (p90)`
 
     Of few requests the p90 is not known: then it is said how many of them kept the SLO.
     """
@@ -98,7 +99,7 @@ def point_text(point: AnswerPoint) -> str:
         parts.append(
             f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
         )
-    typical = seconds(point.ttft_s, 2) if point.ttft_s is not None else ""
+    typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
     first = ", ".join(filter(None, (f"{typical} (median)" if typical else "", f"{p90} (p90)" if p90 else _met(point))))
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))

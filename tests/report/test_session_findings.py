@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.answer import AnswerPoint
-from swarmtui.model.findings import Slots
+from swarmtui.model.findings import Capacity, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
@@ -84,10 +86,10 @@ def test_the_first_token_never_contradicts_the_count_that_kept_the_slo(p90: floa
         c=3, ttft_s=1.9, ttft_p90_s=p90, ttft_max_s=2.2, ttft_limit_s=2.0, ttft_good=good, ttft_n=20,
         per_stream_tps=None, out_tps=None,
     )  # fmt: skip
-    assert point_text(point) == f"first token 1.9 s (median), {said}"
+    assert point_text(point) == f"first token 1.90 s (median), {said}"
 
 
-def test_with_an_slo_the_first_token_is_that_of_the_requests_that_it_judged() -> None:
+def test_the_median_of_the_answer_is_that_of_the_table_unless_it_contradicts_the_count() -> None:
     """The table of levels has the requests of its window only: there, two more of them were late."""
     slo = parse_slo("ttft_p90=2s")
     levels = [level(4, tps=100, ttft=2.1)]
@@ -95,9 +97,50 @@ def test_with_an_slo_the_first_token_is_that_of_the_requests_that_it_judged() ->
     asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo))
     found = answer(asked, slo, "ttft_p90=2s", {})
     assert found.at_capacity is not None
-    assert point_text(found.at_capacity).endswith("first token 1.9 s (median), within 2 s in 19 of 19")
+    assert point_text(found.at_capacity).endswith("; first token within 2 s in 19 of 19")
+    levels = [level(4, tps=100, ttft=1.98)]
+    asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo))
+    found = answer(asked, slo, "ttft_p90=2s", {})
+    assert found.at_capacity is not None
+    assert point_text(found.at_capacity).endswith("; first token 1.98 s (median), within 2 s in 19 of 19")
 
 
 def test_what_was_not_measured_has_no_line() -> None:
     assert answered(summary([])) == {"Result": "nothing was measured"}
     assert answer_rows(summary([])) == ()
+
+
+def searched(
+    c: int, state: Literal["kept", "missed", "unsure"], visits: int = 1, *, cut: bool = False
+) -> SearchedLevel:
+    return SearchedLevel(c=c, visits=visits, n=16, good=16, state=state, cut=cut)
+
+
+@pytest.mark.parametrize(
+    ("kept", "missed", "said"),
+    [
+        (searched(18, "kept", 2), searched(20, "missed"), "18 kept (confirmed), 20 missed, 19 not tried"),
+        (searched(18, "kept"), searched(24, "missed"), "18 kept (seen once only), 24 missed, 19 to 23 not tried"),
+        (
+            searched(18, "kept", 2, cut=True),
+            searched(19, "unsure"),
+            "18 kept (seen once only), 19 missed (not sure yet)",
+        ),
+        (searched(18, "unsure", 2), searched(19, "missed"), "18 kept (not sure yet), 19 missed"),
+        (searched(18, "kept", 2), None, "18 kept (confirmed)"),
+    ],
+)
+def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
+    kept: SearchedLevel, missed: SearchedLevel | None, said: str
+) -> None:
+    slo = parse_slo("ttft_p90=2s")
+    search = SearchState(goal="capacity", levels=tuple(filter(None, (kept, missed))))
+    found = Capacity(
+        slo="ttft_p90=2s", agents=18, low=18, high=18, next_c=missed.c if missed else None, alpha=0.2, visits=2,
+        requests=32,
+    )  # fmt: skip
+    asked = msgspec.structs.replace(summary([level(18, tps=100)]), search=search, capacity=found)
+    answered = msgspec.structs.replace(asked, answer=answer(asked, slo, "ttft_p90=2s", {}))
+    assert dict(answer_rows(answered))["Levels"] == said
+    disturbed = msgspec.structs.replace(asked, quality=BUSY)
+    assert not answer(disturbed, slo, "ttft_p90=2s", {}).border, "what was missed proves nothing"

@@ -15,7 +15,7 @@ from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
-from swarmtui.model.findings import Capacity
+from swarmtui.model.findings import Capacity, SearchState
 from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import QualityLine, ServerState
@@ -37,6 +37,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         one_agent=_point(summary, 1, slo),
         at_capacity=_point(summary, at, slo),
         limit=_limit(facts),
+        border=_border(facts, summary.search),
         next=next_steps(facts),
         quality=_quality(summary.quality),
         doubts=", ".join(facts.doubts),
@@ -78,6 +79,29 @@ def _limit(facts: AnswerFacts) -> AnswerSentence:
     return AnswerSentence(code=row.code, sentence=said)
 
 
+def _border(facts: AnswerFacts, search: SearchState | None) -> str:
+    """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept."""
+    if not facts.agents or facts.disturbed is not None:
+        return ""
+    searched = {level.c: level for level in search.levels} if search and search.goal == "capacity" else {}
+    at, past = searched.get(facts.agents), searched.get(facts.c or 0)
+    parts = [f"{facts.agents} kept"]
+    if at is not None:
+        visits = at.visits - at.cut
+        parts = [f"{facts.agents} kept ({'confirmed' if visits > 1 and at.state == 'kept' else _SEEN[visits > 1]})"]
+    if facts.c is not None:
+        unsure = past is not None and past.state == "unsure"
+        parts.append(f"{facts.c} missed{' (not sure yet)' if unsure else ''}")
+        first, last = facts.agents + 1, facts.c - 1
+        if first <= last:
+            parts.append(f"{first if first == last else f'{first} to {last}'} not tried")
+    return ", ".join(parts)
+
+
+# What a level is that keeps the SLO without being confirmed: seen once, or with visits that do not agree.
+_SEEN = {False: "seen once only", True: "not sure yet"}
+
+
 def next_steps(facts: AnswerFacts) -> tuple[NextStep, ...]:
     return tuple(
         NextStep(
@@ -107,9 +131,13 @@ def _point(summary: Summary, c: int | None, slo: Slo | None) -> AnswerPoint | No
     judged = next((one for one in summary.goodput if one.key == level.key), None)
     for kept, condition in zip(judged.conditions if judged else (), slo.conditions if slo else (), strict=False):
         if tuple(condition.limits) == ("ttft",) and kept.n:
+            # The median is that of tables, of the requests in the window; one that contradicts the count is left out.
+            contradicts = (
+                point.ttft_s is not None and (point.ttft_s - condition.limits["ttft"]) * (2 * kept.good - kept.n) > 0
+            )
             return msgspec.structs.replace(
                 point,
-                ttft_s=point.ttft_s if kept.median is None else kept.median,
+                ttft_s=None if contradicts else point.ttft_s,
                 ttft_p90_s=kept.value if condition.percentile == 90 else None,
                 ttft_limit_s=condition.limits["ttft"],
                 ttft_good=kept.good,

@@ -115,6 +115,7 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool) -> tuple[Result
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command),
         *([_verdict(comparison)] if not repeats else []),
         ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style),
+        ResultRow("Levels", answer.border, in_table=True),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
     )
 
