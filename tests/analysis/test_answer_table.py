@@ -213,6 +213,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "without --enforce-eager: CUDA graphs launch a step at once"),
     ("next", "smaller_weights", HARDWARE | {"smaller_weights": 0.48},
      "weights of 8 bits: about 48 % more tok/s with 20 agents, as a step reads less memory (prediction)"),
+    ("next", "shorter_prompts", {"c": 20, "binds": "prefill", "because": "prompts take 80 % of the time"},
+     "shorter prompts, or more of them from the prefix cache"),
     ("next", "preemptions", {"preempted": (8, 12.0, 0.99)},
      "the KV cache is too small for this many requests: use fewer slots, a shorter context or an fp8 KV cache, or give "
      "it more memory"),

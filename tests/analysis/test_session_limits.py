@@ -281,6 +281,16 @@ def test_bandwidth_that_binds_advises_smaller_weights() -> None:
     assert "smaller_weights" not in advice([decoding(1), decoding(8)], served(qwen3_coder_awq()))
 
 
+def test_run_without_an_end_is_not_advised_shorter_prompts() -> None:
+    """One agent reads 8,000 tokens in a second; eight send 6,400 per second."""
+    levels = [decoding(1, prompt=8000, ttft=1.0), decoding(8, 0.06, prompt=8000, tps=80.0, n=16)]
+    light = session_limits(levels, [served()], [GPU], None, {}, None)
+    assert light.levels[-1].binds == "prefill"
+    made = msgspec.structs.replace(summary(levels), servers=(served(),), speed_of_light=light)
+    assert answer(made, None, "", {}).limit.code == "prefill_share"
+    assert "shorter_prompts" not in {step.code for step in answer(made, None, "", {}).next}
+
+
 def test_eager_server_is_advised_to_use_cuda_graphs() -> None:
     small = msgspec.structs.replace(DENSE_8B, dense_bytes=0.5e9, dense_parameters=0.25e9, attention=())
     levels = [decoding(1, 2.5e-3), decoding(2, 2.5e-3)]

@@ -187,6 +187,9 @@ STEPS = (
         "fp8 KV cache, or give it more memory", evidence=_preempted_text),
     AnswerRow("next", "kv_cache", ("full_kv",), lambda f: f.preempted is None,
         lambda f: "the KV cache is full: more streams will queue, or cause preemptions", evidence=_full_text),
+    # Only where something ends, with the SLO or with the throughput: elsewhere prompts are as long as they are meant.
+    AnswerRow("next", "shorter_prompts", ("c", "binds", "because"), lambda f: f.binds == "prefill" and not f.doubts,
+        lambda f: "shorter prompts, or more of them from the prefix cache", evidence=lambda f: f.because or ""),
     AnswerRow("next", "prefix_cache", ("cached",), lambda f: True,
         lambda f: "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the "
         "measurement",
