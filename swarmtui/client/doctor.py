@@ -24,7 +24,7 @@ from swarmtui.numbers import gib, short
 from swarmtui.processes.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.gpu.readers import read_gpus
-from swarmtui.telemetry.host import read_host
+from swarmtui.telemetry.host import HostReader
 from swarmtui.text import count_noun
 
 _SPARE_FILES = 64
@@ -161,10 +161,11 @@ def check_disk(directory: Path) -> DoctorFinding:
 
 
 def check_host() -> DoctorFinding:
-    """Check for a second how long tasks wait for a CPU, before anything of ours is busy."""
-    before = read_host()
+    """Check for a second how long tasks wait for a CPU, and for which programs, before anything of ours is busy."""
+    reader = HostReader(servers=())
+    before = reader.read()
     time.sleep(_HOST_S)
-    lines = judge_host(host_use(before, read_host()))
+    lines = judge_host(host_use(before, reader.read(all_processes=True)))
     if not lines:
         return DoctorFinding("ok", "not known", "this system does not report how long tasks wait for a CPU")
     load = f"load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core', 'cores')}"

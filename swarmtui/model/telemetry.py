@@ -99,11 +99,25 @@ class ServerState(Stored, frozen=True, kw_only=True):
     vram_bytes: float | None = None
 
 
+class ProgramTimes(Stored, frozen=True, kw_only=True):
+    """The CPU time of the programs on this host that are neither swarmtui nor the server; only differences count.
+
+    `others_s` is that of all of them, also of those that have ended; `by_name` holds the programs that were seen to be
+    busy. `cpus` is the number of CPUs that swarmtui may use.
+    """
+
+    t_ns: int
+    cpus: int
+    others_s: float
+    by_name: dict[str, float] = {}
+
+
 class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
     """Counters of this host's CPUs; only their differences have a meaning.
 
     `pressure_us` is the time in which some task had to wait for a CPU, `waited_ns` that in which workers and servers
     of this host had to, null if such a server is not known. `steal_ticks` of all `ticks` the hypervisor gave to others.
+    `programs` were read at that time or a little earlier; null if the process of a server here is not known.
     """
 
     t_ns: int
@@ -111,17 +125,28 @@ class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
     waited_ns: int | None = None
     steal_ticks: int | None = None
     ticks: int | None = None
+    programs: ProgramTimes | None = None
+
+
+class Program(Stored, frozen=True, kw_only=True):
+    """A program that is neither swarmtui nor the server, and how many CPU cores it used on average."""
+
+    name: str
+    cores: float
 
 
 class HostUse(Stored, frozen=True, kw_only=True):
     """Shares of a level's time: some task waited for a CPU, workers and servers did, the hypervisor ran other machines.
 
-    `waited` is a sum over processes.
+    `waited` is a sum over processes. `others` is the share of the CPU time that other programs used, and `programs` are
+    the busiest of them.
     """
 
     pressure: float | None = None
     waited: float | None = None
     steal: float | None = None
+    others: float | None = None
+    programs: tuple[Program, ...] = ()
 
 
 class Telemetry(Stored, frozen=True, kw_only=True):
@@ -298,6 +323,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
     """One line of measurement quality: the value, and in one sentence what it means for the figures.
 
     A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`.
+    `programs` are those that made the host busy.
     """
 
     name: str
@@ -305,6 +331,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
     value: str
     sentence: str
     code: str = ""
+    programs: tuple[Program, ...] = ()
 
 
 class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):

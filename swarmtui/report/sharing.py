@@ -14,7 +14,8 @@ from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
 _LEFT_OUT = (
-    "prompts and answers, single requests, addresses, names of hosts and users, paths, keys, label, note, tags, events"
+    "prompts and answers, single requests, addresses, names of hosts, users and programs, paths, keys, label, note, "
+    "tags, events"
 )
 
 

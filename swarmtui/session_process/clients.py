@@ -27,10 +27,10 @@ SendFrames = Callable[[asyncio.StreamWriter, client_protocol.Subscribe], Corouti
 
 
 class Client:
-    """One connected UI: how often it gets frames, and the streams whose text it shows."""
+    """One connected UI: its process, how often it gets frames, and the streams whose text it shows."""
 
-    def __init__(self, writer: asyncio.StreamWriter, send_frames: SendFrames) -> None:
-        self.writer, self._send_frames = writer, send_frames
+    def __init__(self, writer: asyncio.StreamWriter, pid: int, send_frames: SendFrames) -> None:
+        self.writer, self.pid, self._send_frames = writer, pid, send_frames
         self.tails: tuple[int, ...] = ()
         self._sending: asyncio.Task[None] | None = None
 
@@ -69,10 +69,11 @@ class ClientConnections:
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Add a client. It gets the end of the session even if it has not subscribed yet."""
-        if not _is_same_user(writer.get_extra_info("socket")):
+        pid, uid = _peer(writer.get_extra_info("socket"))
+        if uid != os.getuid():
             writer.close()
             return
-        client = Client(writer, self._send_frames)
+        client = Client(writer, pid, self._send_frames)
         self._clients.add(client)
         task = asyncio.create_task(self._serve(reader, client))
         self._tasks.add(task)
@@ -94,6 +95,10 @@ class ClientConnections:
             client.writer.close()
             if client.tails:
                 self._handle_command(client, client_protocol.WatchTails(()))
+
+    def pids(self) -> tuple[int, ...]:
+        """Return the processes of the clients."""
+        return tuple(client.pid for client in tuple(self._clients))
 
     def watched_tails(self) -> tuple[int, ...]:
         """Return the streams whose text any of the clients shows."""
@@ -141,7 +146,8 @@ def _is_unread(writer: asyncio.StreamWriter) -> bool:
     return bool(unread)
 
 
-def _is_same_user(sock: socket.socket) -> bool:
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """Return the process and the user at the other end."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3i", raw)
-    return bool(uid == os.getuid())
+    pid, uid, _ = struct.unpack("3i", raw)
+    return pid, uid

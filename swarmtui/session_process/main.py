@@ -221,7 +221,13 @@ class SessionProcess:
             stages.steering.stop(grace_s=0.0)
         pids = [link.pid for link in self._workers.links if link.pid is not None]
         sampler = Sampler(
-            endpoints, request, simulated=session.simulated, findings=self._findings, hosts=self._hosts, pids=pids
+            endpoints,
+            request,
+            simulated=session.simulated,
+            findings=self._findings,
+            hosts=self._hosts,
+            pids=pids,
+            clients=self._clients.pids,
         )
         stages.read_servers, stages.servers_identified = sampler.read_now, sampler.has_identified
         asyncio.get_running_loop().call_later(_SAMPLER_DELAY_S, sampler.start)

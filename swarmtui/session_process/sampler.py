@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ class PreflightFindings:
 
 
 class Sampler:
-    """Samples GPUs, servers and this host until `finish`; `pids` are the workers here.
+    """Samples GPUs, servers and this host until `finish`; `pids` are the workers here, `clients` those who watch.
 
     It puts the server of each endpoint into `servers`, and the metrics from before the load into `baseline`, once each.
     """
@@ -66,8 +66,9 @@ class Sampler:
         findings: PreflightFindings,
         hosts: HostPool | None = None,
         pids: Sequence[int] = (),
+        clients: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        self._worker_pids = pids
+        self._worker_pids, self._client_pids = pids, clients
         self._host: HostLoad | None = None
         self._hosts = hosts
         self._endpoints, self._request, self._simulated, self._findings = endpoints, request, simulated, findings
@@ -168,17 +169,20 @@ class Sampler:
         )
 
     def _sample_host(self) -> None:
+        from swarmtui.telemetry.discovery import server_process
         from swarmtui.telemetry.gpu.readers import is_local
-        from swarmtui.telemetry.host import process_family, read_host
+        from swarmtui.telemetry.host import HostReader, process_family
 
         addresses = [parse_address(endpoint.url) for endpoint in self._endpoints]
         found = [self._findings.listeners.get(address.root) for address in addresses if is_local(address.host)]
-        servers = [listener.pid for listener in found if listener is not None and listener.pid is not None]
-        # Without the process of a server here, it is not known whether that had to wait.
-        pids = [*self._worker_pids, *process_family(servers)] if len(servers) == len(found) else ()
+        servers = [pid for listener in found if listener is not None and (pid := server_process(listener)) is not None]
+        # Without the process of a server here, it is not known whether that had to wait, and who else did not.
+        reader = HostReader()
+        if len(servers) == len(found):
+            reader = HostReader([*self._worker_pids, *process_family(servers)], servers, self._client_pids)
         pause = 0.0
         while not self._has_ended(pause, self._ending):
-            self._host, pause = read_host(pids), _HOST_S
+            self._host, pause = reader.read(all_processes=self._ending.is_set()), _HOST_S
 
     def _sample_gpus(self) -> None:
         from swarmtui.http_client import HttpClient

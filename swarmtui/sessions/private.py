@@ -1,4 +1,4 @@
-"""Remove from a summary what is nobody's business: prompts, addresses, names of hosts and users, paths, keys, notes."""
+"""Remove from a summary what is private: prompts, addresses, names of hosts, users and programs, paths, keys, notes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
 from swarmtui.analysis.limits.slo import usable_slo
+from swarmtui.analysis.quality.host import program_text
 from swarmtui.engines.speed_flags import is_shared_flag, shared_flags
 from swarmtui.model.answer import Answer
 from swarmtui.model.endpoint import Endpoint
@@ -32,8 +33,8 @@ _ERROR_NAME = re.compile(r"[a-z0-9_ ]{1,40}")
 _KERNEL = re.compile(r"\d+(?:\.\d+){0,2}")
 # The fields with sentences, which may repeat a name; the others are numbers, codes and names that are kept or not.
 _SENTENCES = frozenset(
-    ("sentence", "text", "value", "limit", "reason", "because", "doubts", "detail", "how", "bandwidth_from",
-     "peak_from", "command")
+    ("sentence", "text", "value", "limit", "reason", "because", "doubts", "disturbed", "detail", "how",
+     "bandwidth_from", "peak_from", "command")
 )  # fmt: skip
 # What is private by its form: URLs, mail addresses, IP addresses and paths.
 _PRIVATE_FORM = re.compile(
@@ -66,6 +67,7 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
         gpus=tuple(_name(name) for name in summary.gpus),
         tasks=(),
         answer=_answer(summary.answer),
+        quality=tuple(msgspec.structs.replace(line, programs=()) for line in summary.quality),
     )
     found = _masked(msgspec.to_builtins(shared), _private_words(summary, label, model))
     return Cleaned(msgspec.convert(found, Summary), tuple(left_out))
@@ -153,7 +155,8 @@ def _level(level: Level, t0_ns: int) -> Level:
         kept = name if _ERROR_NAME.fullmatch(name) else "other"
         errors[kept] = errors.get(kept, 0) + count
     silences = tuple(msgspec.structs.replace(one, t_ns=max(0, one.t_ns - t0_ns)) for one in level.silences)
-    return msgspec.structs.replace(level, error_counts=errors, silences=silences)
+    host = level.host and msgspec.structs.replace(level.host, programs=())
+    return msgspec.structs.replace(level, error_counts=errors, silences=silences, host=host)
 
 
 def _answer(answer: Answer | None) -> Answer | None:
@@ -208,6 +211,9 @@ def _known_names(summary: Summary) -> Iterator[str]:
         yield from (*_address_words(server.url), *server.gpus)
         yield from _hidden_values(server.flags or {})
     yield from _hidden_values(parse_flags(session.server_flags))
+    # The programs that made the host busy. Their names alone may be words of any sentence.
+    for found in (*summary.quality, *(level.host for level in summary.levels if level.host)):
+        yield from map(program_text, found.programs)
 
 
 def _hidden_values(flags: Mapping[str, str]) -> Iterable[str]:

@@ -40,6 +40,11 @@ _EXCLUDED_PORTS = frozenset(
 _MAX_PORTS = 64
 _THREADS = 16
 _ANCESTORS = 3
+# Programs that listen for a server in another process, container or host.
+_FORWARDERS = frozenset(
+    ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "ssh", "kubectl", "socat", "nginx", "haproxy",
+     "caddy", "envoy", "traefik")
+)  # fmt: skip
 # Lower user ids, and nobody, are of the system and its services, such as Ollama's: they are anybody's to use.
 _FIRST_USER, _NOBODY = 1000, 65534
 
@@ -98,6 +103,23 @@ def identify(
 def with_gpus(servers: Iterable[DiscoveredServer], gpus: Sequence[Gpu]) -> tuple[DiscoveredServer, ...]:
     """Add to each server the GPUs on which its process or one of its child processes computes."""
     return tuple(msgspec.structs.replace(server, gpus=_gpus_of(server.pid, gpus)) for server in servers)
+
+
+def server_process(listener: Listener) -> int | None:
+    """Return the process that started all others of a server; None if what listens only forwards to a server.
+
+    A server may listen in a process that is a child of its own, as `vllm serve` with several API servers does.
+    """
+    if listener.pid is None or (listener.engine is not None and listener.engine.gateway):
+        return None
+    pid = listener.pid
+    with suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        if process.name() in _FORWARDERS:
+            return None
+        for parent in process.parents()[:_ANCESTORS]:
+            pid = parent.pid if engine_from_command(parent.cmdline()) else pid
+    return pid
 
 
 def process_flags(pid: int) -> dict[str, str] | None:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
-from swarmtui.analysis.quality.doubts import find_doubts, temper
+from swarmtui.analysis.quality.doubts import find_doubts, host_flags, temper
 from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.analysis.quality.judge import RULES, judge
 from swarmtui.model.record import Record
-from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
+from swarmtui.model.telemetry import HostUse, Program, QualityFacts, QualityLine
 
 GOOD = QualityFacts(
     lag_p99_s=0.0005,
@@ -126,6 +126,10 @@ def test_unknown_facts_give_no_line() -> None:
         ("host_pressure", {"host": HostUse(pressure=0.30)}, "note"),
         ("host_pressure", {"host": HostUse(pressure=0.31)}, "doubtful"),
         ("host_pressure", {"host": HostUse(waited=0.06)}, "doubtful"),
+        ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.4, others=0.05)}, "note"),
+        ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.4, others=0.06)}, "doubtful"),
+        ("host_pressure", {"host": HostUse(pressure=0.9, waited=0.02, others=0.9)}, "ok"),
+        ("host_pressure", {"host": HostUse(pressure=0.9, others=0.01), "no_cpu": 1}, "doubtful"),
         ("host_steal", {"host": HostUse(pressure=0.0, steal=0.04)}, "doubtful"),
         ("host_steal", {"host": HostUse(steal=0.01)}, "ok"),
         ("decode_rate", {"engine_ratio": 0.98}, "ok"),
@@ -160,11 +164,12 @@ def test_limits(code: str, facts: dict[str, Any], state: str) -> None:
 @pytest.mark.parametrize(
     ("code", "facts", "limit"),
     [
-        ("host_pressure", {"host": HostUse(pressure=0.27)}, "the host was not busy (busy: more than 30 % of the time)"),
+        ("host_pressure", {"host": HostUse(pressure=0.27)}, "a remark only (a doubt: more than 30 % of the time)"),
         (
             "host_pressure",
             {"host": HostUse(pressure=0.9, waited=0.03)},
-            "not busy (busy: more than 30 % of the time and more than 0.05 s in each second)",
+            "client and server waited only a little for a CPU; a remark only "
+            "(a doubt: more than 30 % of the time and 0.05 s in each second)",
         ),
         ("host_steal", {"host": HostUse(steal=0.02)}, "a remark only (a doubt: more than 3 % of CPU time)"),
         ("client_cpu", {"worker_cpu": 0.8}, "a remark only (a doubt: more than 95 % of a core)"),
@@ -289,3 +294,26 @@ def test_usage_is_judged_by_the_tokens_of_the_text(tokens: int, per_chunk: int, 
 
 def test_usage_is_not_judged_without_a_tokenizer() -> None:
     assert usage_facts([]) == QualityFacts()
+
+
+def test_the_programs_that_made_the_host_busy_are_named() -> None:
+    programs = (Program(name="python3", cores=0.84), Program(name="cc1", cores=0.31), Program(name="git", cores=0.05))
+    busy = HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs)
+    found = line("host_pressure", host=busy)
+    assert found.value.endswith(", other programs used 42 % of the CPU time")
+    said = "the host was busy with python3 (0.8 cores), cc1 (0.3 cores) and git (0.1 cores)"
+    assert found.sentence.endswith(f"were delayed: {said}")
+    assert find_doubts([found]) == (said,)
+    (flag,) = host_flags(HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs[:1]))
+    assert flag.text.startswith("the host was busy with python3 (0.8 cores): tasks waited for a CPU in 90 %")
+
+
+def test_a_client_and_a_server_that_share_a_quiet_host_are_no_doubt() -> None:
+    quiet = HostUse(pressure=0.9, waited=0.4, others=0.03, programs=(Program(name="git", cores=0.06),))
+    found = line("host_pressure", host=quiet)
+    assert found.state == "note" and found.programs == () and find_doubts([found]) == ()
+    assert "no other program was busy" in found.sentence and host_flags(quiet) == ()
+
+
+def test_cpu_time_of_others_alone_is_no_finding() -> None:
+    assert judge(QualityFacts(host=HostUse(others=0.9))) == ()

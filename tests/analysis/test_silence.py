@@ -15,7 +15,7 @@ from swarmtui.analysis.quality.facts import level_facts
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
-from swarmtui.model.telemetry import HostLoad
+from swarmtui.model.telemetry import HostLoad, ProgramTimes
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 STEP, TTFT, PROMPT = 20.0, 200.0, 1000  # ms, ms, tokens
@@ -112,16 +112,20 @@ def test_streams_that_were_being_answered_are_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waited", "stolen", "kind"),
+    ("waited", "stolen", "others", "kind"),
     [
-        pytest.param((0.0, 0.0), 0.0, "frozen", id="a quiet host"),
-        pytest.param((0.9, 0.9), 0.0, "no_cpu", id="the server was ready to run, and did not"),
-        pytest.param((0.9, 0.0), 0.0, "frozen", id="the host was busy, but the server did not want to run"),
-        pytest.param((0.0, 0.0), 0.4, "no_cpu", id="the hypervisor ran other machines"),
+        pytest.param((0.0, 0.0), 0.0, None, "frozen", id="a quiet host"),
+        pytest.param((0.9, 0.9), 0.0, None, "no_cpu", id="the server was ready to run, and did not"),
+        pytest.param((0.9, 0.9), 0.0, 1.0, "no_cpu", id="as another program ran"),
+        pytest.param((0.9, 0.9), 0.0, 0.0, "frozen", id="the server itself was busy, with other things than answers"),
+        pytest.param((0.9, 0.0), 0.0, 1.0, "frozen", id="the host was busy, but the server did not want to run"),
+        pytest.param((0.0, 0.0), 0.4, None, "no_cpu", id="the hypervisor ran other machines"),
     ],
 )
-def test_a_host_without_cpu_time_explains_a_silence(waited: tuple[float, float], stolen: float, kind: str) -> None:
-    """`waited` are seconds per second before the silence and during it."""
+def test_a_host_without_cpu_time_explains_a_silence(
+    waited: tuple[float, float], stolen: float, others: float | None, kind: str
+) -> None:
+    """`waited` are seconds per second before the silence and during it, `others` is how many cores others used."""
     readings, waited_s = [], 0.0
     for at in range(2000, 10001, 500):
         waited_s += 0.5 * waited[5000 < at <= 8000]
@@ -130,6 +134,9 @@ def test_a_host_without_cpu_time_explains_a_silence(waited: tuple[float, float],
             waited_ns=round(1e9 * waited_s),
             steal_ticks=round(at * stolen),
             ticks=at,
+            programs=None
+            if others is None
+            else ProgramTimes(t_ns=BOOT_NS + at * MS, cpus=2, others_s=others * at / 1e3),
         )
         readings.append(LevelReading(host.t_ns, host=host))
     (level,) = level_figures(requests(4, warp=stopped(5000.0, 3000.0)), [stage(c=4)], [end(at=1e6)], readings=readings)

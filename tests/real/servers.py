@@ -17,7 +17,7 @@ import psutil
 
 from swarmtui.analysis.machine.host import host_use
 from swarmtui.analysis.quality.quality_limits import CPU_PRESSURE
-from swarmtui.telemetry.host import read_host
+from swarmtui.telemetry.host import HostReader
 from swarmtui.telemetry.metrics import parse_prometheus
 
 SLOTS, CONTEXT = 4, 24576
@@ -178,10 +178,11 @@ def _signal_tree(pid: int, number: int) -> None:
 
 def wait_until_quiet(timeout_s: float) -> None:
     """Wait until tasks of this machine seldom wait for a CPU, as far as it says so."""
-    deadline, before = time.monotonic() + timeout_s, read_host()
+    reader = HostReader()
+    deadline, before = time.monotonic() + timeout_s, reader.read()
     while time.monotonic() < deadline:
         time.sleep(_QUIET_S)
-        now = read_host()
+        now = reader.read()
         use, before = host_use(before, now), now
         if use is None or use.pressure is None or CPU_PRESSURE.grade(use.pressure) == "ok":
             return

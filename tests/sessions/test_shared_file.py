@@ -20,12 +20,12 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity
 from swarmtui.model.hosts import Host
-from swarmtui.model.journal import RequestEntry, ServerEntry
+from swarmtui.model.journal import RequestEntry, ServerEntry, TelemetryEntry
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.speed_of_light import ModelShape
-from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.telemetry import DiscoveredServer, HostLoad, ProgramTimes, Telemetry
 from swarmtui.report.comparison import comparison_blocks
 from swarmtui.report.leaderboards import LEADERBOARDS
 from swarmtui.report.session import session_blocks
@@ -53,7 +53,7 @@ TEXT_FORMATS = tuple(form for form in FORMATS if form.suffix != ".png")
 SECRETS = (
     "zqlabel", "zqnote", "zqtag", "zqhost", "zqlan", "zqheader", "zqcafile", "zquser", "zqprompt",
     "zqanswer", "zqseries", "zqpath", "zqkey", "zqlora", "zqevent", "zqkernel", "zqworker", "zqaddress",
-    "zqmodeldir", "zqproblem", "zqprogram", "zqerror", "zqtype", "zqprevious", "zqtemplate",
+    "zqmodeldir", "zqproblem", "zqprogram", "zqerror", "zqtype", "zqprevious", "zqtemplate", "zqbusy",
 )  # fmt: skip
 
 
@@ -103,7 +103,32 @@ def private_session(**fields: Any) -> list[Any]:
         for n in range(3)
     ]
     events = [Event(t_ns=T0, name="left_out", detail="http://zqlan.example said zqevent")]
-    return [entries[0], ServerEntry(endpoint=0, server=server), *entries[1:-1], *answers, *events, entries[-1]]
+    server_entry = ServerEntry(endpoint=0, server=server)
+    return [entries[0], server_entry, *entries[1:-1], *answers, *busy_host(), *events, entries[-1]]
+
+
+def busy_host() -> list[TelemetryEntry]:
+    """While the second level runs, client and server wait for another program all the time."""
+    found = []
+    for at_s in (2.0, 3.0):
+        programs = ProgramTimes(t_ns=T0 + round(1e9 * at_s), cpus=2, others_s=at_s, by_name={"zqbusy a": at_s})
+        host = HostLoad(
+            t_ns=programs.t_ns,
+            pressure_us=round(1e6 * at_s),
+            waited_ns=round(1e9 * at_s),
+            programs=programs,
+        )
+        found.append(TelemetryEntry(telemetry=Telemetry(t_ns=programs.t_ns, host=host)))
+    return found
+
+
+def test_a_program_that_made_the_host_busy_is_named_to_the_user_and_to_nobody_else(tmp_path: Path) -> None:
+    write_session(tmp_path / ID, private_session())
+    said, mine = "the host was busy with zqbusy a (1.0 cores)", read_summary(tmp_path, ID)
+    assert said in paint(session_blocks(mine)) and any(said in flag.text for flag in mine.levels[1].flags)
+    shared = without_private(mine).summary
+    assert said.replace("zqbusy a (1.0 cores)", "…") in paint(session_blocks(shared))
+    assert shared.levels[1].host is not None and shared.levels[1].host.others == pytest.approx(0.5)
 
 
 def shared_texts(root: Path, which: str = ID) -> dict[str, str]:

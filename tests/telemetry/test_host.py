@@ -6,8 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from swarmtui.telemetry.host import process_family, read_host
+import pytest
+
+from swarmtui.model.telemetry import ProgramTimes
+from swarmtui.telemetry import host
+from swarmtui.telemetry.host import HostReader, process_family
 
 PRESSURE = (
     "some avg10=95.50 avg60=74.75 avg300=40.78 total=8943756205\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -19,7 +24,7 @@ def test_pressure_and_steal_are_read(tmp_path: Path) -> None:
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure/cpu").write_text(PRESSURE)
     (tmp_path / "stat").write_text(STAT)
-    found = read_host(proc=tmp_path)
+    found = HostReader(proc=tmp_path).read()
     assert (found.pressure_us, found.steal_ticks, found.ticks) == (8943756205, 40, 1000)
     assert found.waited_ns is None
 
@@ -28,7 +33,7 @@ def test_the_thread_that_waited_longest_stands_for_its_process(tmp_path: Path) -
     for pid, thread, text in (("7", "7", "100 10 3"), ("7", "8", "200 20 1"), ("9", "9", "1000 300 1")):
         (tmp_path / pid / "task" / thread).mkdir(parents=True)
         (tmp_path / pid / "task" / thread / "schedstat").write_text(f"{text}\n")
-    found = read_host((7, 9, 11), proc=tmp_path)
+    found = HostReader((7, 9, 11), proc=tmp_path).read()
     assert found.waited_ns == 320
     assert (found.pressure_us, found.steal_ticks, found.ticks) == (None, None, None)
 
@@ -37,12 +42,13 @@ def test_other_text_is_not_a_counter(tmp_path: Path) -> None:
     (tmp_path / "pressure").mkdir()
     (tmp_path / "pressure/cpu").write_text("")
     (tmp_path / "stat").write_text("cpu 1 2\n")
-    found = read_host(proc=tmp_path)
+    found = HostReader(proc=tmp_path).read()
     assert (found.pressure_us, found.steal_ticks, found.ticks) == (None,) * 3
 
 
 def test_this_host_reports_its_ticks() -> None:
-    first, later = read_host((os.getpid(),)), read_host((os.getpid(),))
+    reader = HostReader((os.getpid(),))
+    first, later = reader.read(), reader.read()
     assert first.ticks is not None and later.ticks is not None and 0 < first.ticks <= later.ticks
     assert later.t_ns > first.t_ns
 
@@ -53,3 +59,82 @@ def test_processes_that_a_server_started_belong_to_it() -> None:
         assert child.stdin is not None
         child.stdin.write(b"\n")
     assert process_family([2**22 + 1]) == [2**22 + 1]
+
+
+def write_processes(proc: Path, busy_ticks: int, *processes: tuple[int, str, int, int, int]) -> None:
+    """Write what the kernel says of these processes: id, name, parent, own ticks and those of ended children."""
+    for old in proc.glob("[0-9]*"):
+        (old / "stat").unlink()
+        old.rmdir()
+    (proc / "stat").write_text(f"cpu  {busy_ticks} 0 0 500 0 9 9 0 0 0\n")
+    for pid, name, parent, own, children in processes:
+        (proc / str(pid)).mkdir()
+        stat = f"{pid} ({name}) S {parent} 1 1 0 -1 0 0 0 0 0 {own} 0 {children} 0 20 0 1 0 {1000 + pid} 0 0"
+        (proc / str(pid) / "stat").write_text(stat)
+
+
+def read_twice(proc: Path, before: tuple[int, list[Any]], after: tuple[int, list[Any]], **which: Any) -> ProgramTimes:
+    write_processes(proc, before[0], *before[1])
+    reader = HostReader(proc=proc, **which)
+    assert reader.read().programs is not None
+    write_processes(proc, after[0], *after[1])
+    found = reader.read(all_processes=True).programs
+    assert found is not None
+    return found
+
+
+def test_ours_and_the_servers_are_no_other_programs(tmp_path: Path) -> None:
+    us = os.getpid()
+
+    def processes(seconds: int) -> list[Any]:
+        used = 100 * seconds
+        return [
+            (us, "python", 1, used, 0),
+            (us + 1, "worker", us, used, 0),
+            (us + 2, "app", 1, used, 0),
+            (us + 3, "vllm", 1, used, 0),
+            (us + 4, "VLLM::EngineCor", us + 3, used, 0),
+            (us + 5, "a (b) c", 1, used, 0),
+        ]
+
+    found = read_twice(
+        tmp_path, (1000, processes(1)), (2000, processes(2)), servers=(us + 3,), clients=lambda: (us + 2,)
+    )
+    assert found.by_name == pytest.approx({"a (b) c": 1.0})
+    assert found.others_s == pytest.approx(5.0), "programs that nobody saw used CPU time, too"
+
+
+def test_children_that_have_ended_belong_to_those_who_started_them(tmp_path: Path) -> None:
+    us = os.getpid()
+    before = [(us, "python", 1, 100, 0), (us + 1, "worker", us, 300, 0), (us + 2, "make", 1, 0, 50)]
+    after = [(us, "python", 1, 120, 400), (us + 2, "make", 1, 0, 250)]
+    found = read_twice(tmp_path, (1000, before), (1420, after), servers=())
+    assert found.by_name == pytest.approx({"make": 2.0})
+    assert found.others_s == pytest.approx(4.2 - 1.2), "100 of the 400 ticks were used after the first reading"
+
+
+def test_idle_programs_are_not_listed(tmp_path: Path) -> None:
+    us = os.getpid()
+    idle = [(us, "python", 1, 0, 0), (7, "kdamond.0", 2, 9, 0)]
+    assert read_twice(tmp_path, (0, idle), (0, idle), servers=()).by_name == {}
+    queues = [(us, "python", 1, 0, 0), (8, "kworker/0:1", 2, 100, 0), (9, "kworker/1:1", 2, 100, 0)]
+    assert read_twice(tmp_path, (0, idle), (0, queues), servers=()).by_name == pytest.approx({"kworker": 2.0})
+
+
+def test_programs_are_not_read_if_a_server_here_is_not_known(tmp_path: Path) -> None:
+    write_processes(tmp_path, 100, (7, "vllm", 1, 100, 0))
+    assert HostReader(servers=None, proc=tmp_path).read().programs is None
+
+
+def test_thousands_of_processes_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_MAX_PROCESSES", 1)
+    write_processes(tmp_path, 100, (7, "vllm", 1, 100, 0), (8, "make", 1, 100, 0))
+    assert HostReader(servers=(), proc=tmp_path).read().programs is None
+
+
+def test_all_processes_are_read_seldom(tmp_path: Path) -> None:
+    write_processes(tmp_path, 100, (7, "make", 1, 100, 0))
+    reader = HostReader(servers=(), proc=tmp_path)
+    first, second = reader.read().programs, reader.read().programs
+    assert first is not None and second is first
+    assert reader.read(all_processes=True).programs is not first

@@ -13,7 +13,7 @@ from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, Slo
-from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, name_doubts
+from swarmtui.analysis.quality.doubts import doubt_text, find_disturbances, find_doubts, name_doubts
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
@@ -179,8 +179,8 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         doubts=find_doubts(quality),
         disturbed=name_doubts(find_disturbances(quality)) or None,
         one_tps=next((level.per_stream_tps.p50 for level in measured if level.key == (1, None)), None),
-        client=_lines(quality, _CLIENT),
-        host=_lines(quality, _HOST),
+        client="; ".join(f"{line.name} {line.value}" for line in _lines(quality, _CLIENT)) or None,
+        host="; ".join(f"{doubt_text(line)}: {line.value}" for line in _lines(quality, _HOST)) or None,
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),
         power=_power(levels),
         drafts=_drafts(counters),
@@ -328,9 +328,8 @@ def _longest_part(found: Waterfall | None) -> tuple[str, str, str] | None:
     return _PARTS[name], percent(value / found.total_s), found.per
 
 
-def _lines(quality: Sequence[QualityLine], codes: Sequence[str]) -> str | None:
-    found = [line for line in quality if line.code in codes and line.state not in ("ok", "note")]
-    return "; ".join(f"{line.name} {line.value}" for line in found) or None
+def _lines(quality: Sequence[QualityLine], codes: Sequence[str]) -> list[QualityLine]:
+    return [line for line in quality if line.code in codes and line.state not in ("ok", "note")]
 
 
 # what to change

@@ -221,7 +221,7 @@ _LIMITS = (
         lambda f: "{} takes {} of the time of a {}".format(*f.longest_part or ())),
     AnswerRow("limit", "client", ("c", "client"), lambda f: True, lambda f: f"the client may be too slow ({f.client})"),
     AnswerRow("limit", "host", ("c", "host", "missed", "host_share"), _explained_by_host,
-        lambda f: f"the host was busy ({f.host})"),
+        lambda f: f.host or ""),
     *_HARDWARE,
     AnswerRow("limit", "throughput", ("c", "flat", "missed"), lambda f: not waits(f), _flat_text),
     AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),

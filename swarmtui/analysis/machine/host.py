@@ -3,51 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import largest_known, ratio
-from swarmtui.model.telemetry import HostLoad, HostUse
+from swarmtui.analysis.quality import quality_limits as limits
+from swarmtui.model.telemetry import HostLoad, HostUse, Program, ProgramTimes
 
 # A level may be shorter than the time between two readings, which grows on a host that has no time for them.
 _NEAR_NS = 5_000_000_000
+# Programs that used fewer cores explain nothing; of the others, the busiest are named.
+_LEAST_CORES, _MAX_PROGRAMS = 0.05, 2
+
+Reading = TypeVar("Reading", HostLoad, ProgramTimes)
 
 
 def host_use(first: HostLoad, last: HostLoad) -> HostUse | None:
-    """Return the shares of the time between two readings; None if they tell nothing."""
+    """Return the shares of the time between two readings; None if they tell nothing.
+
+    Whether tasks waited for another program is not known before all processes were read twice: until then, their
+    waiting is not known either.
+    """
     passed_us = (last.t_ns - first.t_ns) / 1e3
+    others, programs = _used_by_others(first.programs, last.programs)
+    known = last.programs is None or others is not None
     use = HostUse(
-        pressure=ratio(_change(first.pressure_us, last.pressure_us), passed_us),
-        waited=ratio(_change(first.waited_ns, last.waited_ns), 1e3 * passed_us),
+        pressure=ratio(_change(first.pressure_us, last.pressure_us), passed_us) if known else None,
+        waited=ratio(_change(first.waited_ns, last.waited_ns), 1e3 * passed_us) if known else None,
         steal=ratio(_change(first.steal_ticks, last.steal_ticks), _change(first.ticks, last.ticks)),
+        others=others,
+        programs=programs,
     )
     return use if passed_us > 0 and use != HostUse() else None
 
 
+def _used_by_others(first: ProgramTimes | None, last: ProgramTimes | None) -> tuple[float | None, tuple[Program, ...]]:
+    """Return which share of the CPU time other programs used, and the busiest of them."""
+    if first is None or last is None or last.t_ns <= first.t_ns:
+        return None, ()
+    passed_s = (last.t_ns - first.t_ns) / 1e9
+    share = max(0.0, last.others_s - first.others_s) / (last.cpus * passed_s)
+    cores = {name: (used_s - first.by_name.get(name, 0.0)) / passed_s for name, used_s in last.by_name.items()}
+    busiest_first = sorted(cores.items(), key=lambda item: (-item[1], item[0]))
+    named = [Program(name=name, cores=used) for name, used in busiest_first if used >= _LEAST_CORES]
+    return share, tuple(named[:_MAX_PROGRAMS])
+
+
 def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:
-    """Return the largest of each share."""
+    """Return the busiest of these, by all that makes a host busy together; and the largest steal."""
     known = [use for use in uses if use is not None]
-    return (
-        HostUse(
-            pressure=largest_known([use.pressure for use in known]),
-            waited=largest_known([use.waited for use in known]),
-            steal=largest_known([use.steal for use in known]),
-        )
-        if known
-        else None
+    if not known:
+        return None
+    return msgspec.structs.replace(max(known, key=_busy), steal=largest_known([use.steal for use in known]))
+
+
+def _busy(use: HostUse) -> float:
+    """Return the smallest of the shares, each over its limit: a host is busy if all that is known is above."""
+    shares = (
+        (use.pressure, limits.CPU_PRESSURE.note),
+        (use.waited, limits.CPU_WAIT.note),
+        (use.others, limits.OTHER_PROGRAMS.ok),
     )
+    return min((share / limit for share, limit in shares if share is not None), default=-1.0)
 
 
 def host_use_within(readings: Sequence[HostLoad], spans: Iterable[Span]) -> HostUse | None:
     """Return the shares of the busiest of these times; of a short one, between the readings next to it."""
+    scans = {reading.programs.t_ns: reading.programs for reading in readings if reading.programs is not None}
     found = []
-    for start, end in spans:
-        near = [reading for reading in readings if start <= reading.t_ns <= end]
+    for span in spans:
+        near, programs = _around(readings, span), _around(list(scans.values()), span)
         if len(near) < 2:
-            before = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns < start]
-            after = [reading for reading in readings if end < reading.t_ns <= end + _NEAR_NS]
-            near = [*before[-1:], *near, *after[:1]]
-        found.append(host_use(near[0], near[-1]) if len(near) > 1 else None)
+            continue
+        if programs:
+            near[0], near[-1] = (
+                msgspec.structs.replace(reading, programs=scan)
+                for reading, scan in ((near[0], programs[0]), (near[-1], programs[-1]))
+            )
+        found.append(host_use(near[0], near[-1]))
     return busiest(found)
+
+
+def _around(readings: Sequence[Reading], span: Span) -> list[Reading]:
+    """Return the readings of this time; if they are too few, with those next to it."""
+    start, end = span
+    inside = [reading for reading in readings if start <= reading.t_ns <= end]
+    if len(inside) > 1:
+        return inside
+    before = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns < start]
+    after = [reading for reading in readings if end < reading.t_ns <= end + _NEAR_NS]
+    return [*before[-1:], *inside, *after[:1]]
 
 
 def _change(before: int | None, after: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from swarmtui.analysis.quality.host import busy_text
 from swarmtui.analysis.quality.judge import RULES, judge
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
@@ -44,9 +45,7 @@ _MAX_DOUBTS = 2
 
 def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
     """Return why figures may be wrong: a clause for each doubtful line, once."""
-    return tuple(
-        dict.fromkeys(_DOUBTS[line.code] for line in lines if line.state == "doubtful" and line.code in _DOUBTS)
-    )
+    return tuple(dict.fromkeys(doubt_text(line) for line in lines if line.state == "doubtful" and line.code in _DOUBTS))
 
 
 def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
@@ -55,8 +54,8 @@ def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
 
 
 def doubt_text(line: QualityLine) -> str:
-    """Say in plain words what a line of measurement quality found."""
-    return _DOUBTS.get(line.code, line.name)
+    """Say in plain words what a line of measurement quality found, and name the programs that made the host busy."""
+    return busy_text(line.programs) if line.programs else _DOUBTS.get(line.code, line.name)
 
 
 def temper(sentence: str, doubts: Sequence[str]) -> str:
@@ -81,6 +80,5 @@ def host_flags(use: HostUse | None) -> Findings:
     busy = (line for line in judge_host(use) if line.state == "doubtful")
     limits = {rule.code: rule.limit for rule in RULES}
     return tuple(
-        Finding(code=line.code, text=f"{_DOUBTS[line.code]}: {line.value} (limit: {limits[line.code]})")
-        for line in busy
+        Finding(code=line.code, text=f"{doubt_text(line)}: {line.value} (limit: {limits[line.code]})") for line in busy
     )

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.analysis.quality import quality_limits as limits
+from swarmtui.analysis.quality.grade import Grade
+from swarmtui.analysis.quality.host import HOST_LIMIT, grade_host, grade_steal
 from swarmtui.analysis.quality.quality_limits import STATES, Limit, QualityState
 from swarmtui.model.load import traits
-from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
+from swarmtui.model.telemetry import QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
@@ -18,25 +20,6 @@ TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 
 # At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
 _CHANGING_REASONS = THROTTLE_REASONS - {"power cap"}
-
-
-class Grade(NamedTuple):
-    """The result of one rule; `good_sentence` explains the state ok, `bad_sentence` any other.
-
-    `doubtful_above` is the value from which a note would be a doubt.
-    """
-
-    state: QualityState
-    value: str
-    good_sentence: str
-    bad_sentence: str
-    doubtful_above: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """A remark says its limit: without it, it would read like a doubt."""
-        limit = f"; a remark only (a doubt: more than {self.doubtful_above})" if self.doubtful_above else ""
-        return {"ok": self.good_sentence, "note": self.bad_sentence + limit}.get(self.state, self.bad_sentence)
 
 
 class Rule(NamedTuple):
@@ -59,10 +42,16 @@ def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
-            found = QualityLine(
-                code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=grade.sentence
+            lines.append(
+                QualityLine(
+                    code=rule.code,
+                    name=rule.name,
+                    state=grade.state,
+                    value=grade.value,
+                    sentence=grade.sentence,
+                    programs=grade.programs,
+                )
             )
-            lines.append(found)
     return tuple(lines)
 
 
@@ -265,47 +254,6 @@ def _throttling(facts: QualityFacts) -> Grade | None:
     return Grade(state, value, "the GPUs were not throttled", bad_sentence)
 
 
-def _host_pressure(facts: QualityFacts) -> Grade | None:
-    use = facts.host or HostUse()
-    found = []
-    if use.pressure is not None:
-        pressure = f"tasks waited for a CPU in {short_percent(use.pressure, 2)} of the time"
-        found.append((limits.CPU_PRESSURE.grade(use.pressure), pressure))
-    if use.waited is not None:
-        # A sum over processes, which can exceed the time.
-        waits = "" if found else " waited for a CPU"
-        waited = f"client and server together{waits} {use.waited:.2f} s in each second"
-        found.append((limits.CPU_WAIT.grade(use.waited), waited))
-    if not found and not facts.no_cpu:
-        return None
-    above = [f"more than {short_percent(limits.CPU_PRESSURE.note)} of the time"] if use.pressure is not None else []
-    above += [f"more than {limits.CPU_WAIT.note:.2f} s in each second"] if use.waited is not None else []
-    limit = f" (busy: {' and '.join(above)})" if above else ""
-    busy = f"the client, and a server on the same host, were delayed: the host was busy{limit}"
-    values = [value for _, value in found]
-    if facts.no_cpu:
-        silent = f"all streams were silent {_times(facts.no_cpu)} meanwhile"
-        return Grade("doubtful", ", ".join((*values, silent)), "", busy)
-    # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
-    state = min((state for state, _ in found), key=STATES.index)
-    sentence = busy if state == "doubtful" else f"a remark only: the host was not busy{limit}"
-    return Grade(state, ", ".join(values), "the host had CPU time to spare", sentence)
-
-
-def _host_steal(facts: QualityFacts) -> Grade | None:
-    steal = facts.host.steal if facts.host is not None else None
-    if steal is None:
-        return None
-    bad_sentence = "this is a virtual machine, and its host was busy: all processes here were held back"
-    if limits.STEAL.grade(steal) == "note":
-        bad_sentence = "other machines took a little CPU time from this virtual one"
-    good_sentence = "no other machine took CPU time from this one"
-    limit = f"{short_percent(limits.STEAL.note)} of CPU time"
-    return Grade(
-        limits.STEAL.grade(steal), f"{short_percent(steal, 2)} of CPU time", good_sentence, bad_sentence, limit
-    )
-
-
 def _single(
     fact: Callable[[QualityFacts], float | None],
     limit: Limit,
@@ -362,14 +310,12 @@ RULES = (
         ),
     ),
     Rule(
-        "host_pressure", "host CPU",
-        f"waiting ≤ {short_percent(limits.CPU_PRESSURE.note)} of the time, "
-        f"or client and server ≤ {limits.CPU_WAIT.note:.2f} s",
-        "the host does not report how long tasks wait for a CPU", _host_pressure, external=True,
+        "host_pressure", "host CPU", HOST_LIMIT,
+        "the host does not report how long tasks wait for a CPU", grade_host, external=True,
     ),
     Rule(
         "host_steal", "host steal", f"≤ {short_percent(limits.STEAL.note)}",
-        "the host does not report what its hypervisor takes", _host_steal, external=True,
+        "the host does not report what its hypervisor takes", grade_steal, external=True,
     ),
     Rule(
         "in_flight", "held C", f"{_within(limits.IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,

@@ -46,4 +46,7 @@ COALESCED_CHUNKS = Limit(0.01, 0.25)
 # ordinary; and what matters is whether workers and servers had to wait: their steps take longer by that share.
 CPU_PRESSURE = Limit(0.15, 0.30)
 CPU_WAIT = Limit(0.02, 0.05)
+# The CPU time of programs other than swarmtui and the server, as a share of that of the host. Without them, client and
+# server wait for each other: that is how they share a host, and no disturbance.
+OTHER_PROGRAMS = Limit(0.05)
 STEAL = Limit(0.01, 0.03)  # of the CPU time

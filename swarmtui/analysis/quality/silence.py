@@ -18,6 +18,7 @@ import msgspec
 from swarmtui.analysis.levels.runs import LevelRun, Span
 from swarmtui.analysis.levels.stats import Tally, percentile
 from swarmtui.analysis.machine.host import host_use_within
+from swarmtui.analysis.quality.quality_limits import OTHER_PROGRAMS
 from swarmtui.model.findings import Finding
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -81,9 +82,10 @@ def with_silences(
 
 
 def _named(silence: Silence, host: Sequence[HostLoad]) -> Silence:
-    """Name the host as the reason of a silence if it was too busy at the time."""
+    """Name the host as the reason of a silence if it was too busy with others at the time, as far as that is known."""
     use = host_use_within(host, [(silence.t_ns, silence.t_ns + round(1e9 * silence.seconds))]) or HostUse()
-    busy = (use.waited or 0.0) >= _WAITED or (use.steal or 0.0) >= _STOLEN
+    quiet = use.others is not None and OTHER_PROGRAMS.grade(use.others) == "ok"
+    busy = ((use.waited or 0.0) >= _WAITED and not quiet) or (use.steal or 0.0) >= _STOLEN
     return msgspec.structs.replace(silence, kind="no_cpu") if busy else silence
 
 
