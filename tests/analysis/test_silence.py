@@ -17,6 +17,7 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HostLoad, ProgramTimes
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
+from tests.seeds.virtual_session import Freeze, simulate_sweep
 
 STEP, TTFT, PROMPT = 20.0, 200.0, 1000  # ms, ms, tokens
 
@@ -147,6 +148,16 @@ def test_a_host_without_cpu_time_explains_a_silence(
 
 def test_a_stop_before_the_first_measured_request_is_no_silence_of_the_level() -> None:
     assert kinds(closed_loop(2, warp=stopped(300.0, 3000.0))) == []
+
+
+def test_a_stop_while_requests_of_the_pre_roll_queue_is_a_silence_of_the_level() -> None:
+    """Their first token comes after the first measured request was sent, so that they are part of TTFT."""
+    simulator, planned = "moe-tp1?slots=6&output.median=100&output.cv=0.5", (4, 6, 8)
+    healthy = simulate_sweep(simulator, "chat", planned, seed=10)[2]
+    disturbed = simulate_sweep(simulator, "chat", planned, seed=10, freeze=Freeze(3, 0.126, 9.8))[2]
+    assert kinds(healthy) == []
+    assert (disturbed.ttft_s.mean or 0.0) > 1.5 * (healthy.ttft_s.mean or 0.0), "it changes a figure"
+    assert kinds(disturbed) == ["frozen"]
 
 
 def test_the_prompt_of_another_request_explains_a_silence() -> None:

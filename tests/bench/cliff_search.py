@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from random import Random
 
 from swarmtui.analysis.capacity.cliff import find_cliff
-from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.model.session import Level
 from swarmtui.sim.presets import list_presets
 from tests.seeds.virtual_session import Freeze, simulate_cliff_search, simulate_sweep
@@ -80,7 +79,7 @@ def frozen(seeds: int) -> None:
                 healthy = simulate(slots, kind, seed)
                 number = rng.randrange(len(healthy) if kind == "search" else len(planned)) + 1
                 froze = simulate(slots, kind, seed, Freeze(number, rng.uniform(0.1, 0.9), rng.uniform(3.0, 17.0)))
-                named += any(found.code == "disturbed_level" for found in scaling(froze).anomalies)
+                named += any(level.silences for level in froze)
                 # A level that was measured to confirm a cliff may find the real one.
                 if calm(froze) not in (calm(healthy), slots):
                     changed.append(f"{number}: {calm(healthy)}→{calm(froze)}")

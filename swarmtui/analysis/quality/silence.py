@@ -17,6 +17,7 @@ import msgspec
 
 from swarmtui.analysis.levels.runs import LevelRun, Span
 from swarmtui.analysis.levels.stats import Tally, percentile
+from swarmtui.analysis.levels.window import first_tokens_in
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.quality.quality_limits import OTHER_PROGRAMS
 from swarmtui.model.findings import Finding
@@ -147,9 +148,16 @@ def find_silences(run: LevelRun, usual: PrefillTimes) -> list[Silence]:
 
 
 def _measured_window(run: LevelRun) -> Span | None:
-    """Return the time from the first measured send until the measured requests had ended, or were cancelled."""
+    """Return the time from the first measured send until the measured requests had ended, or were cancelled.
+
+    Requests of the pre-roll that wait in a queue are part of TTFT if their first token comes later than that: then the
+    time begins when the first of these was sent.
+    """
     measured = [r for r in (*run.sent, *run.unfinished) if r.t_sent_ns is not None]
-    return (min(r.t_sent_ns or 0 for r in measured), max(r.left_ns for r in measured)) if measured else None
+    if not measured:
+        return None
+    counted = [*measured, *(first_tokens_in(run) if run.has_cycles else ())]
+    return min(r.t_sent_ns or 0 for r in counted), max(r.left_ns for r in measured)
 
 
 def _overlaps(record: Record, start: int, end: int) -> bool:
