@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 
 import pytest
@@ -176,5 +177,14 @@ def test_texts_are_watched_for_all_clients_until_they_disconnect() -> None:
             await watched(3, 7)
             other.sendall(pack(client_protocol.WatchTails(())))
             await watched()
+
+    asyncio.run(scenario())
+
+
+def test_the_processes_of_clients_are_known() -> None:
+    async def scenario() -> None:
+        harness = ClientHarness(known=True, note="short")
+        with await harness.join():
+            assert harness.connections.pids() == (os.getpid(),)
 
     asyncio.run(scenario())

@@ -16,6 +16,7 @@ import pytest
 
 from swarmtui.cli import run_options
 from swarmtui.client import catalogue
+from swarmtui.engines.generic import LiteLlm
 from swarmtui.engines.llamacpp import LlamaCpp
 from swarmtui.engines.registry import flags_from_command
 from swarmtui.http_client import HttpClient
@@ -23,7 +24,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.telemetry import DiscoveredServer, Gpu
 from swarmtui.model.worker_protocol import pack
 from swarmtui.telemetry import discovery
-from swarmtui.telemetry.discovery import discover, identify, process_flags, with_gpus
+from swarmtui.telemetry.discovery import Listener, discover, identify, process_flags, with_gpus
 from swarmtui.telemetry.fingerprint import fingerprint
 from tests.telemetry.text_server import Reply, TextReply, TextServer, serving
 
@@ -289,6 +290,37 @@ def test_flags_of_running_process(server_process: subprocess.Popen[bytes]) -> No
     assert flags is not None
     assert flags["parallel"] == "4" and flags["OLLAMA_NUM_PARALLEL"] == "3"
     assert "hidden" not in json.dumps(flags) and "HOME" not in flags
+
+
+_FORKED = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as listening:
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(ready, 1)
+        os._exit(0)
+    print(child, flush=True)
+    sys.stdin.read()
+    os.write(told, b"x")
+    os.wait()
+"""
+
+
+def test_the_process_of_a_server_is_the_one_that_started_it(tmp_path: Path) -> None:
+    with program(tmp_path, _FORKED) as (child, pid):
+        assert discovery.server_process(Listener("127.0.0.1", 1, int(child))) == pid
+        assert discovery.server_process(Listener("127.0.0.1", 1, pid)) == pid, "not those who started it"
+
+
+def test_the_server_behind_a_gateway_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "nginx").symlink_to(Path(sys.executable).resolve())
+    command = [str(tmp_path / "nginx"), "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert discovery.server_process(Listener("127.0.0.1", 1, process.pid)) is None
+        process.communicate(b"\n")
+    assert discovery.server_process(Listener("127.0.0.1", 1, None)) is None
+    assert discovery.server_process(Listener("127.0.0.1", 1, os.getpid(), LiteLlm())) is None
 
 
 def test_missing_process_has_no_flags() -> None:
