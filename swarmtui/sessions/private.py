@@ -212,8 +212,8 @@ def _known_names(summary: Summary) -> Iterator[str]:
         yield from _hidden_values(server.flags or {})
     yield from _hidden_values(parse_flags(session.server_flags))
     # The programs that made the host busy. Their names alone may be words of any sentence.
-    for found in (*summary.quality, *(level.host for level in summary.levels if level.host)):
-        yield from map(program_text, found.programs)
+    busy = [line.programs for line in summary.quality] + [level.host.programs for level in summary.levels if level.host]
+    yield from (program_text(program) for programs in busy for program in programs)
 
 
 def _hidden_values(flags: Mapping[str, str]) -> Iterable[str]:

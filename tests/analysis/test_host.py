@@ -60,7 +60,7 @@ def scanned(at_ms: float, scan_ms: float, others_s: float, **by_name: float) -> 
 def test_other_programs_are_those_between_readings_of_all_processes() -> None:
     use = host_use(scanned(1000, 900, 5.0, git=4.0), scanned(3100, 2900, 6.0, git=4.05, python3=0.8))
     assert use is not None and use.others == pytest.approx(0.25)
-    assert [(program.name, program.cores) for program in use.programs] == [("python3", pytest.approx(0.4))]
+    assert {program.name: program.cores for program in use.programs} == pytest.approx({"python3": 0.4})
     once = host_use(scanned(1000, 900, 5.0), scanned(1500, 900, 5.0))
     assert once is None, "whether another program was busy is not known yet"
     noise = host_use(scanned(1000, 900, 5.0), scanned(3100, 2900, 4.9))

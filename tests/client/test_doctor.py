@@ -12,6 +12,7 @@ import pytest
 from swarmtui.client import doctor
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.telemetry import HostLoad
+from swarmtui.telemetry.host import HostReader
 
 UTF8 = {"TERM": "xterm-256color", "LANG": "en_GB.UTF-8"}
 
@@ -50,7 +51,7 @@ def test_open_file_limit_must_allow_c_streams() -> None:
 @pytest.mark.parametrize(("waiting_us", "state"), [(50_000, "ok"), (900_000, "doubtful")])
 def test_a_busy_host_is_doubtful(waiting_us: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter((HostLoad(t_ns=0, pressure_us=0), HostLoad(t_ns=1_000_000_000, pressure_us=waiting_us)))
-    monkeypatch.setattr(doctor.HostReader, "read", lambda *args, **keys: next(readings))
+    monkeypatch.setattr(HostReader, "read", lambda *args, **keys: next(readings))
     monkeypatch.setattr(doctor, "_HOST_S", 0.0)
     found = doctor.check_host()
     assert found.state == state

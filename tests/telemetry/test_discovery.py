@@ -342,6 +342,8 @@ def test_gpus_of_a_server_include_those_of_child_processes() -> None:
 @contextmanager
 def as_user(uid: int) -> Iterator[None]:
     """What this process opens belongs to this user."""
+    # Sockets need this codec. Another user may not be allowed to read it, and it is not looked for again.
+    "".encode("idna")
     os.seteuid(uid)
     try:
         yield

@@ -94,7 +94,7 @@ def _around(readings: Sequence[Reading], span: Span) -> list[Reading]:
         return inside
     before = [reading for reading in readings if start - _NEAR_NS <= reading.t_ns < start]
     after = [reading for reading in readings if end < reading.t_ns <= end + _NEAR_NS]
-    return [*before[-1:], *inside, *after[:1]]
+    return before[-1:] + inside + after[:1]
 
 
 def _change(before: int | None, after: int | None) -> int | None:
