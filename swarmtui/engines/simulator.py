@@ -16,7 +16,7 @@ def simulator_address(flags: Mapping[str, str] | None) -> str | None:
     """Return `sim:PRESET?SETTINGS`, by what an embedded simulator reports; None if that is not known."""
     if not flags or "preset" not in flags:
         return None
-    settings = "&".join(f"{name}={flags[name]}" for name in ("slots", "replicas", "speed") if name in flags)
+    settings = "&".join(f"{name}={value}" for name, value in flags.items() if name != "preset")
     return f"{SIMULATOR_PREFIX}{flags['preset']}" + (f"?{settings}" if settings else "")
 
 
@@ -36,11 +36,13 @@ class Simulator(Engine):
 
     def describe(self, replies: Mapping[str, ProbeReply]) -> DiscoveredServer:
         info = replies["/server_info"].json()
-        return self._server(
-            info,
-            slots=self.slots(None, info),
-            flags={name: str(info[name]) for name in ("preset", "slots", "replicas", "speed") if name in info},
-        )
+        flags: dict[str, str] = {
+            name: str(info[name]) for name in ("preset", "slots", "replicas", "speed") if name in info
+        }
+        changed = info.get("settings")
+        if isinstance(changed, dict):
+            flags |= {str(name): str(value) for name, value in changed.items()}
+        return self._server(info, slots=self.slots(None, info), flags=flags)
 
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         return Vllm().kv_cache_from_settings(labels)

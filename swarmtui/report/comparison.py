@@ -47,6 +47,7 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
+_LONGER = "R measured the same server again: the search of the setup screen that is 99 % sure tells more"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -223,6 +224,8 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
 def _again(pair: Pair) -> str:
     """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated."""
     earlier, later = sorted((pair.a, pair.b))
+    if pair.measured_again and not pair.doubtful:
+        return _LONGER if pair.searched else ""
     if earlier not in pair.doubtful:
         return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}"
     then = [(flag.what, flag.before if pair.a == earlier else flag.after) for flag in pair.flags]

@@ -165,6 +165,29 @@ def parse_spec(text: str) -> tuple[Preset, Settings]:
     return preset, settings
 
 
+# Keys that are told by themselves, or by nobody.
+_TOLD = ("name", "slots", "replicas", "api_key")
+
+
+def changed_settings(preset: Preset) -> dict[str, str]:
+    """Return the settings that are not those of the preset of this name, as `parse_spec` reads them."""
+    known = {one.name: one for one in list_presets()}.get(preset.name)
+    before, after = (_flat(msgspec.to_builtins(one)) if one else {} for one in (known, preset))
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in after.items()
+        if before and key not in _TOLD and before.get(key) != value
+    }
+
+
+def _flat(table: dict[str, Any], start: str = "") -> dict[str, Any]:
+    """Return values by dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{start}{key}.") if isinstance(value, dict) else {f"{start}{key}": value}
+    return flat
+
+
 def override(given: T, pairs: list[tuple[str, str]], *, source: str) -> T:
     """Return a copy with other values; a value that is not valid JSON is a string."""
     data: dict[str, Any] = msgspec.to_builtins(given)

@@ -22,7 +22,7 @@ from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.http import HttpRequest, SimConnection
 from swarmtui.sim.kv_pool import block_hashes
-from swarmtui.sim.presets import Preset, Settings, fault_for
+from swarmtui.sim.presets import Preset, Settings, changed_settings, fault_for
 from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi
 from swarmtui.sim.requests import ParsedRequest, RequestRefused, tokenize
 from swarmtui.text import echo
@@ -83,7 +83,7 @@ class SimulatorServer:
         preset = self._preset
         speed = {} if self._speed == 1 else {"speed": f"{self._speed:g}"}
         info = {"version": VERSION, "preset": preset.name, "slots": preset.slots, "replicas": preset.replicas}
-        return msgspec.json.encode(info | speed)
+        return msgspec.json.encode(info | speed | {"settings": changed_settings(preset)})
 
     def _handle(self, connection: SimConnection, request: HttpRequest) -> None:
         gets: dict[str, Callable[[], bytes]] = {

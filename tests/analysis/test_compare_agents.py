@@ -363,3 +363,36 @@ def test_the_list_of_sessions_has_the_doubt_of_the_headline(row: dict[str, Any],
 def test_an_interval_that_tells_nothing_is_not_shown() -> None:
     assert interval_text(Interval(middle=0.0, low=-0.997, high=449.85), " … ") == "not known"
     assert interval_text(Interval(middle=0.15, low=0.1, high=0.2), " … ") == "+10.0 % … +20.0 %"
+
+
+def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
+    before, after = (
+        quick_search(id, agents, flags=flags)
+        for id, agents, flags in (
+            ("20261115-014455-3f9a", 5, "--parallel 2"), ("20261115-020000-aaaa", 9, "--parallel 4"),
+        )
+    )  # fmt: skip
+    assert compare_pair(before, after).verdict == "more agents"
+    pair = compare_pair(before, msgspec.structs.replace(after, state="stopped"))
+    assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
+    assert "not sure: the search was stopped before its end in the later run (" in pair.sentence
+    app = dict(line[:2] for line in answer_lines(pair, in_app=True))
+    assert app["How sure"].endswith("press R to repeat the later run")
+
+
+def test_after_the_same_server_was_measured_again_r_is_not_asked_for_once_more() -> None:
+    before, once, again = (
+        quick_search(id, agents, flags=flags)
+        for id, agents, flags in (
+            ("20261115-014455-3f9a", 7, "--parallel 2"), ("20261115-020000-aaaa", 8, "--parallel 4"),
+            ("20261115-021000-bbbb", 8, "--parallel 4"),
+        )
+    )  # fmt: skip
+    repeated = msgspec.structs.replace(again, session=msgspec.structs.replace(again.session, repeats=True))
+    said = {
+        name: dict(line[:2] for line in answer_lines(compare_pair(before, after, history=history), in_app=True))
+        for name, after, history in (("once", once, ()), ("again", repeated, (once,)))
+    }
+    assert said["once"]["How sure"].endswith("press R to measure this server again")
+    assert "press R" not in said["again"]["How sure"]
+    assert said["again"]["How sure"].endswith("the search of the setup screen that is 99 % sure tells more")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.base import BadInput
-from swarmtui.sim.presets import find_preset, list_presets, parse_spec
+from swarmtui.sim.presets import changed_settings, find_preset, list_presets, parse_spec
 
 
 def test_list_of_presets() -> None:
@@ -61,3 +62,17 @@ def test_bad_spec_says_what_is_wrong(spec: str, message: str) -> None:
         parse_spec(spec)
     assert message in str(caught.value)
     assert str(caught.value).startswith("sim:moe-tp1")
+
+
+def test_what_was_set_leads_to_the_same_simulator_again() -> None:
+    """R repeats a run on an embedded simulator, which ended with it, by what it had reported; a key is never told."""
+    preset, _ = parse_spec(
+        "moe-tp1?slots=8&prefill_tps=900&failures.http_500=0.1&prefix_cache=true&kv_tokens=50000&api_key=k"
+    )
+    changed = changed_settings(preset)
+    assert changed == {"prefill_tps": "900.0", "failures.http_500": "0.1", "prefix_cache": "true", "kv_tokens": "50000"}
+    address = simulator_address({"preset": "moe-tp1", "slots": "8", "replicas": "1", **changed})
+    assert address is not None
+    again, _ = parse_spec(address.removeprefix("sim:"))
+    assert (again.prefill_tps, again.slots, again.prefix_cache, again.kv_tokens) == (900.0, 8, True, 50000)
+    assert again.failures == preset.failures and changed_settings(find_preset("moe-tp1")) == {}

@@ -26,7 +26,7 @@ from swarmtui.analysis.compare.differences import (
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.sides import left_out, side_doubts, since_text
+from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     DETECT,
@@ -42,7 +42,7 @@ from swarmtui.analysis.compare.verdicts import (
     verdict_head,
     with_session_spread,
 )
-from swarmtui.analysis.quality.doubts import find_doubts, temper
+from swarmtui.analysis.quality.doubts import temper
 from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
@@ -94,8 +94,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     the newer session of ours, by what both have shown; `predicted` holds the prediction of the older one against it.
     `again` is the command that measures its server again. `doubts` are those about either measurement, with the run
     they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of them chose its levels
-    itself. `since` is the time of an earlier baseline, and `left_out` names a session after it that was not chosen, and
-    why.
+    itself. `measured_again`: the newer one repeats a plan on a server that was measured before as it is. `since` is the
+    time of an earlier baseline, and `left_out` names a session after it that was not chosen, and why.
     """
 
     a: str
@@ -123,6 +123,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     searched: bool = False
+    measured_again: bool = False
     since: str = ""
     left_out: str = ""
     sentence: str
@@ -221,8 +222,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         predicted=prediction_text(slots) if slots else "",
         again=command_again(newer),
         doubts=doubts,
-        doubtful=tuple(one.session.id for one in (a, b) if doubts and find_doubts(one.quality)),
+        doubtful=tuple(one.session.id for one in (a, b) if doubts and doubts_of(one)),
         searched=searched,
+        measured_again=newer.session.repeats
+        and any(is_same_configuration(one, newer) for one in (a, b, *history) if one.session.id < newer.session.id),
         since=since_text(a, b),
         left_out=left_out(a, b, history),
         sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),

@@ -11,7 +11,7 @@ from swarmtui.numbers import local_time
 
 def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
     """Return why either measurement may be wrong: `the host was busy in the earlier run (12:01)`"""
-    of_a, of_b = find_doubts(a.quality), find_doubts(b.quality)
+    of_a, of_b = doubts_of(a), doubts_of(b)
     both = [doubt for doubt in of_a if doubt in of_b]
     names = run_names(a, b)
     groups = [(both, "both runs")]
@@ -20,6 +20,13 @@ def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
         for summary, found in ((a, of_a), (b, of_b))
     ]
     return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
+
+
+def doubts_of(summary: Summary) -> tuple[str, ...]:
+    """Return the doubts about a measurement; a search that did not end by itself has not found its number."""
+    ended = summary.state in ("done", "running") or summary.session.plan.goal not in ("capacity", "cliff")
+    stopped = () if ended else ("the search was stopped before its end",)
+    return (*stopped, *find_doubts(summary.quality))
 
 
 def since_text(a: Summary, b: Summary) -> str:
