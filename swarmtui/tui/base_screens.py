@@ -168,6 +168,7 @@ class Page(Movable):
         self.title, self.key = title, key or self.key
         # Beside the title; where it has no room, the brief one.
         self.note = self.brief_note = ""
+        self.note_style = "dim"
         self.lines: list[Line] = []
         self._make: Callable[[int], list[Line]] | None = None
         self.top = 0
@@ -213,7 +214,7 @@ class Page(Movable):
         # Where the lines are is never cut.
         named = shorten(longest_fit((self.note, self.brief_note or self.note), room), max(1, room))
         note = " · ".join(part for part in (named, shown) if part)
-        return [self.heading(note, width), *self.lines[self.top : self.top + height - 1]]
+        return [self.heading(note, width, self.note_style), *self.lines[self.top : self.top + height - 1]]
 
 
 class PanelScreen(CursorScreen):

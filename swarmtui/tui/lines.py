@@ -62,8 +62,8 @@ class LineWidget(LaidOutOnce):
     def draw(self, width: int, height: int) -> list[Line]:
         raise NotImplementedError
 
-    def heading(self, note: str, width: int) -> Line:
-        return heading(str(self.key or ""), self.title, note, width)
+    def heading(self, note: str, width: int, style: str = "dim") -> Line:
+        return heading(str(self.key or ""), self.title, note, width, style)
 
     def cut_line(self, lines: int) -> Line:
         """Say that this many lines have no room."""
@@ -240,15 +240,15 @@ def first_lines(lines: Sequence[str], height: int, width: int) -> list[str]:
     return [*lines[: height - 1], shorten(f"{lines[height - 1]} {lines[height]}", width)] if height > 0 else []
 
 
-def heading(key: str, title: str, note: str, width: int) -> Line:
-    """Return the upper edge of a panel with its key, its title and a note at the right."""
+def heading(key: str, title: str, note: str, width: int, style: str = "dim") -> Line:
+    """Return the upper edge of a panel with its key, its title and a note of this style at the right."""
     shown = f"[{key}] " if key else ""
     title = with_stand_ins(title)
     room = width - len(shown) - cell_len(title) - 8
     note = ljust(note, room).rstrip() if room > 3 else ""
     tail = f" {note} ─" if note else ""
     rule = "─" * max(0, width - 3 - len(shown) - cell_len(title) - cell_len(tail))
-    end: Line = [(f" {note} ", "dim"), ("─", "frame")] if note else []
+    end: Line = [(f" {note} ", style), ("─", "frame")] if note else []
     return [("─ ", "frame"), (shown, "title"), (f"{title} ", "bold"), (rule, "frame"), *end]
 
 

@@ -11,7 +11,7 @@ from textual.geometry import Region, Size
 from swarmtui.model.client_protocol import Ended, SessionMessage
 from swarmtui.tui.app import SMALLEST, SwarmApp
 from swarmtui.tui.lines import LineWidget
-from swarmtui.tui.live.layout import live_layout
+from swarmtui.tui.live.layout import EndedRows, live_layout
 from swarmtui.tui.live.live_panel import LivePanel
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
@@ -21,10 +21,11 @@ from tests.tui.screen_text import screen_text
 
 DESIGNED = [(80, 24), (100, 30), (120, 40), (160, 45), (200, 60)]
 sizes = st.tuples(st.integers(SMALLEST.width, 320), st.integers(SMALLEST.height, 120))
+ends = st.none() | st.builds(EndedRows, st.integers(3, 60), st.integers(3, 60))
 
 
-@given(sizes, st.booleans())
-def test_regions_fill_the_screen_and_do_not_overlap(size: tuple[int, int], ended: bool) -> None:
+@given(sizes, ends)
+def test_regions_fill_the_screen_and_do_not_overlap(size: tuple[int, int], ended: EndedRows | None) -> None:
     cells = [0] * (size[0] * size[1])
     for _, (x, y, width, height) in live_layout(*size, ended).regions:
         for row in range(y, y + height):
@@ -33,8 +34,8 @@ def test_regions_fill_the_screen_and_do_not_overlap(size: tuple[int, int], ended
     assert set(cells) == {1}
 
 
-@given(st.integers(0, 320), st.integers(0, 120), st.booleans())
-def test_no_size_has_a_region_outside_of_it(width: int, height: int, ended: bool) -> None:
+@given(st.integers(0, 320), st.integers(0, 120), ends)
+def test_no_size_has_a_region_outside_of_it(width: int, height: int, ended: EndedRows | None) -> None:
     whole = Region(0, 0, width, height)
     for _, region in live_layout(width, height, ended).regions:
         assert region.height >= 0 and (not region.area or whole.contains_region(region))
@@ -49,14 +50,17 @@ def test_the_curve_is_the_largest_region(size: tuple[int, int]) -> None:
     assert curve.height >= 8 or size[1] < 24
 
 
-@given(sizes)
-def test_the_result_has_the_rows_of_the_agents_and_more_if_the_others_have_some_to_spare(size: tuple[int, int]) -> None:
-    running, ended = live_layout(*size), live_layout(*size, True)
-    assert [name for name, _ in running.regions] == [name for name, _ in ended.regions]
-    assert running.result is not None and ended.result is not None
-    assert ended.result.height >= running.result.height
-    least = {(80, 24): 14, (120, 40): 13, (200, 60): 13}
-    assert all(live_layout(*size, True).result.height >= rows for size, rows in least.items())  # type: ignore[union-attr]
+@given(sizes, st.builds(EndedRows, st.integers(3, 60), st.integers(3, 60)))
+def test_the_result_is_above_all_others_and_has_the_rows_that_it_needs(size: tuple[int, int], need: EndedRows) -> None:
+    layout = live_layout(*size, need)
+    result, levels = layout.region("result"), layout.region("levels")
+    assert result is not None and result.width == size[0]
+    assert all(region.y >= result.bottom for name, region in layout.regions if name not in ("header", "result"))
+    if levels is None:
+        assert result == layout.body
+    else:
+        assert result.height == need.result and levels.height >= 5
+    assert layout.region(layout.shared) is not None
 
 
 @pytest.mark.parametrize("size", DESIGNED)
@@ -73,7 +77,8 @@ def regions(app: SwarmApp) -> dict[str, Region]:
     found = {}
     for widget in app.screen.query(LineWidget):
         if widget.display:
-            own = live_layout(*app.size).place_of(widget.place) if isinstance(widget, LivePanel) else None
+            assert isinstance(app.screen, RunScreen)
+            own = app.screen.regions.place_of(widget.place) if isinstance(widget, LivePanel) else None
             found[own or type(widget).__name__] = widget.region
     return found
 
@@ -99,12 +104,9 @@ async def test_nothing_moves_with_c_or_levels_and_the_end_moves_it_once(size: tu
             app.screen.data_changed()
             await pilot.pause()
             if app.screen.has_ended:
-                layout = live_layout(*size, True)
-                first = first | {name: region for name, region in layout.regions if name in first}
-                if layout.covers_numbers and layout.result is not None:
-                    # In a low terminal, the result has the rows of the numbers, too.
-                    first = first | {"curve": layout.result}
-                    first.pop("numbers", None)
+                fixed = {name: region for name, region in first.items() if name in ("HeaderPanel", "KeyFooter")}
+                shown = (pair for pair in app.screen.regions.regions if pair[0] not in ("header", "footer"))
+                first = {**fixed, **dict(shown)}
             assert regions(app) == first
 
 

@@ -25,7 +25,7 @@ from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view
-from swarmtui.tui.live.result import large_lines, result_lines, result_view
+from swarmtui.tui.live.result import ResultPanel, large_lines, result_lines, result_view
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.live_model import LiveModel
@@ -73,34 +73,52 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Why no more at 20 agents", "Try next more slots: about 30 agents",
-        "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "Quality ● ok",
-        "At 18 573 tok/s in total, 36.0 per agent", "▼4",
+        "18 agents (17–19) with", "At 18 573 tok/s in total, 36.0 per agent", "Why no more at 20 agents",
+        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
 
 
-@pytest.mark.parametrize(("width", "height"), [(78, 12), (118, 9)])
-def test_the_first_page_has_answer_reason_advice_and_comparison(width: int, height: int) -> None:
+SIZES = [(80, 24), (100, 30), (120, 40), (160, 45), (200, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_whole_result_is_seen_at_once_above_the_others(size: tuple[int, int]) -> None:
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests (80 % sure)"
     why = "at 20 agents the first token took 2.4 s (p90): all 16 slots are taken; the KV cache has room (31 % used)"
     then = "--max-num-seqs 32: 20 to 30 agents, as fewer requests wait for a slot (prediction)"
-    long = msgspec.structs.replace(
+    answer = msgspec.structs.replace(
         ANSWER,
         headline=AnswerSentence(code="capacity", sentence=f"18 agents (17–19) with {slo}"),
         limit=AnswerSentence(code="slots", sentence=why),
         next=(NextStep(code="slots", sentence=then, command="--max-num-seqs 32"),),
     )
-    compared = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster at C=8 (24.9 to 26.3)"
-    view = result_view(ended_frame(long), Ended("done", "", "/saved"), levels_view(LEVELS), compared)
-    lines = text_of(result_lines(view, width, height, with_levels=False)).splitlines()
-    page, every = (" ".join(" ".join(some).split()) for some in (lines[: height - 1], lines))
-    said = ["18 agents (17–19)", "Why no more", "Try next", "(prediction)", "Compared", "(24.9 to 26.3)"]
-    assert all(part in page for part in said), page
-    assert "Quality ● ok" in every and "At 18" in every, "the movement keys show the rest"
-    zoomed = text_of(result_lines(view, width, 40, with_levels=False)).splitlines()
-    assert zoomed == lines, "the order is the same at every size"
+    source = RecordingSource(LiveModel())
+    for message in (hello(), ended_frame(answer), Ended("done", "", "/nowhere")):
+        source.live.apply(message)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        screen._comparison = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster (24.9 to 26.3)"
+        screen.update_panels()
+        await pilot.pause()
+        result = screen.query_one(ResultPanel)
+        others = [panel for panel in screen.panels if panel.display and panel is not result]
+        assert others and all(panel.region.y >= result.region.bottom for panel in others)
+        assert len(result.lines) == result.region.height - 2, "no line is blank, and none has to be scrolled to"
+        shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
+        said = ["● quality ok", "18 agents (17–19)", "573 tok/s in total", "Why no more", "(31 % used)", "Try next"]
+        assert all(part in shown for part in [*said, "(prediction)", "(24.9 to 26.3)"]), screen_text(app)
+        assert "█" in shown or size == (80, 24)
+        assert ("[1] curve" in shown) == (size != (80, 24))
+        await pilot.press("2")
+        await pilot.pause()
+        assert "[2] agents" in screen_text(app) and "[1] curve" not in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "[2] agents" not in screen_text(app) and "Why no more" in screen_text(app)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -134,8 +152,8 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
             assert end in shown, (end, screen_text(app))
 
 
-@pytest.mark.parametrize(("size", "whole"), [((80, 24), False), ((120, 40), True)])
-async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[int, int], whole: bool) -> None:
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[int, int]) -> None:
     slo = "a first token within 2 s and at least 20 tok/s each, for 90 % of requests (80 % sure)"
     why = "at 21 agents the first token took 2.4 s (p90): all 8 slots are taken; the KV cache has room (31 % used)"
     then = "--parallel 16: 22 to 30 agents, as fewer requests wait for a slot; each writes 20 tok/s (prediction)"
@@ -166,15 +184,13 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
         said = (
             "20 agents (20–21) with",
             "Compared --parallel 4 → 8",
+            "At 18 573 tok/s in total",
             "Why no more",
             "Try next",
             "(prediction)",
-            "At 18",
         )
         places = [shown.find(part) for part in said]
-        assert -1 not in (places if whole else places[:5]), screen_text(app)
-        assert places[:5] == sorted(places[:5])
-        assert not whole or "↑↓" not in shown.partition("[4] levels")[0].partition("[7] result")[2], screen_text(app)
+        assert -1 not in places and places == sorted(places), screen_text(app)
 
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:
@@ -201,8 +217,7 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     text = result_text(ended_frame(levels=flagged), None)
     assert "coalesced chunks in 3 levels · failed requests at C=4; press 4 for more" in text
     assert "40 % of chunks" not in text
-    # Panel 4 would have no room for more than these words, either.
-    assert result_text(ended_frame(levels=flagged), None, height=6).rstrip().endswith("failed requests at C=4")
+    assert result_text(ended_frame(levels=flagged), None, height=9).rstrip().endswith("press 4 for the levels")
 
 
 def many_levels(marked: int) -> tuple[Frame, tuple[Level, ...]]:
@@ -218,7 +233,6 @@ def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
     text = text_of(result_lines(view, 79, 19, with_levels=True))
     assert len(text.splitlines()) == 18 and "press 4 for more of the 20 levels" in text
     assert all(sign in text for sign in ("  10 ", " ▸11 ", " ▼12 ", "  13 ")) and "\n    1 " not in text
-    assert "At 18" not in text
     whole = text_of(result_lines(view, 79, 40, with_levels=True))
     assert "press 4" not in whole and "At 18" in whole and "  20 " in whole
 
@@ -253,12 +267,11 @@ def test_a_long_path_is_shortened_to_the_name_of_the_session(monkeypatch: pytest
         assert longest_fit(view.detail, 76) == said
 
 
-def test_a_doubt_is_said_once_after_the_answer() -> None:
+def test_a_doubt_is_said_once_in_the_edge_of_the_result() -> None:
     doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
-    for width, before in ((79, "18 agents"), (118, "Try next")):
-        text = " ".join(result_text(ended_frame(doubtful), None, width=width).split())
-        assert "? not sure: the host was busy (press 6 for more)" in text and text.count("the host was busy") == 1
-        assert text.index("18 agents") <= text.index(before) < text.index("not sure")
+    view = result_view(ended_frame(doubtful), None, levels_view(()), "")
+    assert view.quality == ("? not sure: the host was busy (press 6 for more)", "? not sure (press 6)")
+    assert view.quality_style == "warn" and "busy" not in result_text(ended_frame(doubtful), None)
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 
 
@@ -276,7 +289,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
-    assert text.index("18 agents") < text.index("Try next") < text.index("Compared") < text.index("At 18")
+    assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

@@ -1,4 +1,4 @@
-"""Where the parts of a live screen stand: a function of the terminal's size, and of whether the run has ended.
+"""Where the parts of a live screen stand: a function of the terminal's size, and after the end of the result.
 
 Each part has a region of its own if the terminal has room for it. The others share one region, which shows one of them
 at a time: the one whose key was pressed last.
@@ -6,7 +6,7 @@ at a time: the one whose key was pressed last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -24,21 +24,27 @@ _TWO_COLUMNS = 100
 _RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
 # From this size on, history and quality have regions in the right column.
 _WIDE, _HIGH = 170, 48
-# The share of the height that the agents and the result have: less is enough beside a history, and the curve gets the
-# rest.
+# The share of the height that the agents have: less is enough beside a history, and the curve gets the rest.
 _AGENTS, _AGENTS_BESIDE = 0.26, 0.2
-# The rows that the result has if other regions keep their least height; in a single column, sentences have more lines.
-_RESULT, _RESULT_BELOW = 13, 14
 # The numbers of a single column, without a frame.
 _STRIP = 3
-# The least height of a region with its frame, of levels and curve with a result, and of the upper ones of two columns.
-_LEAST, _LEVELS, _CURVE, _UPPER = 5, 6, 8, 12
+# The least height of a region with its frame, of the curve below a result, and of the upper ones of two columns.
+_LEAST, _CURVE, _UPPER = 5, 8, 12
+# The share of the rows below a result that the levels leave to the curve.
+_PICTURE = 0.45
 # What a single column shows below the curve from a height on, in shares of it; the curve has the rest.
 _BELOW: tuple[tuple[int, dict[Place, float]], ...] = (
     (36, {"agents": 0.25, "levels": 0.25, "machine": 0.18}),
     (22, {"agents": 0.28, "levels": 0.28}),
     (13, {"levels": 0.4}),
 )
+
+
+class EndedRows(NamedTuple):
+    """The rows that the result and the table of levels need after the end, with their frames."""
+
+    result: int
+    levels: int
 
 
 class LiveLayout(NamedTuple):
@@ -53,24 +59,11 @@ class LiveLayout(NamedTuple):
     @property
     def shared(self) -> Place:
         """The place that parts without a region of their own share with its first owner."""
-        return "agents" if self.region("agents") is not None else "curve"
+        owners: tuple[Place, ...] = ("agents", "curve")
+        return next((place for place in owners if self.region(place) is not None), "result")
 
     def place_of(self, place: Place) -> Place:
         return place if self.region(place) is not None else self.shared
-
-    @property
-    def result(self) -> Region | None:
-        """The place of the result: in a single column it covers the numbers, which it repeats."""
-        shared, numbers = self.region(self.shared), self.region("numbers")
-        if shared is None or numbers is None or not self.covers_numbers:
-            return shared
-        return numbers.union(shared)
-
-    @property
-    def covers_numbers(self) -> bool:
-        """Whether the numbers are a strip above the region that panels share."""
-        shared, numbers = self.region(self.shared), self.region("numbers")
-        return shared is not None and numbers is not None and numbers.bottom == shared.y and numbers.x == shared.x
 
     @property
     def body(self) -> Region:
@@ -79,63 +72,92 @@ class LiveLayout(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def live_layout(width: int, height: int, ended: bool = False) -> LiveLayout:
-    """Return the regions for a terminal of this size; after the end, the result has more rows than the agents had."""
+def live_layout(width: int, height: int, ended: EndedRows | None = None) -> LiveLayout:
+    """Return the regions for a terminal of this size; after the end, the result is above all others."""
     body = max(0, height - _HEADER - _FOOTER)
-    make = _two_columns if width >= _TWO_COLUMNS and body >= _UPPER + _LEAST else _one_column
     regions: list[tuple[Place, Region]] = [("header", Region(0, 0, width, min(height, _HEADER)))]
-    regions += make(width, body, ended)
+    if ended is not None:
+        regions += _after_end(width, body, ended)
+    else:
+        regions += (_two_columns if width >= _TWO_COLUMNS and body >= _UPPER + _LEAST else _one_column)(width, body)
     if height > _HEADER:
         regions.append(("footer", Region(0, height - _FOOTER, width, _FOOTER)))
     return LiveLayout(Size(width, height), tuple(regions))
 
 
-def _one_column(width: int, body: int, ended: bool) -> Iterator[tuple[Place, Region]]:
+def _one_column(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     """The numbers as a strip, the curve, and below it what has room."""
     strip = min(body, _STRIP)
     rest = body - strip
     shares = next((shares for least, shares in _BELOW if rest >= least), {})
     heights = {place: max(_LEAST, round(rest * share)) for place, share in shares.items()}
-    if ended and heights.keys() == {"levels"}:
-        heights["levels"] = min(heights["levels"], max(_LEVELS, body - _RESULT_BELOW))
-    elif ended and "agents" in heights:
-        others = sum(heights.values()) - heights["agents"]
-        heights["agents"] = max(heights["agents"], min(_RESULT_BELOW, rest - others - _CURVE))
     curve: dict[Place, int] = {"numbers": strip, "curve": rest - sum(heights.values())}
-    y = _HEADER
-    for place, height in (curve | heights).items():
-        yield place, Region(0, y, width, height)
-        y += height
+    yield from _stacked(0, _HEADER, width, curve | heights)
 
 
-def _two_columns(width: int, body: int, ended: bool) -> Iterator[tuple[Place, Region]]:
+def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     """The curve beside numbers and machine; below them agents, if they have room, and levels."""
-    right = max(_LEAST_RIGHT, round(width * _RIGHT_SHARE))
-    left = width - right
+    left, right = _columns(width)
     with_agents = body >= 2 * _UPPER
     lower = max(_LEAST, body // 4)
-    beside = width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
+    beside = _is_wide(width, body)
     # The agents' region is not larger than that of the curve.
     most = (body - lower) * left // (width + left)
     share = _AGENTS_BESIDE if beside else _AGENTS
     agents = max(_LEAST, min(most, round(body * share))) if with_agents else 0
-    if ended and with_agents:
-        agents = max(agents, min(_RESULT, body - lower - _UPPER))
     upper = body - lower - agents
+    yield "curve", Region(0, _HEADER, left, upper)
     numbers = round(upper * 0.55)
-    y = _HEADER
-    yield "curve", Region(0, y, left, upper)
-    yield "numbers", Region(left, y, right, numbers)
-    yield "machine", Region(left, y + numbers, right, upper - numbers)
-    y += upper
-    if with_agents:
-        yield "agents", Region(0, y, left if beside else width, agents)
-    if beside:
-        yield "history", Region(left, y, right, agents)
-    y += agents
-    yield "levels", Region(0, y, left if beside else width, lower)
-    if beside:
-        yield "quality", Region(left, y, right, lower)
+    beside_it: dict[Place, int] = {"numbers": numbers, "machine": upper - numbers}
+    below: dict[Place, int] = ({"agents": agents} if with_agents else {}) | {"levels": lower}
+    yield from _stacked(left, _HEADER, right, beside_it | ({"history": agents, "quality": lower} if beside else {}))
+    yield from _stacked(0, _HEADER + upper, left if beside else width, below)
+
+
+def _after_end(width: int, body: int, need: EndedRows) -> Iterator[tuple[Place, Region]]:
+    """The result, as high as its sentences, above the curve and the levels, as far as they have room.
+
+    The levels have the rows that they need, unless the curve would have too few.
+    """
+    rest = body - need.result
+    if rest < _LEAST:
+        yield "result", Region(0, _HEADER, width, body)
+        return
+    y = _HEADER + need.result
+    yield "result", Region(0, _HEADER, width, need.result)
+    if rest < _LEAST + _CURVE:
+        yield "levels", Region(0, y, width, rest)
+        return
+    lower = max(_LEAST, rest // 4, min(need.levels, rest - max(_CURVE, round(rest * _PICTURE))))
+    upper = rest - lower
+    if width < _TWO_COLUMNS:
+        yield from _stacked(0, y, width, {"curve": upper, "levels": lower})
+        return
+    left, right = _columns(width)
+    beside = _is_wide(width, body) and upper >= 2 * _UPPER
+    yield from _stacked(0, y, left, {"curve": upper} | ({"levels": lower} if beside else {}))
+    numbers = upper if upper < _UPPER else round(upper * (0.4 if beside else 0.55))
+    machine = upper - numbers if not beside else round(upper * 0.3)
+    column: dict[Place, int] = {"numbers": numbers, "machine": machine, "history": upper - numbers - machine}
+    column |= {"quality": lower} if beside else {}
+    yield from _stacked(left, y, right, {place: height for place, height in column.items() if height})
+    if not beside:
+        yield "levels", Region(0, y + upper, width, lower)
+
+
+def _columns(width: int) -> tuple[int, int]:
+    right = max(_LEAST_RIGHT, round(width * _RIGHT_SHARE))
+    return width - right, right
+
+
+def _is_wide(width: int, body: int) -> bool:
+    return width >= _WIDE and body + _HEADER + _FOOTER >= _HIGH
+
+
+def _stacked(x: int, y: int, width: int, heights: Mapping[Place, int]) -> Iterator[tuple[Place, Region]]:
+    for place, height in heights.items():
+        yield place, Region(x, y, width, height)
+        y += height
 
 
 class RegionLayout(Layout):
@@ -143,7 +165,7 @@ class RegionLayout(Layout):
 
     name = "regions"
     alone = False
-    ended = False
+    ended: EndedRows | None = None
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> ArrangeResult:
         # The footer is docked, and not in `size`.
@@ -151,9 +173,7 @@ class RegionLayout(Layout):
         placed = []
         for child in children:
             place: Place = getattr(child, "place", "shared")
-            region = layout.result if place == "result" else layout.region(layout.place_of(place))
-            if self.alone and place != "header":
-                region = layout.body
+            region = layout.body if self.alone and place != "header" else layout.region(layout.place_of(place))
             if region is not None:
                 placed.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, child))
         return placed

@@ -20,39 +20,43 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
-from swarmtui.tui.live.layout import live_layout
+from swarmtui.tui.live.layout import EndedRows, live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
 
-# Panel 6 has the reasons.
-_QUALITY = {"ok": "", "note": " (press 6)", "doubtful": " (press 6 for more)"}
 _NAME = 13
 _GAP = 3
 # In a panel of this width, all sentences are beside the number.
 _WIDE = 100
 # A part of the table of levels has at least these rows.
-_LEAST_ROWS = 3
+_LEAST_ROWS = 2
+# Levels with more lines of remarks than this have the others behind their key.
+_MOST_REMARKS = 3
 _MARKED = ("best", "kept", "cliff", "missed", "unknown")
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy. `in_table`: the table of levels has its figures, too."""
+    """One sentence of the answer; `command` is what to copy."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
-    in_table: bool = False
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large, in the `style` of the quality; `problem` is why the run ended early."""
+    """`number` and `unit` are drawn large, in the `style` of the quality; `problem` is why the run ended early.
+
+    `quality` has two versions, a long and a short one.
+    """
 
     number: str
     unit: str
     style: str
+    quality: tuple[str, ...]
+    quality_style: str
     rows: tuple[ResultRow, ...]
     problem: str
     levels: LevelsView
@@ -84,6 +88,8 @@ def result_view(
         number=number,
         unit=unit,
         style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.quality == "doubtful" else "good",
+        quality=_quality(answer) if answer is not None else (),
+        quality_style=QUALITY_SIGNS[answer.quality][1] if answer is not None else "dim",
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
         levels=levels,
@@ -105,19 +111,29 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
 
 def _answer_rows(answer: Answer, comparison: str, repeats: bool) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
-    sign, style = QUALITY_SIGNS[answer.quality]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         *([_verdict(comparison)] if repeats else []),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command),
         *([_verdict(comparison)] if not repeats else []),
-        ResultRow("Quality", f"{sign} {quality_text(answer)}{_QUALITY[answer.quality]}", style),
-        ResultRow("Levels", answer.border, in_table=True),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", in_table=True),
+        ResultRow("Levels", answer.border),
     )
+
+
+def _quality(answer: Answer) -> tuple[str, ...]:
+    """Say how good the measurement is; panel 6 has the reasons."""
+    sign, text = QUALITY_SIGNS[answer.quality][0], quality_text(answer)
+    match answer.quality:
+        case "ok":
+            return (f"{sign} quality {text}",)
+        case "note":
+            return f"{sign} quality {text} (press 6)", f"{sign} quality ok (press 6)"
+        case _:
+            return f"{sign} {text} (press 6 for more)", f"{sign} not sure (press 6)"
 
 
 def _verdict(comparison: str) -> ResultRow:
@@ -144,6 +160,27 @@ def _bracket(search: SearchState) -> str:
     return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
 
 
+def result_of(data: LiveData) -> ResultView:
+    """Return the result of what a live screen shows."""
+    frame, session = data.shown.frame, data.shown.session
+    levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
+    judged = frame.goodput if frame else ()
+    table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by, goodput=judged)
+    doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
+    comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
+    repeats = session is not None and bool(session.previous)
+    steps = data.pair.next if data.pair else ()
+    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps)
+
+
+def ended_rows(data: LiveData, width: int) -> EndedRows:
+    """Return the rows that the result and the levels need in a terminal of this width."""
+    view, inner = result_of(data), width - 2
+    few = block_lines(view.levels.by_kind, inner)[:_MOST_REMARKS]
+    levels = 1 + len(view.levels.table.rows) + len(view.levels.alarms) + len(few)
+    return EndedRows(2 + len(_above(view, inner)), 2 + levels)
+
+
 class ResultPanel(LivePanel, Page):
     key, title, place = 7, "result", "result"
 
@@ -151,38 +188,24 @@ class ResultPanel(LivePanel, Page):
         super().__init__(title="result")
 
     def update_from(self, data: LiveData) -> None:
-        frame = data.shown.frame
-        levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-        judged = frame.goodput if frame else ()
-        table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by, goodput=judged)
-        doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
-        comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
-        session = data.shown.session
-        repeats = session is not None and bool(session.previous)
-        steps = data.pair.next if data.pair else ()
-        view = result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps)
-        # Nearly always the table of levels has a region of its own.
-        with_levels = live_layout(*self.app.size).region("levels") is None
+        view = result_of(data)
         width, height = self.inner_size
-        self.note = longest_fit(view.levels.marks, width - 30) if with_levels else ""
-        self.show(result_lines(view, width, height, with_levels=with_levels))
+        self.note = longest_fit(view.quality, width - 30)
+        self.note_style = view.quality_style
+        # Nearly always the table of levels has a region of its own.
+        regions = live_layout(*self.app.size, ended_rows(data, self.app.size.width) if data.has_ended else None)
+        self.show(result_lines(view, width, height, with_levels=regions.region("levels") is None))
 
 
 def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool) -> list[Line]:
-    """The lines below the heading.
+    """The lines below the heading: the answer, whether a change helped, and why; their order is always the same.
 
-    Their order is the same at every size: the answer, and whether a change helped, come first. Above levels that do not
-    all fit, the sentence that repeats the table is left out first, then those far from the marked ones.
+    If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
-    room = height - 1
-    lines, levels = _above(view, width), _level_lines(view.levels, width, height) if with_levels else []
-    if levels and len(lines) + len(levels) > room:
-        view = view._replace(rows=tuple(row for row in view.rows if not row.in_table))
-        lines = _above(view, width)
-        levels = _level_lines(view.levels, width, height, room - len(lines))
+    lines = _above(view, width)
     if not view.levels.table.rows:
-        levels = [[], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
-    return [*lines, *levels]
+        return [*lines, [], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
+    return [*lines, *(_level_lines(view.levels, width, height, height - 1 - len(lines)) if with_levels else [])]
 
 
 def _above(view: ResultView, width: int) -> list[Line]:
@@ -190,24 +213,25 @@ def _above(view: ResultView, width: int) -> list[Line]:
     return [*problem, *large_lines(view.number, view.unit, view.rows, width, view.style)]
 
 
-def _level_lines(view: LevelsView, width: int, height: int, room: int | None = None) -> list[Line]:
+def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[Line]:
     """The levels and remarks on them, after a blank line; in `room` lines those next to the marked ones.
 
     What is left out, panel 4 shows, which has the same `height`.
     """
     rows = len(view.table.rows)
-    if not rows:
-        return []
     alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
     few = block_lines([Sentence(view.grouped, "note")] if view.grouped else [], width)
     if few and len(alone) >= len(few) and alone != few:
         few = block_lines([Sentence(f"{view.grouped}; press 4 for more", "note")], width)
     notes = [*block_lines(view.alarms, width), *few]
-    shown = rows if room is None else max(_LEAST_ROWS, room - len(notes) - 2)
-    if shown >= rows:
+    if rows + len(notes) + 2 <= room:
         return [[], *table_lines(view.table, width), *notes]
-    left_out = Sentence(f"press 4 for {'all' if rows + 2 < height else 'more of the'} {rows} levels", "detail")
-    return [[], *table_lines(_near_marks(view.table, shown - 1), width), *block_lines([left_out], width), *notes]
+    shown = room - len(notes) - 3
+    all_fit = shown >= _LEAST_ROWS and rows + 2 < height
+    left_out = Sentence(f"press 4 for {'all' if all_fit else 'more of the'} {rows} levels", "detail")
+    if shown < _LEAST_ROWS:
+        return block_lines([left_out._replace(text="press 4 for the levels")], width)
+    return [[], *table_lines(_near_marks(view.table, shown), width), *block_lines([left_out], width), *notes]
 
 
 def _near_marks(table: Table, rows: int) -> Table:
@@ -219,20 +243,21 @@ def _near_marks(table: Table, rows: int) -> Table:
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
-    """The number at the left, the sentences beside it; in a narrow panel the first one, and those that fit there."""
+    """The number at the left, the sentences beside it; in a narrow panel, those that begin below it are below."""
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     room = width - indent - 1
     placed = list(rows) if width >= _WIDE or not digits else []
     for row in rows if not placed else ():
-        if not placed or len(_row_lines([*placed, row], room)) <= len(digits):
-            placed.append(row)
+        if len(_row_lines(placed, room)) >= len(digits):
+            break
+        placed.append(row)
     beside = _row_lines(placed, room)
     lines: list[Line] = []
     for at in range(max(len(digits), len(beside))):
         left = f" {digits[at]}" if at < len(digits) else ""
         lines.append([(ljust(left, indent), style), *(beside[at] if at < len(beside) else [])])
-    below = _row_lines([row for row in rows if row not in placed], width - 2)
+    below = _row_lines(rows[len(placed) :], width - 2)
     return [*lines, *([(" ", ""), *line] for line in below)]
 
 

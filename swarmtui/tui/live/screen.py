@@ -20,10 +20,10 @@ from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import LineWidget, Movable
 from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, header_view
-from swarmtui.tui.live.layout import RegionLayout, live_layout
+from swarmtui.tui.live.layout import LiveLayout, RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
 from swarmtui.tui.live.now import NowPanel
-from swarmtui.tui.live.result import ResultPanel
+from swarmtui.tui.live.result import ResultPanel, ended_rows
 from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, is_heat_map
 from swarmtui.tui.textual_patches import run_in_background
 
@@ -72,6 +72,7 @@ class LiveScreen(PanelScreen):
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
         panels = [NowPanel(), *(panel() for panel in load_panels())]
+        self._fit_regions()
         self.choose_visible(panels)
         yield from panels
         yield InputLine()
@@ -154,10 +155,12 @@ class LiveScreen(PanelScreen):
         return is_heat_map(self.shown.frame, self._map_chosen)
 
     def update_panels(self) -> None:
+        is_same = self._fit_regions()
         self.choose_visible(self.panels)
-        if self._regions.ended != self.has_ended:
-            self._regions.ended = self.has_ended
-            self.refresh(layout=True)
+        if not is_same:
+            # Of a part, not of the screen: Textual forgets the places only in what contains it.
+            for part in self.panels[:1]:
+                part.refresh(layout=True)
         data = self.live_data()
         for header in self.query(HeaderPanel):
             header.show(self._header_view())
@@ -175,24 +178,32 @@ class LiveScreen(PanelScreen):
     def panels(self) -> Sequence[LivePanel]:
         return list(self.query_children(LivePanel))
 
+    def _fit_regions(self) -> bool:
+        """Give the result the rows of its sentences; False if a region changes."""
+        ended, before = ended_rows(self.live_data(), self.app.size.width) if self.has_ended else None, self.regions
+        self._regions.ended = ended
+        return self.regions == before
+
+    @property
+    def regions(self) -> LiveLayout:
+        return live_layout(*self.app.size, self._regions.ended)
+
     def sharing(self) -> Sequence[int]:
-        """Return the panels without a region of their own: first the result after the end, else the region's owner."""
-        layout = live_layout(*self.app.size)
+        """Return the panels without a region of their own, after the owner of the region that they share."""
+        layout = self.regions
         sharing = [panel for panel in load_panels() if layout.place_of(panel.place) == layout.shared]
-        last = ResultPanel if self.has_ended else next(panel for panel in sharing if panel.place == layout.shared)
-        return sorted((panel.key for panel in sharing), key=lambda key: key != last.key)
+        return [panel.key for panel in sorted(sharing, key=lambda panel: panel.place != layout.shared)]
 
     def chosen(self) -> int | None:
         return super().chosen() if self._chosen_ended or not self.has_ended else None
 
     def is_covered(self, panel: LineWidget, shared: int | None) -> bool:
-        """The numbers give way to the result where there is little room."""
-        is_small = live_layout(*self.app.size).covers_numbers
-        return is_small and shared == ResultPanel.key and isinstance(panel, NowPanel)
+        """The result has the numbers, too: they give way to it where there is little room."""
+        return isinstance(panel, NowPanel) and self.regions.region(panel.place) is None
 
     def first_focus(self, visible: Sequence[int]) -> int | None:
-        shared = self.chosen() or self.sharing()[0]
-        return shared if shared in visible else self.only_panel
+        first = self.chosen() or (ResultPanel.key if self.has_ended else self.sharing()[0])
+        return first if first in visible else self.only_panel
 
     def choose(self, key: int) -> None:
         super().choose(key)
