@@ -10,7 +10,8 @@ from swarmtui.report.table import Code
 Points = tuple[tuple[float, float], ...]
 Marks = tuple[tuple[float, str], ...]
 ChartHue = Hue | Literal["dim"]
-Stroke = Literal["line", "solid", "dotted", "sparse", "points"]
+Judgement = Literal["better", "worse"]
+Stroke = Literal["line", "solid", "dotted", "dashed", "sparse", "points"]
 
 # A limit that is higher than this many times the measured values leaves the chart, so that they can still be read.
 MOST_ABOVE = 2.5
@@ -20,9 +21,9 @@ class ChartSeries(NamedTuple):
     """A curve. `marks` are the x of points with what is special about them: the best level, the first past the SLO.
 
     `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
-    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `solid` or
-    `dotted` series is a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is that
-    of what the others are compared with.
+    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `solid`, `dotted`
+    or `dashed` series is a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is
+    that of what the others are compared with. `judged`: whether it is known to be better or worse than another.
     """
 
     name: str
@@ -33,6 +34,12 @@ class ChartSeries(NamedTuple):
     stroke: Stroke = "line"
     hollow: frozenset[float] = frozenset()
     names: tuple[str, ...] = ()
+    judged: Judgement | None = None
+
+    @property
+    def line(self) -> Stroke:
+        """How its line is drawn: dotted if the others are compared with it."""
+        return "dotted" if self.stroke == "line" and self.hue == "dim" else self.stroke
 
 
 class Chart(NamedTuple):

@@ -99,7 +99,7 @@ def curve_charts(
             _first_token("median", "latency", levels),
             _so_far("latency", ((level.offered_load, level.ttft_s) for level in provisional)),
             # A line has two ends.
-            tail._replace(stroke="dotted", points=tail.points if len(tail.points) > 1 else ()),
+            tail._replace(stroke="dashed", points=tail.points if len(tail.points) > 1 else ()),
             _first_token("", "dim", baseline)._replace(stroke="dotted"),
             _first_token_limit(slo, (*levels, *provisional)),
         ),

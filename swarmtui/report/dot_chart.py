@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from swarmtui.numbers import short
-from swarmtui.report.chart import Chart, ChartSeries, series_band
+from swarmtui.report.chart import Chart, ChartSeries, Judgement, Points, series_band
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
 from swarmtui.text import brief_flags, display_width, sanitize, truncate
@@ -43,10 +43,10 @@ class DotGrid:
             before, drawn = self._dots.get(cell, (0, style))
             self._dots[cell] = (_BITS[x % ACROSS][y % UP] | (before if drawn == style else 0), style)
 
-    def line(self, start: Dot, end: Dot, style: str, *, every: int = 1) -> None:
-        """Draw a line; it is dotted if only `every` second, third … dot is drawn."""
+    def line(self, start: Dot, end: Dot, style: str, *, drawn: int = 1, of: int = 1) -> None:
+        """Draw a line: of `of` dots the first `drawn` ones, so that it is dotted or dashed."""
         for number, (x, y) in enumerate(_between(start, end)):
-            if number % every == 0:
+            if number % of < drawn:
                 self.dot(x, y, style)
 
     def band(self, start: tuple[int, int, int], end: tuple[int, int, int], style: str) -> None:
@@ -123,6 +123,10 @@ def _between(start: Dot, end: Dot) -> Iterator[Dot]:
 SMALLEST = (24, 4)
 _LOWER_SHARE = 0.34
 _LEAST_ROWS, _LEAST_BELOW = 4, 2
+# An upper chart with no more rows gives none to a lower one.
+_LEAST_UPPER = 3
+# Values that differ by this factor have different rows, if there are enough.
+_TWICE = 2.0
 # With fewer rows than this, a lower chart has its heading inside.
 _OWN_HEADINGS = 11
 # Cells beside the outer points, for half of a label.
@@ -133,8 +137,10 @@ _PER_POINT = 3
 
 _POINTS = "●◆▲■▼✚"
 _HOLLOW = "○"
-_EVERY = {"line": 1, "solid": 1, "dotted": 2, "sparse": 4}
-_SAMPLES = {"solid": "──", "dotted": "⠒⠒", "sparse": "⠂⠐"}
+# How many dots of a line are drawn, of how many.
+_PATTERNS = {"line": (1, 1), "solid": (1, 1), "dotted": (1, 2), "dashed": (5, 8), "sparse": (1, 5)}
+_SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse": "⠂ ⠂"}
+_JUDGED: dict[Judgement, str] = {"better": "good", "worse": "bad"}
 _MARK_STYLES: dict[Code, str] = {
     "best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "unknown": "warn", "failed": "bad",
 }  # fmt: skip
@@ -145,13 +151,15 @@ _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "unknown": "no
 class _Frame(NamedTuple):
     """The place of a chart: its grid and its axes.
 
-    A level `limit` is drawn at the upper edge of a row of cells, so that every point is on its side of it.
+    A level `limit` is drawn at the upper edge of a row of cells, so that every point is on its side of it; `lowered` by
+    a row if points above it have too few.
     """
 
     grid: DotGrid
     along: Axis
     up: Axis
     limit: float | None = None
+    lowered: int = 0
 
     def column(self, x: float) -> int:
         room = self.grid.width - 1 - 2 * _MARGIN
@@ -167,43 +175,64 @@ class _Frame(NamedTuple):
     def tick_row(self, value: float) -> int:
         """Return the row of cells of a tick; what is above a limit has a row above it."""
         row = round(self.up.share(value) * (self.grid.height - 1))
-        return min(row, max(0, self.grid.height - 2)) if value == self.limit and self.up.high > value else row
+        if value != self.limit or self.up.high <= value:
+            return row
+        return max(0, min(row, self.grid.height - 2) - self.lowered)
+
+    def mixed(self, points: Points) -> int:
+        """Count the neighbours that share a row of cells although one is at least twice the other."""
+        rows = [(y, self.dot(x, y)[1] // UP) for x, y in points]
+        return sum(a == b and max(y, z) >= _TWICE * min(y, z) for (y, a), (z, b) in pairwise(rows))
 
 
 def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]:
     """Return `height` lines of `width` cells: the charts, and below them the ticks of their x axis."""
     rows = _rows(len(charts), height)
     charts = charts[: len(rows)]
-    axes = [
-        value_axis(
-            chart.ys,
-            min(_MOST_TICKS, 1 + max(1, (count - 1) // 2)),
-            may_log=not chart.linear and chart.kind == "levels",
-            from_zero=chart.from_zero,
-        )
-        for chart, count in zip(charts, rows, strict=True)
-    ]
+    along = _x_axis(charts)
+    if len(rows) > 1 and rows[0] > _LEAST_UPPER:
+        # Points of the last chart that could not be told apart have one more row.
+        more = [rows[0] - 1, *rows[1:-1], rows[-1] + 1]
+        rows = min((rows, more), key=lambda found: _mixed(charts[-1], _frame(charts[-1], width, found[-1], along)))
+    frames = [_frame(chart, width, count, along) for chart, count in zip(charts, rows, strict=True)]
     labels = [
-        [short(tick, 4) for tick in axis.ticks] if chart.ys else [] for chart, axis in zip(charts, axes, strict=True)
+        [short(tick, 4) for tick in frame.up.ticks] if chart.ys else []
+        for chart, frame in zip(charts, frames, strict=True)
     ]
     left = max((len(label) for found in labels for label in found), default=1)
-    along = _x_axis(charts)
     lines: list[Line] = []
-    for number, (chart, count, up) in enumerate(zip(charts, rows, axes, strict=True)):
-        levels = ({y for _, y in series.points} for series in chart.series if series.stroke == "sparse")
-        limit = next((ys.pop() for ys in levels if len(ys) == 1), None)
-        frame = _Frame(DotGrid(width - left - 1, count), along, up, limit)
+    for number, (chart, found) in enumerate(zip(charts, frames, strict=True)):
+        count = found.grid.height
+        frame = found._replace(grid=DotGrid(width - left - 1, count))
         _draw(frame, chart, first=number == 0)
         if number and height < _OWN_HEADINGS:
             _put_inside(frame.grid, chart)
         else:
             lines.append(_heading(chart, width, known=charts[0].series if number else ()))
-        ticks = {frame.tick_row(tick): label for tick, label in zip(up.ticks, labels[number], strict=False)}
+        ticks = {frame.tick_row(tick): label for tick, label in zip(frame.up.ticks, labels[number], strict=False)}
         for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
             sign = "┤" if row in ticks else "│"
             lines.append([(f"{ticks.get(row, ''):>{left}}{sign}", "dim"), *line])
     lines.append(_x_labels(charts, along, left, width))
     return lines
+
+
+def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
+    """Return the place of a chart of so many rows; its grid has the whole width, also that of the labels."""
+    up = value_axis(
+        chart.ys,
+        min(_MOST_TICKS, 1 + max(1, (rows - 1) // 2)),
+        may_log=not chart.linear and chart.kind == "levels",
+        from_zero=chart.from_zero,
+    )
+    levels = ({y for _, y in series.points} for series in chart.series if series.stroke == "sparse")
+    limit = next((ys.pop() for ys in levels if len(ys) == 1), None)
+    places = [_Frame(DotGrid(width, rows), along, up, limit, lowered) for lowered in (0, 1)]
+    return min(places, key=lambda frame: _mixed(chart, frame))
+
+
+def _mixed(chart: Chart, frame: _Frame) -> int:
+    return sum(frame.mixed(series.points) for series in chart.series if series.stroke == "line")
 
 
 def _rows(count: int, height: int) -> list[int]:
@@ -271,20 +300,22 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     if pointed and sparse:
         dots = [_centred(dot) for dot in dots]
     if series.stroke != "points":
+        drawn, of = _PATTERNS[series.line]
         for start, end in pairwise(dots):
-            frame.grid.line(start, end, series.hue, every=_EVERY[series.stroke])
+            frame.grid.line(start, end, series.hue, drawn=drawn, of=of)
     if not pointed:
         return
     # What is marked covers points in the same cell, and the level to choose is above all.
     order = {None: 0, "missed": 1, "unknown": 1, "failed": 1, "cliff": 1}
-    drawn = sorted(zip(series.points, dots, strict=True), key=lambda pair: order.get(marked.get(pair[0][0]), 2))
-    for (x, _), dot in drawn:
+    ordered = sorted(zip(series.points, dots, strict=True), key=lambda pair: order.get(marked.get(pair[0][0]), 2))
+    for (x, _), dot in ordered:
         cell = dot[0] // ACROSS, dot[1] // UP
         code = marked.get(x)
         if code in _MARK_STYLES:
-            frame.grid.put(*cell, MARKS[code], _MARK_STYLES[code])
+            style = _JUDGED[series.judged] if series.judged else _MARK_STYLES[code]
+            frame.grid.put(*cell, MARKS[code], style)
             if series.hue != "dim":
-                _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), _MARK_STYLES[code])
+                _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)
         elif x in series.hollow:
             frame.grid.put(*cell, _HOLLOW, series.hue)
         elif sparse:

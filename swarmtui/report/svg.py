@@ -25,7 +25,7 @@ _CHARACTER = 7.0
 _MAX_VALUES = 16
 # Names of points that are further apart than this do not touch.
 _NAME = 70
-_DASHES = {"line": "", "solid": "", "dotted": "5 4", "sparse": "1 6", "points": ""}
+_DASHES = {"line": "", "solid": "", "dotted": "2 4", "dashed": "8 5", "sparse": "1 8", "points": ""}
 _MARK_NAMES: dict[Code, str] = {
     "best": "best",
     "cliff": "cliff",
@@ -129,7 +129,7 @@ def draw_stacked(
 
 def draw_key(series: ChartSeries, number: int) -> str:
     """Draw the line and the mark of a series for a legend, 34 by 12."""
-    line = f'<path d="M1 6H33" class="line {series.hue}" stroke-dasharray="{_DASHES[series.stroke]}"/>'
+    line = f'<path d="M1 6H33" class="line {series.hue}" stroke-dasharray="{_DASHES[series.line]}"/>'
     return line + (_mark(17, 6, series, number) if series.stroke in ("line", "points") else "")
 
 
@@ -184,7 +184,7 @@ def _content(chart: Chart, area: _Area, important: set[float], *, first: bool) -
             clip = f' clip-path="url(#clip-{chart.name})"' if series.stroke == "sparse" else ""
             parts.append(
                 f'<path d="{area.path(series.points)}" class="line {series.hue}" '
-                f'stroke-dasharray="{_DASHES[series.stroke]}"{clip}/>'
+                f'stroke-dasharray="{_DASHES[series.line]}"{clip}/>'
             )
         if chart.kind != "time" and series.stroke in ("line", "points"):
             parts += _points(chart, series, number, area)

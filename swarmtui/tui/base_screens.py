@@ -188,8 +188,11 @@ class Page(Movable):
         self.redraw()
 
     def fit_view(self) -> None:
-        if self._make is not None:
-            self.lines = self._make(max(20, self.inner_size.width))
+        self.lines = self.lines_for(self.inner_size.width)
+
+    def lines_for(self, width: int) -> list[Line]:
+        """Return the lines of a page of this width."""
+        return self._make(max(20, width)) if self._make is not None else self.lines
 
     def scroll_to_line(self, line: int) -> None:
         last = max(0, len(self.lines) - (self.inner_size.height - 1))

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.marks import LevelMarks
 from swarmtui.report.chart import Chart, ChartSeries
-from swarmtui.report.charts import curve_charts
+from swarmtui.report.charts import SessionData, comparison_charts, curve_charts
 from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
 from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
-from tests.analysis.level_builders import level
+from tests.analysis.level_builders import level, summary
 
 EXPECTED = Path(__file__).parent / "expected"
 BRAILLE = {chr(0x2800 + mask) for mask in range(1, 256)}
@@ -147,12 +147,51 @@ def test_names_that_do_not_fit_keep_the_flag_that_differs_and_its_value() -> Non
 def test_the_legend_names_a_p90_only_if_it_is_drawn() -> None:
     times = (0.5, 0.8, 1.2)
     assert "p90" not in first_token_chart(times, {4: 2.4})[1]
-    assert "⠒⠒ p90" in first_token_chart(times, {2: 1.0, 4: 2.4})[1]
+    assert "╌╌ p90" in first_token_chart(times, {2: 1.0, 4: 2.4})[1]
+
+
+def test_the_old_run_is_dotted_and_the_p90_is_dashed() -> None:
+    """Also in a comparison, where the old run has points."""
+    slow = level(1, tps=9.0, ttft=0.5), level(4, tps=9.0, ttft=0.5)
+    tails = [msgspec.structs.replace(one, ttft_s=msgspec.structs.replace(one.ttft_s, p90=1.0)) for one in slow]
+    upper, lower = curve_charts(tails, LevelMarks(False, None, None), baseline=slow, baseline_name="before")
+    assert {series.name: series.line for series in upper.series} == {"now": "line", "before": "dotted"}
+    assert {series.name: series.line for series in lower.series} == {"median": "line", "p90": "dashed", "": "dotted"}
+    both = comparison_charts([SessionData(name, summary(slow, name)) for name in ("before", "after")])
+    assert [(series.name, series.line) for series in both[0].series] == [("before", "dotted"), ("after", "line")]
+    drawn = {}
+    for stroke in ("solid", "dashed", "dotted", "sparse"):
+        series = ChartSeries("", ((1.0, 1.0), (2.0, 1.0)), stroke=stroke)
+        chart = Chart("", "", "levels", "C", "y", (series,), linear=True)
+        cells = "".join(char for line in text_of(paint_charts([chart], 60, 8)) for char in line if char in BRAILLE)
+        drawn[stroke] = sum((ord(char) - 0x2800).bit_count() for char in cells)
+    assert drawn["solid"] > drawn["dashed"] > drawn["dotted"] > drawn["sparse"]
+
+
+@pytest.mark.parametrize("slo", ["", "ttft_p90=2s"])
+@pytest.mark.parametrize("height", range(8, 31))
+def test_values_that_differ_by_a_factor_of_two_are_in_different_rows(height: int, slo: str) -> None:
+    times = ((1, 0.05), (2, 0.06), (4, 0.1), (8, 2.07), (16, 4.28))
+    charts = curve_charts([level(c, tps=80.0, ttft=time) for c, time in times], LevelMarks(True, 4, 8), slo=slo)
+    lines = text_of(paint_charts(charts, 76, height))
+    rows = {column: at for at, line in enumerate(lines) for column, char in enumerate(line) if char == "●"}
+    last = [rows[column] for column in sorted(rows)][-2:]
+    assert last[0] > last[1], "\n".join(lines)
+
+
+def test_marks_of_a_better_and_of_a_worse_run_have_different_colours() -> None:
+    levels = [level(c, tps=tps) for c, tps in ((1, 80.0), (2, 150.0), (4, 120.0))]
+    series = curve_charts(levels, LevelMarks(True, 2, 4))[0].series[0]
+    styles = set()
+    for judged in ("better", "worse"):
+        chart = Chart("", "", "levels", "C", "y", (series._replace(judged=judged),), linear=True)
+        styles |= {(judged, style) for line in paint_charts([chart], 60, 12) for text, style in line if "▼" in text}
+    assert styles == {("better", "good"), ("worse", "bad")}
 
 
 def test_the_limit_of_an_slo_on_the_first_token_is_a_line_with_its_value() -> None:
     chart, shown = first_token_chart((0.5, 0.8, 1.2), {}, "ttft_p90=2s,stream_p10=20")
-    assert chart.series[-1].points == ((1.0, 2.0), (4.0, 2.0)) and "⠂⠐ SLO 2 s" in shown
+    assert chart.series[-1].points == ((1.0, 2.0), (4.0, 2.0)) and "⠂ ⠂ SLO 2 s" in shown
     low = first_token_chart((0.3, 0.5, 1.2), {}, "ttft_p90=2s")[0]
     small = text_of(paint_charts([low, low], 60, 10))
     assert any("first token (median), s  SLO 2 s" in line for line in small), (

@@ -19,7 +19,7 @@ from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.sessions.compare_screen import CompareScreen, timed_names
+from swarmtui.tui.sessions.compare_screen import CompareScreen, OverlayPanel, timed_names
 from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level, summary
 from tests.tui.conftest import Until
@@ -74,20 +74,44 @@ async def test_number_keys_go_to_a_panel_and_then_show_it_alone(tmp_path: Path, 
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("c")
-        await until(lambda: "[2] curves" in screen_text(app))
-        assert "[1] answer" in screen_text(app) and "[3] change" not in screen_text(app)  # it has no room
-        await pilot.press("3")
+        # The answer and the changes, whole; the curves have no room.
         await until(lambda: "▲ +67.5 %" in screen_text(app))
-        assert "[1] answer" in screen_text(app) and "[2] curves" not in screen_text(app)
-        await pilot.press("3")
+        shown = screen_text(app)
+        said = ("▲ faster with 8 agents", "Changed", "How sure", "First token", "Why no more", "= +0.5 %", "? not")
+        assert all(part in shown for part in said) and "↑↓" not in shown and "[2] curves" not in shown
+        await pilot.press("2")
+        await until(lambda: "[2] curves" in screen_text(app))
+        assert "[1] answer" in screen_text(app) and "[3] change" not in screen_text(app)
+        await pilot.press("2")
         await until(lambda: "[1] answer" not in screen_text(app))
         assert "all panels" in screen_text(app).splitlines()[-1]
         await pilot.press("escape")
         await until(lambda: "[1] answer" in screen_text(app))
         # The one that was alone stays.
-        assert "[3] change" in screen_text(app) and "[2] curves" not in screen_text(app)
+        assert "[2] curves" in screen_text(app) and "[3] change" not in screen_text(app)
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, CompareScreen))
+
+
+async def test_marks_of_the_better_session_are_not_those_of_the_worse_one(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    for directory in root.iterdir():
+        write_summary(directory)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: isinstance(app.screen, CompareScreen) and "▲ faster" in screen_text(app))
+
+        def judged() -> dict[str, str | None]:
+            view = app.screen.query_one(OverlayPanel).view
+            return {series.name: series.judged for series in view.charts[0].series} if view else {}
+
+        await until(lambda: judged() == {"two slots each": "worse", "four slots each": "better"})
+        await pilot.press("b")
+        await until(lambda: judged() == {"four slots each": "better", "two slots each": "worse"})
 
 
 def test_table_has_intervals_and_verdicts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from swarmtui.numbers import local_time
+from swarmtui.report.chart import Judgement
 from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
-from swarmtui.report.table import Sentence
+from swarmtui.report.table import Code, Sentence
 from swarmtui.text import brief_flags, sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
@@ -38,6 +40,10 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
+# The lines of an answer that a low terminal shows at least, and the share of the rows that an answer has at most.
+_FIRST_LINES, _MOST_ANSWER = 10, 0.45
+# What a verdict says about the session before and the one after.
+_JUDGED: dict[Code, tuple[Judgement, Judgement]] = {"faster": ("worse", "better"), "slower": ("better", "worse")}
 
 
 class OverlayPanel(ChartPanel):
@@ -48,7 +54,8 @@ class OverlayPanel(ChartPanel):
 
 class CompareScreen(PanelScreen):
     key_context = "compare"
-    shared = (2, 3, 4)
+    # A narrow terminal shows the changes first: with the answer, they are what a comparison is for.
+    shared = (3, 2, 4)
 
     def __init__(
         self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
@@ -58,6 +65,7 @@ class CompareScreen(PanelScreen):
         self._summaries, self._names, self._history = list(summaries), timed_names(summaries, names), history
         self._baseline = 0
         self._figure = 0
+        self._found: Comparison | None = None
 
     def compose(self) -> ComposeResult:
         yield Page("answer", key=1, id="compared")
@@ -89,24 +97,40 @@ class CompareScreen(PanelScreen):
         from swarmtui.analysis.compare.sessions import compare
         from swarmtui.report.comparison import change_tables, figure_blocks
 
-        found = compare(self._summaries, self._baseline, history=self._history)
+        found = self._found = compare(self._summaries, self._baseline, history=self._history)
         answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
         first = self._summaries[self._baseline].session.id
         before = self._names.get(first, first)
         answer.note, answer.brief_note = (f"compared with {name}" for name in (before, brief_flags(before)))
-        answer.show_made(lambda width: comparison_lines(found, self._names, width))
+        answer.show_made(partial(comparison_lines, found, self._names))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
-        changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
+        blocks = [table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")]
+        changes.show_blocks(blocks)
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
         sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
         self.arrange_panels()
 
     def arrange_panels(self) -> None:
+        self._fit_heights()
         super().arrange_panels()
         for panel in self.query(OverlayPanel):
             self._show_curves(panel)
+
+    def _fit_heights(self) -> None:
+        """Give answer and changes the lines that they have; the answer gives way to the changes, to its first lines."""
+        answer, changes = self.query_one("#compared", Page), self.query_one("#changes", Page)
+        if self.only_panel is not None:
+            answer.styles.height = changes.styles.height = None
+            return
+        (width, height), narrow = self.app.size, self.is_narrow
+        room = height - 1
+        below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
+        wanted = 2 + len(answer.lines_for(width - 2))
+        most = max(room - below, _FIRST_LINES + 2) if narrow else round(room * _MOST_ANSWER)
+        answer.styles.height = min(wanted, most)
+        changes.styles.height = None if narrow else min(below, (room - min(wanted, most)) // 2)
 
     def _show_curves(self, panel: OverlayPanel) -> None:
         """Show the chosen picture; beside the title, what it is and what its signs mean."""
@@ -116,6 +140,7 @@ class CompareScreen(PanelScreen):
         pictures = self._pictures()
         charts = pictures[self._figure % len(pictures)] if pictures else ()
         notes = [""]
+        charts = tuple(self._judged(chart) for chart in charts)
         if charts:
             newest = max(self._summaries, key=lambda summary: summary.session.id)
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
@@ -124,6 +149,19 @@ class CompareScreen(PanelScreen):
             # Charts one above the other have their names as headings.
             notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
         panel.show(ChartView(charts, tuple(notes), "" if charts else "no session has a level"))
+
+    def _judged(self, chart: Chart) -> Chart:
+        """Colour the marks of the better and of the worse one of two sessions."""
+        from swarmtui.report.comparison import pair_code
+
+        codes = [pair_code(pair) for pair in self._found.pairs] if self._found is not None else []
+        if len(codes) != 1 or codes[0] not in _JUDGED:
+            return chart
+        first, *others = chart.series
+        before, after = _JUDGED[codes[0]]
+        return chart._replace(
+            series=(first._replace(judged=before), *(series._replace(judged=after) for series in others))
+        )
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
         """Return the charts that have a curve per session, the baseline first; with room the main ones are one."""
