@@ -109,7 +109,7 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     yield "curve", Region(0, _HEADER, left, upper)
     numbers = round(upper * 0.55)
     beside_it: dict[Place, int] = {"numbers": numbers, "machine": upper - numbers}
-    below: dict[Place, int] = ({"agents": agents} if with_agents else {}) | {"levels": lower}
+    below: dict[Place, int] = {"agents": agents, "levels": lower} if with_agents else {"levels": lower}
     yield from _stacked(left, _HEADER, right, beside_it | ({"history": agents, "quality": lower} if beside else {}))
     yield from _stacked(0, _HEADER + upper, left if beside else width, below)
 
@@ -135,14 +135,13 @@ def _after_end(width: int, body: int, need: EndedRows) -> Iterator[tuple[Place, 
         return
     left, right = _columns(width)
     beside = _is_wide(width, body) and upper >= 2 * _UPPER
-    yield from _stacked(0, y, left, {"curve": upper} | ({"levels": lower} if beside else {}))
+    yield "curve", Region(0, y, left, upper)
+    yield "levels", Region(0, y + upper, left if beside else width, lower)
     numbers = upper if upper < _UPPER else round(upper * (0.4 if beside else 0.55))
     machine = upper - numbers if not beside else round(upper * 0.3)
     column: dict[Place, int] = {"numbers": numbers, "machine": machine, "history": upper - numbers - machine}
     column |= {"quality": lower} if beside else {}
     yield from _stacked(left, y, right, {place: height for place, height in column.items() if height})
-    if not beside:
-        yield "levels", Region(0, y + upper, width, lower)
 
 
 def _columns(width: int) -> tuple[int, int]:

@@ -105,8 +105,7 @@ class CompareScreen(PanelScreen):
         answer.show_made(partial(comparison_lines, found, self._names))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
-        blocks = [table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")]
-        changes.show_blocks(blocks)
+        changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
         sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
