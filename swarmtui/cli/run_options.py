@@ -33,11 +33,8 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
     built = build_request(choices, known, session_root(options["session_dir"]))
     if isinstance(built, list):
-        from swarmtui.cli.run import run
-
-        names = {str(param.name): param.opts[0] for param in run.params} | {"plan": "--find-cliff"}
         for error in built:
-            option = names.get(error.field, f"--{error.field.replace('_', '-')}")
+            option = _OPTION_NAMES.get(error.field, f"--{error.field.replace('_', '-')}")
             mistakes.found.append(BadInput(error.message, key=option))
     mistakes.raise_all()
     return built
@@ -142,6 +139,15 @@ class Mistakes:
 
 # Longer than the app waits: without an answer there is no run.
 _DISCOVERY_S = 3.0
+
+_OPTION_NAMES = {
+    "endpoints": "--endpoint",
+    "headers": "--header",
+    "tags": "--tag",
+    "metrics_urls": "--metrics-url",
+    "gpu_metrics_urls": "--gpu-metrics-url",
+    "plan": "--find-cliff",
+}
 
 
 class NoServerFound(BadInput):
