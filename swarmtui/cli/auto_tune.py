@@ -218,7 +218,7 @@ def with_power(tune: TuneFile, option: str | None, stored: Tune | None) -> tuple
 
     Those of a tune that runs, or is only shown, are what was decided when it began.
     """
-    from swarmtui.client.power import check_power, choose_watts
+    from swarmtui.client.held_settings import check_power, choose_watts
 
     given = [knob for knob in tune.knob if knob.kind == "power"]
     if stored is not None:

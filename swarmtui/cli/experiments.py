@@ -227,7 +227,7 @@ def tune(file: str | None, **options: Any) -> None:
     from swarmtui.cli.auto_tune import auto_tune_file, run_auto
     from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
-    from swarmtui.client.power import check_power
+    from swarmtui.client.held_settings import check_power
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneRunner

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from swarmtui.client.held_settings import HeldCommand, HeldSettings, run_command
-from swarmtui.client.power import ServerPower
+from swarmtui.client.held_settings import HeldCommand, HeldSettings, ServerPower, run_command
 from swarmtui.experiments.grid import filled
 from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.server_guardian import LaunchCommand
