@@ -186,8 +186,7 @@ class Sampler:
 
     def _sample_gpus(self) -> None:
         from swarmtui.http_client import HttpClient
-        from swarmtui.telemetry.gpu.cadence import EXPORTER_S, SAMPLE_S, Depth, ReadCadence
-        from swarmtui.telemetry.gpu.readers import open_gpus
+        from swarmtui.telemetry.gpu.readers import EXPORTER_S, SAMPLE_S, ReadCadence, open_gpus
 
         urls = self._gpu_urls()
         if urls is None:
@@ -197,11 +196,11 @@ class Sampler:
         client = HttpClient((), self._request.secrets)
         reader, cadence, pause = open_gpus(urls, client), ReadCadence(EXPORTER_S if urls else SAMPLE_S), 0.0
         while not self._has_ended(pause, self._ending):
-            depth = Depth.FULL if self._ending.is_set() else cadence.next_depth(time.monotonic())
+            full = self._ending.is_set() or cadence.next_is_full(time.monotonic())
             started_ns, cpu_s = time.perf_counter_ns(), time.thread_time()
-            self._gpus, self._gpu_problem = reader.read(depth), reader.problem
+            self._gpus, self._gpu_problem = reader.read(full=full), reader.problem
             taken_ns = time.perf_counter_ns() - started_ns
-            if depth > Depth.FAST or any(gpu.energy_j is not None for gpu in self._gpus):
+            if full or any(gpu.energy_j is not None for gpu in self._gpus):
                 self._gpu_counters = (started_ns + taken_ns // 2, self._gpus)
             pause = cadence.pause(time.thread_time() - cpu_s, taken_ns / 1e9)
         reader.close()

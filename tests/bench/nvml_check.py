@@ -23,9 +23,8 @@ from typing import Any
 import pynvml
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu import cadence
-from swarmtui.telemetry.gpu.cadence import Depth, ReadCadence
-from swarmtui.telemetry.gpu.nvml import QUERIES, NvmlReader
+from swarmtui.telemetry.gpu import readers
+from swarmtui.telemetry.gpu.nvml import QUERIES, SLOW_QUERIES, NvmlReader
 
 MIB = 1 << 20
 ROW_S = 1.5
@@ -138,8 +137,8 @@ ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 def cost_of_calls(handle: Any, calls: int) -> None:
     print(f"\n== cost per call, mean of up to {calls} (at most {ROW_S:g} s each)")
     print(f"{'call':<46} {'depth':<9} {'calls':>5} {'wall µs':>9} {'CPU µs':>9} {'user µs':>9} {'system µs':>9}")
-    for probe in QUERIES:
-        cost(probe.name, probe.depth.name, partial(probe.call, pynvml), handle, calls)
+    for probe in (*QUERIES, *SLOW_QUERIES):
+        cost(probe.name, "full" if probe in SLOW_QUERIES else "fast", partial(probe.call, pynvml), handle, calls)
     for name, call in ALTERNATIVES:
         cost(name, "–", call, handle, calls)
     cost("(an empty Python call)", "–", lambda h: None, handle, calls)
@@ -214,24 +213,24 @@ def cost_of_sampling(count: int, seconds: float) -> int:
     """Sample as a session does; power by the energy counter must agree with sampled power."""
     print(f"\n== reading {count} GPUs (the first, {count} times) for {seconds:g} s as a session does")
     print(
-        f"   samples every {cadence.SAMPLE_S} s; slowly changing figures every {cadence.STATE_S} s, the energy counter"
-        f" every {cadence.FULL_S} s or for at most {100 * cadence.FULL_SHARE:g} % of a core"
+        f"   samples every {readers.SAMPLE_S} s; slowly changing figures and the energy counter every"
+        f" {readers.FULL_S} s or for at most {100 * readers.FULL_SHARE:g} % of a core"
     )
     sys.modules["pynvml"] = repeated_gpu(count)
-    reader, pace = NvmlReader(), ReadCadence()
+    reader, pace = NvmlReader(), readers.ReadCadence()
     first_cpu = time.process_time()
     reader.read()
     print(f"   opening and first sample: CPU {1e3 * (time.process_time() - first_cpu):.1f} ms")
-    samples: defaultdict[Depth, list[tuple[float, float]]] = defaultdict(list)
+    samples: defaultdict[bool, list[tuple[float, float]]] = defaultdict(list)
     sampled: list[float] = []
     counted: list[tuple[float, float]] = []
     started, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - started < seconds:
-        depth = pace.next_depth(time.monotonic())
+        full = pace.next_is_full(time.monotonic())
         sampled_at, thread = time.perf_counter(), time.thread_time()
-        gpus = reader.read(depth)
+        gpus = reader.read(full=full)
         spent, taken = time.thread_time() - thread, time.perf_counter() - sampled_at
-        samples[depth].append((spent, taken))
+        samples[full].append((spent, taken))
         if gpus and gpus[0].power_w is not None:
             sampled.append(gpus[0].power_w)
         if gpus and gpus[0].energy_j is not None:
@@ -239,11 +238,12 @@ def cost_of_sampling(count: int, seconds: float) -> int:
         time.sleep(pace.pause(spent, taken))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - started
     sys.modules["pynvml"] = pynvml
-    for depth, each in sorted(samples.items()):
+    for full, each in sorted(samples.items()):
         mean_cpu, mean_wall = (1e3 * sum(column) / len(each) for column in zip(*each, strict=True))
         share = sum(spent for spent, _ in each) / wall
+        name = "full" if full else "fast"
         print(
-            f"   {depth.name:<9} {len(each):>4} samples, CPU {mean_cpu:7.2f} ms, wall {mean_wall:7.2f} ms each:"
+            f"   {name:<9} {len(each):>4} samples, CPU {mean_cpu:7.2f} ms, wall {mean_wall:7.2f} ms each:"
             f" {100 * share:.2f} % of a core"
         )
     rate, share = sum(map(len, samples.values())) / wall, cpu / wall

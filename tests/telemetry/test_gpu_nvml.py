@@ -12,7 +12,6 @@ import pynvml
 import pytest
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.readers import read_gpus
 from tests.telemetry.scripted_nvml import GIB, H200, Failure, ScriptedNvml
@@ -66,7 +65,7 @@ def test_fast_read_skips_slow_queries_and_has_no_energy(
 ) -> None:
     script = installed(monkeypatch, H200)
     reader = NvmlReader()
-    whole, quick = reader.read()[0], reader.read(Depth.FAST)[0]
+    whole, quick = reader.read()[0], reader.read(full=False)[0]
     assert script.calls["nvmlDeviceGetTotalEnergyConsumption"] == 1
     assert whole.energy_j is not None and quick.energy_j is None
     assert quick.pids == whole.pids and quick.power_limit_w == whole.power_limit_w
@@ -198,17 +197,16 @@ def test_throttle_reasons_exclude_idle(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reader.read()[0].throttle == reasons
 
 
-def test_slow_values_and_energy_are_updated_by_deeper_reads_only(
+def test_slow_values_and_energy_are_updated_by_full_reads_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     script = installed(monkeypatch, dict(H200))
     reader = NvmlReader()
     reader.read()
     script.gpus[0] |= {"nvmlDeviceGetEnforcedPowerLimit": 500_000, "nvmlDeviceGetTotalEnergyConsumption": 124_000_000}
-    assert reader.read(Depth.FAST)[0].power_limit_w == 700.0
-    (state,) = reader.read(Depth.STATE)
-    assert state.power_limit_w == 500.0 and state.energy_j is None
-    assert reader.read(Depth.FULL)[0].energy_j == pytest.approx(124_000.0)
+    assert reader.read(full=False)[0].power_limit_w == 700.0
+    (whole,) = reader.read()
+    assert whole.power_limit_w == 500.0 and whole.energy_j == pytest.approx(124_000.0)
 
 
 def test_driver_older_than_package_uses_old_process_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from typing import Any
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth
 from swarmtui.telemetry.gpu.nvml import throttle_reasons
 from swarmtui.telemetry.prometheus import Fetcher, parse_samples
 
@@ -140,8 +139,8 @@ class ExporterReader:
         self._fetcher = fetcher
         self.problem = ""
 
-    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
-        """Read everything at any depth: it is one page."""
+    def read(self, *, full: bool = True) -> tuple[Gpu, ...]:
+        """Read everything in any case: it is one page."""
         gpus: list[Gpu] = []
         problems: list[str] = []
         for url, body, problem in self._fetcher.fetch():

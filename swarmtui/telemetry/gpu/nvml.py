@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth
 
 MEMINFO = Path("/proc/meminfo")
 
@@ -55,7 +54,6 @@ QueryCall = Callable[[Any, Any], dict[str, Any]]
 
 class NvmlQuery(NamedTuple):
     name: str
-    depth: Depth
     call: QueryCall
 
 
@@ -154,23 +152,25 @@ def _number(field: str, function: str, scale: float = 1.0, constant: str | None 
 
 
 QUERIES = (
-    NvmlQuery("memory", Depth.FAST, _memory),
-    NvmlQuery("power", Depth.FAST, _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
-    NvmlQuery("utilisation", Depth.FAST, _utilisation),
-    NvmlQuery("temperature", Depth.FAST, _temperature),
-    NvmlQuery("sm clock", Depth.FAST, _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
-    NvmlQuery("throttle", Depth.FAST, _throttle),
-    NvmlQuery("energy", Depth.FULL, _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
-    NvmlQuery("power limit", Depth.STATE, _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
-    NvmlQuery("processes", Depth.STATE, _processes),
+    NvmlQuery("memory", _memory),
+    NvmlQuery("power", _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
+    NvmlQuery("utilisation", _utilisation),
+    NvmlQuery("temperature", _temperature),
+    NvmlQuery("sm clock", _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
+    NvmlQuery("throttle", _throttle),
 )
-MIG_QUERIES = (NvmlQuery("memory", Depth.FAST, _memory), NvmlQuery("processes", Depth.STATE, _processes))
+# Read less often: they take long, or change slowly.
+SLOW_QUERIES = (
+    NvmlQuery("energy", _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
+    NvmlQuery("power limit", _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
+    NvmlQuery("processes", _processes),
+)
 # Constant: read once, when the GPU is opened.
-LIMIT_QUERIES = (
-    NvmlQuery("sm limit", Depth.STATE, _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
-    NvmlQuery("memory bandwidth", Depth.STATE, _memory_bandwidth),
-    NvmlQuery("compute capability", Depth.STATE, _compute_capability),
-    NvmlQuery("cores", Depth.STATE, _number("cores", "nvmlDeviceGetNumGpuCores")),
+_LIMIT_QUERIES = (
+    NvmlQuery("sm limit", _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
+    NvmlQuery("memory bandwidth", _memory_bandwidth),
+    NvmlQuery("compute capability", _compute_capability),
+    NvmlQuery("cores", _number("cores", "nvmlDeviceGetNumGpuCores")),
 )
 
 
@@ -188,8 +188,8 @@ class NvmlReader:
         self._devices: list[_Device] = []
         self._open_again_at = float("-inf")
 
-    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
-        """Read down to this depth; the rest repeats the last read, except energy, which is None."""
+    def read(self, *, full: bool = True) -> tuple[Gpu, ...]:
+        """Read the GPUs; what slow queries return repeats the last full read, except energy, which is None."""
         if time.monotonic() >= self._open_again_at and (self._nvml is None or self.problem):
             self._wait_s = min(2 * self._wait_s, _MAX_RETRY_S) if self.problem else self._retry_s
             self.close()
@@ -197,7 +197,7 @@ class NvmlReader:
         gpus: list[Gpu] = []
         for device in list(self._devices):
             try:
-                gpus.append(device.read(self._nvml, depth))
+                gpus.append(device.read(self._nvml, full=full))
             except _DeviceLost as lost:
                 self._devices.remove(device)
                 self._fail(f"GPU {device.fixed.index} ({device.fixed.name}): {error_text(lost.error)}")
@@ -251,23 +251,28 @@ class _DeviceLost(Exception):
 class _Device:
     """One GPU or MIG device with its constant properties, last readings and unsupported queries."""
 
-    def __init__(self, handle: Any, fixed: Gpu, queries: tuple[NvmlQuery, ...]) -> None:
+    def __init__(
+        self, handle: Any, fixed: Gpu, queries: Sequence[NvmlQuery] = QUERIES, slow: Sequence[NvmlQuery] = SLOW_QUERIES
+    ) -> None:
         self.fixed = fixed
         self._handle = handle
-        self._queries = queries
+        self._queries, self._slow_queries = queries, slow
         self._unsupported: set[str] = set()
-        self._last: dict[Depth, dict[str, Any]] = {}
+        self._slow: dict[str, Any] | None = None
 
-    def read(self, nvml: Any, depth: Depth) -> Gpu:
-        read: dict[Depth, dict[str, Any]] = {each: {} for each in Depth if each <= depth or each not in self._last}
-        for query in self._queries:
-            if query.depth in read and query.name not in self._unsupported:
-                read[query.depth] |= self._run(nvml, query)
-        self._last |= read
-        values = {name: value for each in Depth for name, value in self._last[each].items()}
-        if Depth.FULL not in read:
-            values["energy_j"] = None
-        return msgspec.structs.replace(self.fixed, **values)
+    def read(self, nvml: Any, *, full: bool) -> Gpu:
+        if full or self._slow is None:
+            self._slow = values = self._run_all(nvml, self._slow_queries)
+        else:
+            values = self._slow | {"energy_j": None}
+        return msgspec.structs.replace(self.fixed, **values | self._run_all(nvml, self._queries))
+
+    def _run_all(self, nvml: Any, queries: Sequence[NvmlQuery]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for query in queries:
+            if query.name not in self._unsupported:
+                values |= self._run(nvml, query)
+        return values
 
     def _run(self, nvml: Any, query: NvmlQuery) -> dict[str, Any]:
         try:
@@ -286,11 +291,11 @@ def _open_devices(nvml: Any, index: int) -> Iterator[_Device]:
     """Yield the GPU, then its MIG devices."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     fixed = Gpu(uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, name=_text(nvml.nvmlDeviceGetName(handle)))
-    limits = _Device(handle, fixed, LIMIT_QUERIES).read(nvml, Depth.FULL)
-    yield _Device(handle, limits, QUERIES)
+    yield _Device(handle, _Device(handle, fixed, _LIMIT_QUERIES, ()).read(nvml, full=True))
     for part in _mig_handles(nvml, handle):
         uuid, name = _text(nvml.nvmlDeviceGetUUID(part)), _text(nvml.nvmlDeviceGetName(part))
-        yield _Device(part, Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid), MIG_QUERIES)
+        mig = Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid)
+        yield _Device(part, mig, [NvmlQuery("memory", _memory)], [NvmlQuery("processes", _processes)])
 
 
 def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from swarmtui.model.telemetry import Gpu
-from swarmtui.telemetry.gpu.cadence import Depth
 
 ROOT = Path("/sys/class/drm")
 _VENDORS = {"0x1002": "AMD", "0x8086": "Intel"}
@@ -30,7 +29,7 @@ class SysfsReader:
         self._last_energy: dict[str, tuple[float, float, float | None]] = {}
         self.problem = ""
 
-    def read(self, depth: Depth = Depth.FULL) -> tuple[Gpu, ...]:
+    def read(self, *, full: bool = True) -> tuple[Gpu, ...]:
         gpus = tuple(self._card(card, index) for index, card in enumerate(_cards(self._root)))
         self.problem = "" if gpus else f"no AMD or Intel GPU under {self._root}; GPU panel off"
         return gpus
