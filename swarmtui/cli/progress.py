@@ -6,6 +6,7 @@ import shutil
 import time
 from typing import TextIO
 
+from swarmtui.analysis.capacity.words import outlook_text, step_texts
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
@@ -18,7 +19,7 @@ _HEARTBEAT_S = 10.0
 # What a search says of the levels at both ends of its bracket.
 _BRACKETS = {"capacity": ("kept", "missed"), "cliff": ("no queue", "queues")}
 # Parts that a narrow terminal leaves out, the first one first: what is found and the time that is left stay.
-_DROP = ("waiting", "ttft", "no errors", "tps")
+_DROP = ("waiting", "ttft", "no errors", "step", "tps")
 
 
 class Progress:
@@ -107,11 +108,12 @@ def open_progress(out: TextIO, quiet: bool) -> Progress:
 def describe_frame(frame: Frame, columns: int | None = None) -> str:
     """C=4 run 1/2 [#####---------------] 12/16 · 312 tok/s · TTFT 180 ms · 0 errors · 0:12 left
 
-    A search adds what it has found: `8 agents kept · 16 missed`. In few columns some parts are left out.
+    A search adds what it has found, `8 kept · 16 missed`, and what the level is for. In few columns some parts are
+    left out.
     """
     if frame.note:
         return f"{_phase(frame)}: {frame.note}"
-    parts = {"phase": _phase(frame), "found": _found(frame)}
+    parts = {"phase": _phase(frame), "found": _found(frame), "step": _step(frame)}
     if frame.of:
         filled = round(_BAR * min(1.0, frame.done / frame.of))
         parts["phase"] += f" [{'#' * filled}{'-' * (_BAR - filled)}] {frame.done}/{frame.of}"
@@ -120,7 +122,7 @@ def describe_frame(frame: Frame, columns: int | None = None) -> str:
     if frame.out_tps is not None:
         parts["tps"] = f"{rate(frame.out_tps)} tok/s"
     if frame.ttft_s is not None:
-        parts["ttft"] = f"TTFT (10 s) {seconds(frame.ttft_s)}"
+        parts["ttft"] = f"first token (10 s) {seconds(frame.ttft_s)}"
     if frame.in_flight:
         parts["waiting"] = f"{frame.waiting} of {frame.in_flight} waiting"
     if frame.errors:
@@ -142,14 +144,20 @@ def _line(parts: dict[str, str]) -> str:
 
 
 def _found(frame: Frame) -> str:
-    """The bracket of a search: `8 agents kept · 16 missed`"""
+    """The bracket of a search: `8 kept · 16 missed`"""
     search = frame.search
     if search is None:
         return ""
     low, high = _BRACKETS[search.goal]
-    kept = f"{count_noun(search.low, 'agent', 'agents')} {low}" if search.low else ""
+    kept = f"{search.low} {low}" if search.low else ""
     missed = f"{search.high} {high}" if search.high is not None else ""
     return " · ".join(filter(None, (kept, missed)))
+
+
+def _step(frame: Frame) -> str:
+    """Say how the level of a search will end, if that is known, else what it is for."""
+    texts = step_texts(frame.search) if frame.search is not None and frame.status == "running" else ()
+    return outlook_text(frame) or (texts[1] if texts else "")
 
 
 def _ttft_parts(frame: Frame) -> str:
@@ -158,7 +166,7 @@ def _ttft_parts(frame: Frame) -> str:
     if parts is None or frame.status != "running" or frame.note:
         return ""
     known = [f"{name} {seconds(value)}" for name, value in parts.known_parts]
-    return f" · TTFT {'est. ' if parts.estimated else ''}{' + '.join(known)}"
+    return f" · first token {'est. ' if parts.estimated else ''}{' + '.join(known)}"
 
 
 def _phase(frame: Frame) -> str:
@@ -176,5 +184,5 @@ def _describe_level(level: Level) -> str:
     if level.out_tps_wall is not None:
         parts.append(f"{approximate}{supported(level.out_tps_wall, level.half_width)} wall")
     if level.ttft_s.mean is not None:
-        parts.append(f"TTFT {seconds(level.ttft_s.median)}")
+        parts.append(f"first token {seconds(level.ttft_s.median)}")
     return ", ".join(parts)

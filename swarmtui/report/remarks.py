@@ -10,30 +10,30 @@ from swarmtui.model.session import Level
 
 # By the code of a flag; one without an entry is not grouped, and named by its code.
 _KINDS = {
-    "incomplete": "ended early",
-    "errors": "failed requests",
-    "c_held": "C not held",
-    "steady_below_wall": "too few requests for a steady rate",
-    "degenerate": "degenerate answers",
-    "uncounted": "answers without a token count",
-    "token_source": "tokens not counted by the server",
-    "coalesced_chunks": "coalesced chunks",
-    "first_reads": "first tokens that share a timestamp",
-    "miscounted": "answers with fewer tokens than chunks",
-    "send_delay": "requests sent late",
-    "overloaded": "requests that pile up",
-    "read_stamps": "timestamps of the reader",
+    "incomplete": "it ended early",
+    "errors": "requests failed",
+    "c_held": "C was not held",
+    "steady_below_wall": "there were too few requests for a steady rate",
+    "degenerate": "answers were degenerate",
+    "uncounted": "answers had no token count",
+    "token_source": "tokens were not counted by the server",
+    "coalesced_chunks": "chunks coalesced",
+    "first_reads": "first tokens shared a timestamp",
+    "miscounted": "answers had fewer tokens than chunks",
+    "send_delay": "requests were sent late",
+    "overloaded": "requests piled up",
+    "read_stamps": "timestamps are those of the reader",
     "server_gone": "the server went away",
     "host_silent": "a host did not answer",
-    "synchronised": "streams that keep in step",
-    "cancel_ignored": "cancelled requests that went on",
-    "precision_missed": "precision not reached",
-    "faster_stream": "streams faster than a single one",
-    "misfit": "tok/s that do not fit the levels beside",
-    "serial_extrapolated": "serial time extrapolated",
-    "canaries_not_applicable": "canaries that cannot be checked",
-    "host_pressure": "a busy host",
-    "host_steal": "CPU time taken by other machines",
+    "synchronised": "streams kept in step",
+    "cancel_ignored": "cancelled requests went on",
+    "precision_missed": "the precision was not reached",
+    "faster_stream": "streams were faster than a single one",
+    "misfit": "tok/s do not fit the levels beside",
+    "serial_extrapolated": "the serial time is extrapolated",
+    "canaries_not_applicable": "canaries cannot be checked",
+    "host_pressure": "the host was busy",
+    "host_steal": "other machines took CPU time",
 }
 _NAMED = 3
 # A token limit is chosen, and mostly for all levels: it is no fault of any of them.
@@ -43,8 +43,8 @@ AT_LIMIT = "cap_hits"
 def remarks(levels: Sequence[Level], *, alarms: bool = True) -> list[str]:
     """One line for each kind of remark: the levels, and what is said of them, or of the last if that differs.
 
-    `C=1,2,4: a busy host; at C=4 tasks waited for a CPU in 91 % of the time`; canaries and alarms, which can be left
-    out, have a line each, and answers at the token limit one for all levels.
+    `C=1,2,4: the host was busy; at C=4 tasks waited for a CPU in 91 % of the time`; canaries and alarms, which can be
+    left out, have a line each, and answers at the token limit one for all levels.
     """
     said: dict[tuple[str, str], dict[str, list[Level]]] = {}
     for level in levels:
@@ -71,7 +71,7 @@ def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:
 
 
 def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:
-    """`coalesced chunks in 4 levels`, `failed requests at C=8`; alarms are not among them."""
+    """`chunks coalesced in 4 levels`, `requests failed at C=8`; alarms are not among them."""
     kinds: dict[str, list[Level]] = {}
     for level in levels:
         for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in (*ALARMS, AT_LIMIT)):

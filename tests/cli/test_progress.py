@@ -47,8 +47,8 @@ def test_line_shows_phase_rate_ttft_errors_and_time_left() -> None:
         run=1, runs=2, done=12, of=16, in_flight=4, waiting=1, out_tps=312.4, ttft_s=0.18, left_s=12.3, errors=0
     )  # fmt: skip
     assert describe_frame(shown) == (
-        "C=4 run 1/2 [###############-----] 12/16 · 312 tok/s · TTFT (10 s) 180 ms · 1 of 4 waiting · 0 errors · "
-        "0:12 left"
+        "C=4 run 1/2 [###############-----] 12/16 · 312 tok/s · first token (10 s) 180 ms · 1 of 4 waiting · "
+        "0 errors · 0:12 left"
     )
 
 
@@ -80,13 +80,14 @@ def test_a_search_shows_what_it_has_found_and_the_time_left_in_any_terminal() ->
     shown = frame(
         c=12, done=7, of=18, in_flight=12, waiting=3, out_tps=512.0, ttft_s=0.9, left_s=25.0, search=search
     )  # fmt: skip
-    found = "C=12 [########------------] 7/18 · 8 agents kept · 16 missed"
+    found = "C=12 [########------------] 7/18 · 8 kept · 16 missed"
     assert describe_frame(shown) == (
-        f"{found} · 512 tok/s · TTFT (10 s) 900 ms · 3 of 12 waiting · 0 errors · about 0:25 left"
+        f"{found} · halving the gap between 8 and 16 · 512 tok/s · first token (10 s) 900 ms · 3 of 12 waiting · "
+        "0 errors · about 0:25 left"
     )
     assert describe_frame(shown, 80) == f"{found} · about 0:25 left"
     begun = msgspec.structs.replace(shown, search=SearchState(goal="cliff", low=1))
-    assert "7/18 · 1 agent no queue · 512 tok/s" in describe_frame(begun)
+    assert "7/18 · 1 no queue · 512 tok/s" in describe_frame(begun)
 
 
 @pytest.mark.parametrize(("source", "sign"), [("usage", ""), ("chunks", "~"), ("mixed", "~")])
@@ -115,7 +116,7 @@ def test_plain_progress_writes_each_phase_once_and_each_finished_level() -> None
     lines.show(frame(c=2, status="ended", levels=(level(1, ok=4, streaming=1, out_tps_steady=120.25),)))
     assert out.getvalue().splitlines() == [
         "C=1 · 0 errors",
-        "C=1: 4 ok, 0 errors, 120.2 tok/s steady, 110.0 wall, TTFT 50.0 ms",
+        "C=1: 4 ok, 0 errors, 120.2 tok/s steady, 110.0 wall, first token 50.0 ms",
         "C=2 · 0 errors",
     ]
 

@@ -14,12 +14,12 @@ def flag(code: str, text: str) -> Finding:
 def test_a_remark_that_is_the_same_everywhere_is_said_once() -> None:
     found = [level(c, flags=(flag("read_stamps", "no kernel timestamps"),)) for c in (1, 2, 4)]
     assert remarks(found) == ["C=1,2,4: no kernel timestamps"]
-    assert grouped_remarks(found) == ("timestamps of the reader in 3 levels",)
+    assert grouped_remarks(found) == ("timestamps are those of the reader in 3 levels",)
 
 
 def test_figures_of_the_last_level_stand_for_a_kind() -> None:
     found = [level(c, flags=(flag("errors", f"{c} of 9 requests failed"),)) for c in (1, 2, 4)]
-    assert remarks(found) == ["C=1,2,4: failed requests; at C=4 4 of 9 requests failed"]
+    assert remarks(found) == ["C=1,2,4: requests failed; at C=4 4 of 9 requests failed"]
 
 
 def test_answers_at_the_token_limit_are_counted_once_for_all_levels() -> None:

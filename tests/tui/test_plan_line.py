@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from swarmtui.analysis.capacity.words import outlook_text, step_texts
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
+from swarmtui.cli.progress import describe_frame
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import Goodput, KvCliff, SearchedLevel, SearchState, SearchStep
@@ -15,7 +17,7 @@ from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import header_view, status_line
 from swarmtui.tui.live.levels import level_now, levels_view
 from swarmtui.tui.live.machine import machine_view
-from swarmtui.tui.live.plan_line import plan_line, plan_view, step_texts
+from swarmtui.tui.live.plan_line import plan_line, plan_view
 from swarmtui.tui.live_model import LiveModel
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello, live_data
@@ -76,11 +78,11 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "C doubles until the SLO is missed · step 7"),
-        ("check", "checking 12: it must miss, too, as 16 did · step 7"),
+        ("climb", "doubling until the SLO is missed · step 7"),
+        ("check", "checking 12, too: 16 missed, which may be a dip · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),
-        ("repeat", "more requests at this level, to confirm it · step 7"),
+        ("repeat", "the same level once more, to confirm it · step 7"),
     ],
 )
 def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: str) -> None:
@@ -219,3 +221,32 @@ def test_a_sweep_with_an_slo_has_no_sign_of_a_kept_level_before_it_is_judged() -
     )
     ended = msgspec.structs.replace(shown, status="ended", goodput=verdicts)
     assert "sweep 1 ✓ 2 ? 4 8" in words(ended, 120)
+
+
+@pytest.mark.parametrize(
+    ("good", "n", "said"),
+    [
+        ((9, 13), 13, "already over 2 s too often: 12 will miss"),
+        ((13, 9), 13, "already below 20 tok/s too often: 12 will miss"),
+        ((12, 13), 13, ""),
+        ((18, 18), 18, "12 will be kept"),
+        ((17, 18), 18, ""),
+        ((0, 0), 0, ""),
+    ],
+)
+def test_a_level_that_can_only_end_one_way_says_so_before_its_end(good: tuple[int, int], n: int, said: str) -> None:
+    """Eight requests are to be done, and those of twelve agents may be in flight at the end."""
+    shown = msgspec.structs.replace(searching(good, n), done=n, of=8, note="")
+    assert outlook_text(shown) == said
+    detail = header_view(session(), shown, None, None).detail
+    assert detail[0] == (said or "halving the gap between 8 and 16 · step 7")
+    assert (said or "halving the gap between 8 and 16") in describe_frame(shown)
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    assert "miss" not in outlook_text(msgspec.structs.replace(shown, quality=(busy,)))
+    assert not outlook_text(msgspec.structs.replace(shown, status="ended"))
+
+
+def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:
+    unsure = SearchedLevel(c=32, visits=1, n=9, good=7, state="unsure")
+    search = SearchState(goal="capacity", low=16, high=32, visits=5, next_c=64, step="check", levels=(unsure,))
+    assert step_texts(search)[1] == "checking 64, too: 32 is not sure yet"

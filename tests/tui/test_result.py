@@ -215,7 +215,7 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     flagged = tuple(msgspec.structs.replace(one, flags=(flag,)) for one in LEVELS)
     flagged = (*flagged[:2], msgspec.structs.replace(flagged[2], flags=(flag, failed)))
     text = result_text(ended_frame(levels=flagged), None)
-    assert "coalesced chunks in 3 levels · failed requests at C=4; press 4 for more" in text
+    assert "chunks coalesced in 3 levels · requests failed at C=4; press 4 for more" in text
     assert "40 % of chunks" not in text
     assert result_text(ended_frame(levels=flagged), None, height=9).rstrip().endswith("press 4 for the levels")
 

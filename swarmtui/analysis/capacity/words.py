@@ -1,6 +1,13 @@
-"""Say how certain a number of agents is: the same words wherever a capacity is shown."""
+"""The words of a search: how certain a number of agents is, and what a level is visited for, wherever it is shown."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
+from swarmtui.analysis.quality.doubts import find_disturbances
+from swarmtui.model.client_protocol import Frame
+from swarmtui.model.findings import KeptShare, SearchState
 
 
 def agents_number(agents: int, *, is_open: bool, doubtful: bool) -> tuple[str, str]:
@@ -33,3 +40,60 @@ def range_clause(agents: int, low: int | None, high: int | None) -> str:
     """Return the same for the middle of a sentence: `, perhaps fewer,`"""
     text = range_text(agents, low, high)
     return f"{text}," if text.startswith(",") else text
+
+
+def step_texts(search: SearchState) -> tuple[str, ...]:
+    """Say what the running level is for, from long to short."""
+    low, high = search.low, search.high
+    gap = f"between {low} and {high}" if low is not None and high is not None else ""
+    capacity = search.goal == "capacity"
+    missed = "the SLO is missed" if capacity else "requests queue"
+    unsure = any(level.c == high and level.state == "unsure" for level in search.levels)
+    why = f"{high} is not sure yet" if unsure else f"{high} {'missed' if capacity else 'queues'}, which may be a dip"
+    words: dict[str, tuple[str, ...]] = {
+        "climb": (f"doubling until {missed}", "doubling"),
+        "check": (f"checking {search.next_c}, too: {why}", f"checking {search.next_c}, too"),
+        "bisect": (f"halving the gap {gap}", gap),
+        "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
+        "beside": ("a level beside the border, for the range", "beside the border"),
+        "repeat": ("the same level once more, to confirm it", "once more, to confirm", "once more"),
+    }
+    if search.step is None:
+        return ()
+    step = f"step {search.visits + 1}"
+    return tuple(text for said in words[search.step] for text in (f"{said} · {step}", said))
+
+
+def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
+    """Return how a condition ends, if that does not depend on the rest of `most` requests; null while it does."""
+    total = max(most, share.n)
+    if not share.n or not most:
+        return None
+    if total - (share.n - share.good) < share.required * total:
+        return "miss"
+    return "keep" if share.good >= share.required * total else None
+
+
+def outlook_text(frame: Frame) -> str:
+    """`already over 2 s too often: 16 will miss`; empty while the running level of a search may still go either way.
+
+    The requests that are in flight at its end may count, too. What slows the server down proves nothing about it.
+    """
+    search = frame.search
+    if search is None or search.goal != "capacity" or search.next_c != frame.c or frame.status != "running":
+        return ""
+    # Of a conversation each turn is judged, but whole ones are counted.
+    alike = all(share.n <= frame.done + 2 * frame.c for share in frame.slo_kept)
+    most = frame.of + frame.c if frame.of and alike else 0
+    ends = [outlook(share, most) for share in frame.slo_kept]
+    if "miss" in ends:
+        condition = parse_slo(frame.slo).conditions[ends.index("miss")]
+        return "" if find_disturbances(frame.quality) else f"{_already(condition)} too often: {frame.c} will miss"
+    return f"{frame.c} will be kept" if ends and set(ends) == {"keep"} else ""
+
+
+def _already(condition: SloCondition) -> str:
+    if len(condition.limits) != 1:
+        return "already past a limit"
+    ((figure, limit),) = condition.limits.items()
+    return f"already below {limit:g} tok/s" if figure == RATE else f"already over {time_text(limit)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
+from swarmtui.analysis.capacity.words import outlook_text, step_texts
 from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -16,7 +17,7 @@ from swarmtui.numbers import clock, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
-from swarmtui.tui.live.plan_line import PlanView, following_c, is_finishing, plan_line, plan_view, step_texts
+from swarmtui.tui.live.plan_line import PlanView, following_c, is_finishing, plan_line, plan_view
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -212,7 +213,8 @@ def _detail(frame: Frame | None, comparison: str) -> tuple[str, ...]:
 def _stage_texts(frame: Frame) -> tuple[str, ...]:
     """The step of a search; else the send delay of an open loop, and the prefix cache and contexts of a trace."""
     if frame.search is not None:
-        return step_texts(frame.search)
+        outlook = outlook_text(frame)
+        return (*([outlook] if outlook else ()), *step_texts(frame.search))
     parts = [f"sent {seconds(frame.send_delay_s)} late at most"] if traits(frame.load).by_rate else []
     if (trace := frame.trace) is not None:
         parts += [

@@ -270,27 +270,3 @@ def _gauge_spans(gauges: Sequence[Gauge], short: int) -> Line:
 
 def _width(line: Sequence[Span]) -> int:
     return sum(len(text) for text, _ in line)
-
-
-def step_texts(search: SearchState) -> tuple[str, ...]:
-    """Say what the running level is for, from long to short."""
-    low, high = search.low, search.high
-    gap = f"between {low} and {high}" if low is not None and high is not None else ""
-    missed = "the SLO is missed" if search.goal == "capacity" else "requests queue"
-    words: dict[str, tuple[str, ...]] = {
-        "climb": (f"C doubles until {missed}", "C doubles"),
-        "check": (
-            f"checking {search.next_c}: it must miss, too, as {high} did"
-            if search.goal == "capacity"
-            else f"checking {search.next_c}: requests must queue, too, as at {high}",
-            f"checking {search.next_c}",
-        ),
-        "bisect": (f"halving the gap {gap}", gap),
-        "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
-        "beside": ("a level beside the border, for the interval", "beside the border"),
-        "repeat": ("more requests at this level, to confirm it", "once more, to confirm", "once more"),
-    }
-    if search.step is None:
-        return ()
-    step = f"step {search.visits + 1}"
-    return tuple(text for said in words[search.step] for text in (f"{said} · {step}", said))
