@@ -35,8 +35,9 @@ _LEVELS = (1, 4, 16)
 # The A/B test restarts the best of the finalists at least four times more.
 _RESTARTS = 2
 _CANARIES = "5%"
-# A measurement with all its requests has this share of the budget, in seconds within these.
-_PART, _LEAST_S, _MOST_S = 1 / 45, 12.0, 60.0
+# A measurement with all its requests has this share of the budget, in seconds within these. A search for the capacity
+# needs more: in half of 12 s it came to 4 agents, whatever the flags.
+_PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 45, 1 / 20, 12.0, 60.0
 
 
 def auto_tune_file(options: dict[str, Any]) -> TuneFile:
@@ -134,7 +135,8 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     options = plan_options(tune, session_dir) | {"slo": tune.auto.slo}
     options |= {"canaries": _CANARIES} if tune.auto.allow_quality else {}
     levels: str | None = ",".join(map(str, plan.levels))
-    seconds = min(max(_PART * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
+    part = _PART_OF_SEARCH if objective == "agents" else _PART
+    seconds = min(max(part * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
     if plan.requests is None and plan.duration is None:
         options["duration"] = f"{seconds / len(plan.levels):.0f}s"
     if objective == "agents":

@@ -135,6 +135,13 @@ def test_budget_that_is_too_short_gives_no_claim() -> None:
     assert sum(start.took_s or 0.0 for start in starts) <= 60.0
 
 
+def test_short_budget_is_not_kept_for_an_ab_test_that_has_nothing_to_confirm() -> None:
+    """Eight starts of 22 s would leave time for one before them."""
+    starts, progress = run(space_of(SLOTS), peaked, RULES._replace(budget_s=225.0))
+    assert progress.leader == {"--slots": 8} and len(starts) > 4
+    assert sum(start.took_s or 0.0 for start in starts) <= 225.0
+
+
 def test_pins_vetoes_and_added_configurations_are_obeyed() -> None:
     space = space_of(SLOTS, BATCH, MODE)
     pinned = msgspec.structs.replace(space, pins={"--slots": 4}, vetoes=({"--mode": "b"},))
@@ -370,6 +377,17 @@ def test_values_without_a_start_did_not_gain_only_if_nearer_ones_did_not() -> No
     assert ("--slots 19, 21", "starts") in [(row.what, row.code) for row in beside.not_tried]
     none = outcome_of(lambda flags: 100.0, RULES._replace(budget_s=15.0))
     assert none.sentence == "100.0 tok/s with the command; the budget ended before a change of it was measured"
+
+
+def test_searches_that_found_no_limit_do_not_say_that_the_command_is_best() -> None:
+    space = space_of(SLOTS)
+    for high, words in (
+        (None, "4 agents or more with the command: no search was"),
+        (7, "the command is best: 4 agents"),
+    ):
+        starts, progress = run(space, lambda flags: 100.0, AGENTS, agents=4, agents_low=4, agents_high=high)
+        found = tune_outcome(space, progress, starts, "agents", budget_s=3600.0, command="c", given="g")
+        assert found.code == "no_gain" and found.sentence.startswith(words)
 
 
 def test_outcome_of_a_command_that_fails_has_the_line_of_its_log() -> None:

@@ -262,12 +262,23 @@ def _sentence(
             return f"{what}: {figures}, not confirmed: the budget ended before the A/B test"
         case "no_gain" if progress.ended == "budget" and not progress.tried:
             return f"{_figure(before)} {unit} with the command; the budget ended before a change of it was measured"
+        case "no_gain" if objective == "agents" and _has_no_limit(starts):
+            return (
+                f"{_figure(before)} {unit} or more with the command: no search was long enough to find its limit, and "
+                "no change that was tried shows more; give a larger --budget"
+            )
         case "no_gain":
             return f"the command is best: {_figure(before)} {unit}, and no change that was tried gains 2 %"
         case "unreliable":
             return f"{what}: {figures}, but starts failed again and again during the A/B test; keep the command"
         case "no_baseline":
             return f"the command itself failed: {error_line(first) if first else 'it was not started'}"
+
+
+def _has_no_limit(starts: Sequence[Start]) -> bool:
+    """Whether no search with the command as it is came to a level that it does not carry."""
+    base = [start for start in starts if not start.flags and start.agents is not None]
+    return bool(base) and all(start.agents_high is None for start in base)
 
 
 def _figure(value: float | None) -> str:

@@ -51,8 +51,8 @@ _MAX_PAIRS = 50
 _FINALIST_WITHIN = 0.15
 # This share of the budget is kept for the starts that rank and confirm, at most.
 _RESERVED = 0.6
-# An A/B test may take longer than expected by the first; one that takes more than the second of the budget cannot be.
-_SPARE, _TOO_LONG = 1.15, 0.8
+# An A/B test may take longer than expected by the first. Without so many starts before it, it has nothing to confirm.
+_SPARE, _LEAST_BEFORE_AB = 1.15, 4
 _MAX_PASSES = 3
 # Starts for which the stages leave time if there are knobs that come last.
 _LAST_STARTS = 3
@@ -364,7 +364,7 @@ class _Search:
         later_s, confirm_s = (count * self._seconds("restart") for count in (self._later_starts(), 2 * CHECKPOINTS[0]))
         # What is left of a short budget must suffice for the A/B test; one that never would is all for screening.
         reserved_s = min(later_s, max(_RESERVED * rules.budget_s, _SPARE * confirm_s))
-        if confirm_s > _TOO_LONG * rules.budget_s:
+        if _SPARE * confirm_s + _LEAST_BEFORE_AB * self._seconds("screen") > rules.budget_s:
             reserved_s = 0.0
         starts = 1 + _LAST_STARTS * bool(self._last)
         return self.spent_s + starts * self._seconds("screen") + reserved_s <= rules.budget_s
