@@ -31,11 +31,12 @@ from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.store import earlier_sessions, load_session, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
-from swarmtui.tui.lines import scale_top
+from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import HeaderPanel, header_view, phase
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
 from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
+from swarmtui.tui.live.machine import MachinePanel, MachineView
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import answer_lines, earlier_lines, fact_lines
@@ -535,3 +536,36 @@ async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> 
         await pilot.press("3", "3")
         await pilot.pause()
         assert screen_text(app).count("8.0/24.0 GiB") == 8
+
+
+@pytest.mark.parametrize("width", [30, 38, 46, 54, 62, 90])
+def test_lines_of_the_machine_that_are_cut_end_with_an_ellipsis(width: int) -> None:
+    seen = frame(4)
+    assert seen.telemetry is not None
+    (gpu,) = seen.telemetry.gpus
+    gpu = msgspec.structs.replace(gpu, unified_memory=True, throttle=("power cap", "thermal"))
+    server = ServerState(engine="vLLM", running=4.0, waiting=12.0, preemptions=3.0, cache_queries=9.0, cache_hits=1.0)
+    telemetry = msgspec.structs.replace(seen.telemetry, gpus=(gpu,), servers=(server,))
+    panel = MachinePanel()
+    panel.view = MachineView(
+        telemetry=telemetry,
+        power={},
+        server=None,
+        slots=None,
+        joules=1.5,
+        client="client: CPU 12 % of a core, lag 0.1 ms",
+        kv_room=("room for 12 contexts of 8k tokens in the KV cache, by the slots",),
+        is_replay=False,
+    )
+    lines = ["".join(text for text, _ in line).rstrip() for line in panel.draw(width, 40)[1:]]
+    assert all(cell_width(line) <= width for line in lines)
+    whole = {
+        "throttled:": "power cap, thermal",
+        "vLLM:": "% cache hits",
+        "room for": "by the slots",
+        "client:": "0.1 ms",
+    }
+    for name, ending in whole.items():
+        (line,) = [line for line in lines if name in line]
+        assert "…" in line or line.endswith(ending)
+        assert width < 90 or line.endswith(ending)

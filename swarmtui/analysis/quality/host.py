@@ -43,7 +43,7 @@ def grade_host(facts: QualityFacts) -> Grade | None:
         values.append(f"all streams were silent {count_noun(facts.no_cpu, 'time', 'times')} meanwhile")
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
     state = "doubtful" if facts.no_cpu else min(states, key=STATES.index)
-    value, good_sentence = ", ".join(values), "the client, and a server on the same host, had enough CPU time"
+    value, good_sentence = ", ".join(values), "there was enough CPU time for the client, and for a server on this host"
     if state == "doubtful" and quiet and not facts.no_cpu:
         sentence = "no other program was busy, so that client and server waited for each other; a remark only"
         return Grade("note", value, good_sentence, sentence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,12 +22,14 @@ from swarmtui.tui.lines import (
     Line,
     Panel,
     bar,
+    cell_width,
     ljust,
     longest_fit,
     per_column,
     rjust,
     scale_top,
     shaded_bars,
+    shorten,
     wrapped_note,
 )
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
@@ -153,10 +156,10 @@ def _detailed(view: MachineView, gpus: tuple[Gpu, ...], width: int, room: int) -
     bars = min(_MAX_BARS, max(1, 1 + (room - each * len(gpus)) // len(gpus)))
     lines: list[Line] = []
     for gpu in gpus:
-        title: list[Line] = [[(f" {_gpu_title(gpu)}", "bold")]] if len(gpus) > 1 else []
+        title: list[Line] = [[(f" {shorten(_gpu_title(gpu), width - 2)}", "bold")]] if len(gpus) > 1 else []
         joules = view.joules if len(gpus) == 1 else None
         lines += [*title, _memory(gpu, width), *_power(gpu, view.power.get(gpu.uuid, ()), width, bars)]
-        lines.append(_facts(gpu, joules))
+        lines.append(_facts(gpu, joules, width))
     return lines
 
 
@@ -193,7 +196,7 @@ def _power(gpu: Gpu, samples: Samples, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _facts(gpu: Gpu, joules: float | None) -> Line:
+def _facts(gpu: Gpu, joules: float | None, width: int) -> Line:
     facts = [
         "" if gpu.utilisation is None else f"busy {percent(gpu.utilisation)}",
         "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
@@ -201,10 +204,16 @@ def _facts(gpu: Gpu, joules: float | None) -> Line:
         "" if joules is None else f"{rate(joules)} J/token",
         "unified memory" if gpu.unified_memory else "",
     ]
-    line: Line = [(f" {' · '.join(fact for fact in facts if fact) or 'no samples'}", "dim")]
-    if gpu.throttle:
-        line.append((" · throttled: " + ", ".join(sanitize(reason) for reason in gpu.throttle), "warn"))
-    return line
+    throttled = f"throttled: {', '.join(sanitize(reason) for reason in gpu.throttle)}" if gpu.throttle else ""
+    room = width - 2 - (cell_width(throttled) + 3 if throttled else 0)
+    known = longest_fit(_shorter([fact for fact in facts if fact] or ["no samples"]), room)
+    line: Line = [(f" {known}", "dim")]
+    return [*line, (shorten(f" · {throttled}", width - 2 - cell_width(known)), "warn")] if throttled else line
+
+
+def _shorter(parts: Sequence[str]) -> tuple[str, ...]:
+    """Return a text of all parts, and shorter ones that end where a part is left out."""
+    return *(" · ".join(parts[:end]) + " …" * (end < len(parts)) for end in range(len(parts), 0, -1)), "…"
 
 
 def _gauge(
@@ -223,15 +232,16 @@ def _server_lines(view: MachineView, width: int) -> list[Line]:
     lines: list[Line] = []
     if telemetry is not None and telemetry.servers:
         state = telemetry.servers[0]
-        lines.append([(f" {longest_fit(_server(state, view.slots), width - 2)}", "")])
+        lines.append([(f" {shorten(longest_fit(_server(state, view.slots), width - 2), width - 2)}", "")])
         if state.kv_use is not None:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
         lines += wrapped_note(sanitize(telemetry.server_problem), width)
-    lines += [[(f" {longest_fit(view.kv_room, width - 2)}", "dim")]] if view.kv_room else []
+    room = longest_fit(view.kv_room, width - 2)
+    lines += [[(f" {shorten(room, width - 2)}", "dim")]] if room else []
     flags = flags_text(view.server.flags) if view.server is not None and view.server.flags else ""
     lines += wrapped_note(f"flags: {sanitize(flags)}", width) if flags else []
-    return [*lines, *([[(f" {view.client}", "dim")]] if view.client else [])]
+    return [*lines, *([[(f" {shorten(view.client, width - 2)}", "dim")]] if view.client else [])]
 
 
 def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
@@ -247,5 +257,5 @@ def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
         "" if state.vram_bytes is None else f"models {gib(state.vram_bytes)} GiB",
     ]
     known = [part for part in parts if part] or ["no metrics"]
-    engine = sanitize(state.engine)
-    return *(f"{engine}: {' · '.join(known[:end])}" for end in range(len(known), 0, -1)), f"{known[0]}"
+    *texts, _ = _shorter(known)
+    return *(f"{sanitize(state.engine)}: {text}" for text in texts), texts[-1]
