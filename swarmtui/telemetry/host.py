@@ -129,13 +129,22 @@ def _used_s(earlier: Mapping[int, _Process], now: Mapping[int, _Process]) -> dic
 
     When a process has waited for a child, the time of the child is added to its own, also what was read before.
     """
+
+    def ended(pid: int) -> bool:
+        return pid in earlier and (pid not in now or now[pid].started != earlier[pid].started)
+
     used = {}
     for pid, process in now.items():
         before = earlier.get(pid)
         used[pid] = process.cpu_s - (before.cpu_s if before and before.started == process.started else 0.0)
     for pid, process in earlier.items():
-        if (pid not in now or now[pid].started != process.started) and process.parent in used:
-            used[process.parent] -= process.cpu_s
+        if ended(pid):
+            # Those who started it may have ended as well: then the time has moved on to the next.
+            parent = process.parent
+            while ended(parent):
+                parent = earlier[parent].parent
+            if parent in used:
+                used[parent] -= process.cpu_s
     return {pid: max(0.0, seconds) for pid, seconds in used.items()}
 
 

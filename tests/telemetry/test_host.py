@@ -113,6 +113,14 @@ def test_children_that_have_ended_belong_to_those_who_started_them(tmp_path: Pat
     assert found.others_s == pytest.approx(4.2 - 1.2), "100 of the 400 ticks were used after the first reading"
 
 
+def test_what_a_process_used_before_it_ended_is_not_counted_again(tmp_path: Path) -> None:
+    """A shell waits for a program that has waited for its own children: all their time becomes that of the shell."""
+    us = os.getpid()
+    before = [(us, "python", 1, 0, 0), (7, "bash", 1, 0, 0), (8, "pytest", 7, 500, 0), (9, "worker", 8, 2000, 0)]
+    found = read_twice(tmp_path, (2500, before), (2500, [(us, "python", 1, 0, 0), (7, "bash", 1, 0, 2500)]), servers=())
+    assert found.by_name == {} and found.others_s == 0.0
+
+
 def test_idle_programs_are_not_listed(tmp_path: Path) -> None:
     us = os.getpid()
     idle = [(us, "python", 1, 0, 0), (7, "kdamond.0", 2, 9, 0)]
