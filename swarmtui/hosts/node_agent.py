@@ -15,7 +15,6 @@ import time
 from contextlib import suppress
 
 import msgspec
-import psutil
 
 from swarmtui.files import read_file
 from swarmtui.model import host_protocol, worker_protocol
@@ -53,7 +52,6 @@ def describe_host(address: str) -> Host:
         address=address,
         machine=machine_id(),
         cores=os.cpu_count() or 1,
-        memory_bytes=psutil.virtual_memory().total,
         open_files=None if hard == resource.RLIM_INFINITY else hard,
         kernel=platform.release(),
         python=platform.python_version(),

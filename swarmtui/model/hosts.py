@@ -25,7 +25,6 @@ class Host(Stored, frozen=True, kw_only=True):
     address: str
     machine: str
     cores: int
-    memory_bytes: int | None = None
     open_files: int | None = None
     kernel: str = ""
     python: str = ""
