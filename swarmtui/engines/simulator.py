@@ -11,12 +11,15 @@ from swarmtui.engines.vllm import Vllm
 from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 
+# Flags of the process, which are no settings of the simulation.
+_PROCESS = ("preset", "port", "watch-stdin")
+
 
 def simulator_address(flags: Mapping[str, str] | None) -> str | None:
     """Return `sim:PRESET?SETTINGS`, by what an embedded simulator reports; None if that is not known."""
     if not flags or "preset" not in flags:
         return None
-    settings = "&".join(f"{name}={value}" for name, value in flags.items() if name != "preset")
+    settings = "&".join(f"{name}={value}" for name, value in flags.items() if name not in _PROCESS)
     return f"{SIMULATOR_PREFIX}{flags['preset']}" + (f"?{settings}" if settings else "")
 
 

@@ -127,6 +127,7 @@ def searched(
             "18 kept (seen once only), 19 missed (not sure yet)",
         ),
         (searched(18, "unsure", 2), searched(19, "missed"), "18 kept (not sure yet), 19 missed"),
+        (searched(18, "kept", 2), searched(21, "missed"), "18 kept (confirmed), 21 missed, 19 and 20 not tried"),
         (searched(18, "kept", 2), None, "18 kept (confirmed)"),
     ],
 )

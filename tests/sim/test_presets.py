@@ -71,7 +71,7 @@ def test_what_was_set_leads_to_the_same_simulator_again() -> None:
     )
     changed = changed_settings(preset)
     assert changed == {"prefill_tps": "900.0", "failures.http_500": "0.1", "prefix_cache": "true", "kv_tokens": "50000"}
-    address = simulator_address({"preset": "moe-tp1", "slots": "8", "replicas": "1", **changed})
+    address = simulator_address({"preset": "moe-tp1", "slots": "8", "watch-stdin": "true", **changed})
     assert address is not None
     again, _ = parse_spec(address.removeprefix("sim:"))
     assert (again.prefill_tps, again.slots, again.prefix_cache, again.kv_tokens) == (900.0, 8, True, 50000)

@@ -94,7 +94,8 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
         parts.append(f"{facts.c} missed{' (not sure yet)' if unsure else ''}")
         first, last = facts.agents + 1, facts.c - 1
         if first <= last:
-            parts.append(f"{first if first == last else f'{first} to {last}'} not tried")
+            between = f"{first}" if first == last else f"{first} {'and' if first + 1 == last else 'to'} {last}"
+            parts.append(f"{between} not tried")
     return ", ".join(parts)
 
 

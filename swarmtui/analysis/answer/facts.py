@@ -81,7 +81,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
-    the server look slower: then missed levels prove nothing, and `high` is null. `one_tps` is the median of one agent
+    the server look slower: then missed levels prove nothing, and `high` is null. `one_tps` is what one agent has
     alone. `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
@@ -178,7 +178,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         levels=len(measured),
         doubts=find_doubts(quality),
         disturbed=name_doubts(find_disturbances(quality)) or None,
-        one_tps=next((level.per_stream_tps.p50 for level in measured if level.key == (1, None)), None),
+        one_tps=next((level.per_stream_tps.mean for level in measured if level.key == (1, None)), None),
         client="; ".join(f"{line.name} {line.value}" for line in _lines(quality, _CLIENT)) or None,
         host="; ".join(f"{doubt_text(line)}: {line.value}" for line in _lines(quality, _HOST)) or None,
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),

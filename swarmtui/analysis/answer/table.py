@@ -160,7 +160,8 @@ def _slots_text(facts: AnswerFacts) -> str:
 def _flat_text(facts: AnswerFacts) -> str:
     assert facts.flat is not None
     fewer, before, more, after = facts.flat
-    return f"the server gives no more tok/s in total: {rate(before)} with {agents(fewer)}, {rate(after)} with {more}"
+    grown = f"{rate(before)} tok/s in total with {agents(fewer)}, {rate(after)} with {more}"
+    return f"agents share an output that does not grow any more ({grown})"
 
 
 def _mostly_prefill(facts: AnswerFacts) -> bool:
