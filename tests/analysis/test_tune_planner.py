@@ -142,6 +142,16 @@ def test_short_budget_is_not_kept_for_an_ab_test_that_has_nothing_to_confirm() -
     assert sum(start.took_s or 0.0 for start in starts) <= 225.0
 
 
+def test_no_time_is_kept_for_an_ab_test_while_nothing_gains() -> None:
+    """The A/B test would take 202 of 260 s; the last mode is the first change that gains."""
+    starts, progress = run(
+        space_of(SLOTS, BATCH, MODE), lambda flags: 130.0 if flags.get("--mode") == "c" else 100.0,
+        RULES._replace(budget_s=260.0),
+    )  # fmt: skip
+    assert progress.leader == {"--mode": "c"}
+    assert sum(start.took_s or 0.0 for start in starts) <= 260.0
+
+
 def test_pins_vetoes_and_added_configurations_are_obeyed() -> None:
     space = space_of(SLOTS, BATCH, MODE)
     pinned = msgspec.structs.replace(space, pins={"--slots": 4}, vetoes=({"--mode": "b"},))

@@ -364,7 +364,8 @@ class _Search:
         later_s, confirm_s = (count * self._seconds("restart") for count in (self._later_starts(), 2 * CHECKPOINTS[0]))
         # What is left of a short budget must suffice for the A/B test; one that never would is all for screening.
         reserved_s = min(later_s, max(_RESERVED * rules.budget_s, _SPARE * confirm_s))
-        if _SPARE * confirm_s + _LEAST_BEFORE_AB * self._seconds("screen") > rules.budget_s:
+        too_short = _SPARE * confirm_s + _LEAST_BEFORE_AB * self._seconds("screen") > rules.budget_s
+        if too_short or self.leader == self._floor:  # nothing to confirm so far
             reserved_s = 0.0
         starts = 1 + _LAST_STARTS * bool(self._last)
         return self.spent_s + starts * self._seconds("screen") + reserved_s <= rules.budget_s
