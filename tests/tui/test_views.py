@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
@@ -511,8 +512,27 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         await pilot.pause()
         text = screen_text(app)
         table = text[text.index("[4] levels") :]
-        assert all(f"│    {row} " in table for row in ("▸2", " 4", " 9"))
-        assert "│     5 " not in table and "? not sure" in table
+        assert all(f"│    {row} " in table for row in ("▸2", " 4")), "the rows next to the answer, not the newest"
+        assert "│     9 " not in table
+        assert "of 8, all: press 4 twice" in table
+        await pilot.press("4")
+        await pilot.pause()
+        assert "of 8, all: press 4 ━" in screen_text(app)
+        await pilot.press("4")
+        await pilot.pause()
+        assert all(f"┃    {'▸' if c == 2 else ' '}{c} " in screen_text(app) for c in (2, 4, 5, 6, 7, 8, 9))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])
+async def test_after_the_end_all_of_ten_levels_are_shown(size: tuple[int, int]) -> None:
+    levels = tuple(level(c, tps=10.0 * c) for c in range(1, 11))
+    source = RecordingSource(model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels, provisional=())))
+    source.live.apply(Ended("done", "", ""))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        table = screen_text(app).partition("[4] levels")[2]
+        assert "all: press 4" not in table and all(re.search(f"[ ▸▼]{c}  ", table) for c in range(1, 11))
 
 
 async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> None:

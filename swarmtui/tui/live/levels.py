@@ -207,12 +207,14 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             meanings = [[], *block_lines([Sentence(text, "detail") for text in _meanings(view, width)], width)]
             lines = [titles, *rows, *alarms, *remarks, *meanings, *([[], *tasks] if tasks else [])]
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
-        # The rows that are pinned come before remarks and alarms.
-        room = max(1, min(len(view.pinned), height - 2), height - 2 - bool(view.remarks) - len(view.alarms))
+        # The rows that are pinned come before remarks and alarms, and all rows before the last line of remarks.
+        room = height - 2 - len(view.alarms)
+        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and len(rows) != room))
         shown = self._visible_rows(len(rows), room, view)
         is_run = shown[-1] + 1 - shown[0] == len(shown)
         cut = part_text(range(shown[0], shown[-1] + 1), len(rows)) if is_run else f"↑↓ {len(shown)} of {len(rows)}"
-        marks = longest_fit(view.marks, width - 22 - len(cut))
+        cut = f"{cut}, all: {self.keys_alone}" if cut else ""
+        marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
@@ -221,16 +223,16 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         return [*lines, *_legend(_meanings(view, width, _PLAIN), width, height - len(lines))]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
-        """The rows that fit: those that were chosen, else the pinned ones and others next to the leading ones."""
+        """The rows that fit: those that were chosen, else those nearest to the pinned or the leading ones."""
         follow = max(0, min(total, view.leading.stop) - room)
-        first = min(follow if self._first is None else self._first, max(0, total - room))
-        self._last_first = first
+        self._last_first = first = min(follow if self._first is None else self._first, max(0, total - room))
         window = range(first, min(total, first + room))
-        if self._first is not None:
+        pinned = [at for at in view.pinned if at < total]
+        if self._first is not None or not pinned:
             return list(window)
-        pinned = [at for at in view.pinned if at < total][-room:]
-        others = [at for at in window if at not in pinned]
-        return sorted((*pinned, *others[max(0, len(pinned) + len(others) - room) :]))
+        # Below a row comes before above it: a search goes up.
+        nearest = sorted(range(total), key=lambda at: min((abs(at - row), at < row) for row in pinned))
+        return sorted(nearest[:room])
 
 
 def _meanings(view: LevelsView, width: int, known: Sequence[str] = ()) -> list[str]:
