@@ -131,6 +131,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("start", "f5,ctrl+s,ctrl+j", "Enter", "start", "Start the benchmark, also F5", "Setup", ("setup",), True),
     Action("next_part", "tab", "tab", "next", "Next list or field", "Setup", ("setup",), True),
     Action("previous_part", "shift+tab", "⇧tab", "previous", "Previous list or field", "Setup", ("setup",)),
+    Action("last_time", "0", "0", "last result", "Go to what was found here last time; Enter opens it", "Setup",
+           ("setup",)),
     Action("part(1)", "1", "1", "endpoint", "Go to the endpoints", "Setup", ("setup",)),
     Action("part(2)", "2", "2", "model", "Go to the models of the endpoint", "Setup", ("setup",)),
     Action("part(3)", "3", "3", "workload", "Go to the workloads", "Setup", ("setup",)),

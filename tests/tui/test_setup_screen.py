@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -22,17 +23,20 @@ from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.lines import first_lines
+from swarmtui.tui.live.watch_screens import SavedScreen
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
-from swarmtui.tui.setup.view import align_columns, plan_text, server_lines, workload_lines
+from swarmtui.tui.setup.view import align_columns, last_time_text, plan_text, server_lines, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 from tests.tui.test_whole_loop import start_run
 
+RECORDED = Path(__file__).parent / "recorded"
 SIM = "sim:gpt-oss-20b-5slot?speed=12"
 OPEN = """
 kind = "random"
@@ -105,17 +109,16 @@ def test_preview_describes_prompts_check_load_and_a_sample() -> None:
     known = {workload.name: workload for workload in catalogue.builtin_workloads()}
     text = " ".join(workload_lines(known["s4-mixed-fastapi"], 60, 9))
     for part in (
-        "mixed",
         "5 prompts",
-        "in: 32 to 64 words",
+        "32 to 64 words",
         "check: keywords",
         "load: a primary task",
         "C=1,2,3,5",
         "“Write a FastAPI",
     ):
         assert part in text
-    assert "out: no limit; cache cold; check: none" in " ".join(workload_lines(known["coding"], 60, 9))
-    assert "out: at most 128 tokens" in " ".join(workload_lines(known["coding"], 60, 9, 128))
+    assert "answers: no limit; cache cold; check: none" in " ".join(workload_lines(known["coding"], 60, 9))
+    assert "answers: at most 128 tokens" in " ".join(workload_lines(known["coding"], 60, 9, 128))
     assert plan_text(known["s2-swarm-50"].plan).startswith("50 agents at once")
 
 
@@ -354,7 +357,7 @@ async def test_models_of_the_endpoint_can_be_picked(tmp_path: Path, until: Until
             await pilot.press("tab", "j")
             await until(lambda: "› large" in screen_text(app))
             await pilot.press("tab", "o", "w", "n")
-            await until(lambda: "› the name typed below" in screen_text(app))
+            await until(lambda: "› another model: its name" in screen_text(app))
 
 
 def test_the_flags_of_a_server_come_first_and_what_does_not_fit_is_marked() -> None:
@@ -370,7 +373,7 @@ async def test_help_begins_with_the_field_or_the_server_under_the_cursor(
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "› 127.0.0.1:1" in screen_text(app) and "128 per answer, to be quick" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1" in screen_text(app) and "at most 128 tokens" in screen_text(app))
         await pilot.press("question_mark")
         await until(lambda: "Here" in screen_text(app))
         assert "flags: --parallel 2 --flash-attn · llama.cpp · 2 slots" in screen_text(app)
@@ -563,3 +566,29 @@ async def test_the_picked_item_is_marked_without_colours(tmp_path: Path, until: 
             assert sign.text == " › " and all(text.style is not None for text in texts)
             assert [bool(text.style and text.style.reverse) for text in texts] == [focused] * len(texts)
             assert [bool(text.style and text.style.bold) for text in texts] == [not focused] * len(texts)
+
+
+async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    for directory in root.iterdir():
+        write_summary(directory)
+    config = Config(defaults=Defaults(endpoint="sim:qwen36-27b-2x"))
+    app = SwarmApp(session_root=root, config=config)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "[0] last time: best C=8: 438" in screen_text(app))
+        assert "; Enter opens it" in screen_text(app)
+        await pilot.press("0", "enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "[7] result" in screen_text(app))
+        await pilot.press("escape")
+        await until(lambda: "New benchmark" in screen_text(app))
+        # Another endpoint has no result yet.
+        app.screen.query_one("#url", Input).value = "http://127.0.0.1:9"
+        await until(lambda: "last time" not in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "text"), [(5, "just now"), (61, "1 minute ago"), (7_300, "2 hours ago"), (200_000, "2 days ago")]
+)
+def test_the_age_of_a_result_is_said_in_words(age_s: float, text: str) -> None:
+    assert last_time_text("15 agents", age_s) == f"last time: 15 agents, {text}; Enter opens it"

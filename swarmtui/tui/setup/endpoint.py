@@ -108,14 +108,14 @@ class EndpointPart(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield PartHeading(1, "endpoint")
         yield PickList(id="endpoints")
-        yield from field("url", "URL", hint="as in http://10.0.0.4:8000")
+        yield from field("url", "URL", hint="http://10.0.0.4:8000")
         yield Description(id="about")
         yield PartHeading(2, "model")
         yield PickList(id="models")
-        yield from field("model", "name", hint="another model")
+        yield from field("model", "name", hint="a model that is not listed")
         yield from field("api", "API", self._setup.choices.api or "", hint=_API_HINTS[0])
-        yield from field("label", "label", hint="a name for this session")
-        yield from field("note", "note", hint="a comment on this session")
+        yield from field("label", "label", hint="a name for this run")
+        yield from field("note", "note", hint="a comment on this run")
         yield from field("flags", "flags", hint="flags the server was started with")
 
     def on_mount(self) -> None:
@@ -248,13 +248,13 @@ class EndpointPart(VerticalScroll):
             status = _SEARCHING if self._searching else "no server found on this host"
             items.append(("", status))
         servers = server_rows(self._found, configured, self._setup.recent)
-        items += [*servers, (TYPED, "the URL typed below")]
+        items += [*servers, (TYPED, "another server: its URL below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
             self._unfolded = not servers or default.startswith(SIMULATOR_PREFIX)
         if self._presets:
             sign = "▾" if self._unfolded else "▸"
-            items.append((FOLD, f"{sign} {len(self._presets)} simulators: no server needed"))
+            items.append((FOLD, f"{sign} no server? {len(self._presets)} simulators"))
             items += preset_rows(self._presets) if self._unfolded else []
         stays = self.user_moved or (self._settled and endpoints.picked in dict(items))
         # Never the first of the list by chance: it may be another user's.
@@ -288,7 +288,7 @@ class EndpointPart(VerticalScroll):
         unknown = _SEARCHING if self.is_waiting else "first model of the server"
         items = [(name, sanitize(name)) for name in names] or [(_FIRST, unknown)]
         wanted = models.picked if models.picked == TYPED or models.picked in names else self._setup.choices.model or ""
-        models.set_items([*items, (TYPED, "the name typed below")], wanted)
+        models.set_items([*items, (TYPED, "another model: its name below")], wanted)
 
     async def _discover(self) -> None:
         """Search once, and again with more time if not all that listen answered: a host under load is slow."""

@@ -37,6 +37,7 @@ from swarmtui.tui.setup.form import (
     read_setup,
     write_setup,
 )
+from swarmtui.tui.setup.last_time import LastTime
 from swarmtui.tui.setup.view import (
     FIELD_HELP,
     PLAN_TEXTS,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 _PREFETCH_S = 1.0
 _PLAN_FIELDS = (
     ("levels", "levels"), ("rate", "rate"), ("runs", "runs"), ("requests", "requests"), ("precision", "precision"),
-    ("slo", "SLO"), ("max_tokens", "max tok."), ("warmup", "warm-up"), ("canaries", "canaries"),
+    ("slo", "SLO"), ("max_tokens", "answers"), ("warmup", "warm-up"), ("canaries", "canaries"),
     ("too_long", "too long"),
 )  # fmt: skip
 # The text field that belongs to the last item of each list.
@@ -66,6 +67,7 @@ _PARTS = ("endpoints", "models", "workloads", "plans")
 class SetupScreen(Screen[None]):
     key_context: KeyContext = "setup"
     app: SwarmApp
+    AUTO_FOCUS = "#endpoints"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("setup")]
 
     def __init__(self) -> None:
@@ -82,18 +84,19 @@ class SetupScreen(Screen[None]):
         self._setup = read_setup(self.app.config)
         choices = self._setup.choices
         yield Static(" swarmtui   New benchmark", markup=False, id="title")
+        yield LastTime()
         with Horizontal(id="choices"):
             yield EndpointPart(self._setup)
             with VerticalScroll(id="workload-part", can_focus=False):
                 yield PartHeading(3, "workload")
                 yield PickList(id="workloads")
-                yield from field("file", "file", hint="a workload file, .toml")
+                yield from field("file", "file", hint="my-prompts.toml")
                 yield Description(id="preview")
                 yield PartHeading(4, "plan")
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield from field(name, label, str(getattr(choices, name) or ""))
-                yield from field("hosts", "hosts", choices.hosts, hint="this host; auto, ray://…")
+                yield from field("hosts", "load from", choices.hosts, hint="this host; or auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 
@@ -118,6 +121,7 @@ class SetupScreen(Screen[None]):
         if self.focused is None:
             self._pick_list("endpoints").focus()
         self._endpoint_part.fill()
+        self.query_one(LastTime).load()
 
     def _list_workloads(self, picked: str) -> None:
         """List the workloads for this width; those that reproduce published benchmarks are below one line."""
@@ -128,7 +132,7 @@ class SetupScreen(Screen[None]):
         count = sum(workload.reproduction for workload in self._workloads)
         fold = (FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
         plain = len(self._workloads) - count
-        pick.set_items([*items[:plain], fold, *items[plain:], (TYPED, "the file typed below")], picked)
+        pick.set_items([*items[:plain], fold, *items[plain:], (TYPED, "your own file, typed below")], picked)
 
     def on_resize(self) -> None:
         """Fit the texts to the new size, once the lists have theirs."""
@@ -143,6 +147,7 @@ class SetupScreen(Screen[None]):
         """A server may have been restarted with other flags during the run, or while another screen was open."""
         if self._workloads:
             self._endpoint_part.search_again()
+            self.query_one(LastTime).load()
 
     @property
     def _endpoint_part(self) -> EndpointPart:
@@ -279,6 +284,7 @@ class SetupScreen(Screen[None]):
         choices, workload = self._choices(), self._workload_info()
         width = self.app.size.width
         self._endpoint_part.describe()
+        self.query_one(LastTime).show_endpoint(self._endpoint_part.endpoint, self._endpoint_part.model)
         status = self.query_one("#problem", Static)
         missing = self._missing
         request = self._request(choices) if not missing else []
@@ -355,6 +361,13 @@ class SetupScreen(Screen[None]):
 
     def action_previous_part(self) -> None:
         self.focus_previous()
+
+    def action_last_time(self) -> None:
+        line = self.query_one(LastTime)
+        if line.display:
+            line.focus()
+        else:
+            self.app.toast("no result of this endpoint is saved; L lists all sessions")
 
     def action_part(self, number: int) -> None:
         self._pick_list(_PARTS[number - 1]).focus()

@@ -23,12 +23,12 @@ _LEAST_DESCRIPTION = 24
 
 PLAN_TEXTS: dict[PlanKind, str] = {
     "quick": "how many agents? about a minute",
-    "capacity": "how many agents? 99 % sure, minutes",
+    "capacity": "how many agents? surer, minutes",
     "sweep": "as defined by the workload",
-    "manual": "manual: change C with keys",
-    "cliff": "find the cliff: double C, bisect",
-    "open": "open loop: a fixed request rate",
-    "probe": "probe: one run for the probe history",
+    "manual": "by hand: keys change the agents",
+    "cliff": "cliff: double until requests wait",
+    "open": "open loop: requests per second",
+    "probe": "probe: one request, for its history",
 }
 
 
@@ -87,6 +87,21 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
     return rows
 
 
+# what was found last time
+
+
+def last_time_text(answer: str, age_s: float) -> str:
+    """`last time: 15 agents, 2 hours ago; Enter opens it`"""
+    return f"last time: {answer}, {_ago(age_s)}; Enter opens it"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return f"{count_noun(int(seconds // length), unit, f'{unit}s')} ago"
+    return "just now"
+
+
 # workloads
 
 
@@ -111,8 +126,8 @@ def workload_lines(workload: WorkloadInfo, width: int, height: int, max_tokens: 
     types = f" of {len(workload.types)} types" if len(workload.types) > 1 else ""
     output = workload.output if max_tokens is None else f"at most {max_tokens:,} tokens"
     facts = [
-        f"{workload.kind}, {count}{types}; in: {workload.input}; out: {output}; cache {workload.cache}",
-        f"check: {workload.check or 'none'}",
+        f"{count}{types}, {workload.input}; answers: {output}",
+        f"cache {workload.cache}; check: {workload.check or 'none'}",
         f"load: {plan_text(workload.plan)}" if workload.own_load else "",
     ]
     description = wrap(sanitize(workload.description), width) if height > _SHORT else []
@@ -130,7 +145,7 @@ FIELD_HELP: dict[str, tuple[str, str]] = {
     "models": ("model", "the models that the server lists"),
     "model": ("name", "the name of a model, where the server does not list it"),
     "api": ("API", "the API that your agents use; auto takes the first one that answers"),
-    "label": ("label", "a name for this session in lists, charts and comparisons"),
+    "label": ("label", "a name for this run in lists, charts and comparisons"),
     "note": ("note", "a comment that reports repeat"),
     "flags": ("flags", "flags that cannot be seen from here; they are compared with those of other sessions"),
     "workloads": ("workload", "what is sent: prompts, their lengths, and how answers are checked"),
@@ -143,12 +158,12 @@ FIELD_HELP: dict[str, tuple[str, str]] = {
     "precision": ("precision", "in place of requests: a run lasts until ± is this share of the steady rate"),
     "slo": ("SLO", "what each agent needs. ttft_p90=2s,stream_p10=20: a first token within 2 s and 20 tok/s, for 90 % "
             "of requests. Times: ttft ttfo tpot e2e stall job; tok/s: stream"),
-    "max_tokens": ("max tok.", "the longest answer, in tokens. A search of a minute takes 128, so that enough answers "
+    "max_tokens": ("answers", "the longest answer, in tokens. A search of a minute takes 128, so that enough answers "
                    "end; with longer ones, agents wait longer for a slot"),
     "warmup": ("warm-up", "requests before the first level, which are not counted"),
     "canaries": ("canaries", "share of requests that are questions with known answers: do answers get worse?"),
     "too_long": ("too long", "requests of a trace that do not fit into the context: refuse, skip or truncate"),
-    "hosts": ("hosts", "where the load comes from: this host, or the nodes of a Ray cluster (auto, ray://…)"),
+    "hosts": ("load from", "where the load comes from: this host, or the nodes of a Ray cluster (auto, ray://…)"),
 }  # fmt: skip
 
 
@@ -157,24 +172,21 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     load = plan.load
     hints: dict[PlanField, str] = {
         "slo": plan.slo or f"none, or {DEFAULT_SLO.partition(',')[0]},…",
-        "max_tokens": _tokens_hint(plan, kind),
+        "max_tokens": "as in the workload" if plan.max_tokens is None else f"at most {plan.max_tokens} tokens",
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
         "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else _requests_hint(load),
-        "warmup": str(load.warmup_requests),
+        "warmup": f"{count_noun(load.warmup_requests, 'request', 'requests')}, not counted",
         "canaries": "none, or 1% to 20%",
         "precision": "2%: as long as ± 2 % takes",
         "too_long": "refuse; or skip, truncate",
     }
-    return hints | {"requests": "100", "warmup": "1"} if kind == "open" and not load.by_rate else hints
-
-
-def _tokens_hint(plan: Plan, kind: PlanKind) -> str:
-    """The limit of a quick search is its own, not that of the workload."""
-    if plan.max_tokens is None:
-        return "as in the workload"
-    return f"{plan.max_tokens} per answer{', to be quick' if kind == 'quick' else ''}"
+    return (
+        hints | {"requests": "100", "warmup": "1 request, not counted"}
+        if kind == "open" and not load.by_rate
+        else hints
+    )
 
 
 def _requests_hint(load: Load) -> str:

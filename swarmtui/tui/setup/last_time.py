@@ -1,0 +1,88 @@
+"""The line of the setup screen that says what was found at this endpoint last time, and opens that result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.events import Click
+
+from swarmtui.model.endpoint import SIMULATOR_PREFIX
+from swarmtui.tui.lines import Line, LineWidget, shorten
+from swarmtui.tui.setup.view import last_time_text
+from swarmtui.tui.textual_patches import run_in_background
+
+if TYPE_CHECKING:
+    from swarmtui.sessions.index import SessionRow
+
+# Older sessions are found in the list of all.
+_NEWEST = 200
+
+
+class LastTime(LineWidget):
+    """Hidden until a session of this endpoint is found; its key moves the focus to it, and Enter opens the result."""
+
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__(id="last-time")
+        self.display = False
+        self._rows: tuple[SessionRow, ...] = ()
+        self._found: SessionRow | None = None
+        self._endpoint = ("", "")
+
+    def load(self) -> None:
+        """Read the newest sessions again: a run may have ended since."""
+        run_in_background(self, self._load, group="last-time")
+
+    async def _load(self) -> None:
+        self._rows = await asyncio.to_thread(_newest_sessions, self.app.session_root)
+        self.show_endpoint(*self._endpoint)
+
+    def show_endpoint(self, url: str, model: str) -> None:
+        """Show the newest result of this endpoint; hide the line if there is none."""
+        self._endpoint = (url, model)
+        simulated = url.startswith(SIMULATOR_PREFIX)
+        self._found = next((row for row in self._rows if url and row.is_at(url, model, simulated)), None)
+        self.display = self._found is not None
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Line]:
+        row = self._found
+        if row is None:
+            return []
+        from swarmtui.report.session_list import answer_text
+
+        age_s = time.time() - datetime.fromisoformat(row.created).timestamp()
+        text = shorten(last_time_text(answer_text(row), age_s), width - 6)
+        return [[(" [0] ", "title"), (text, "focus" if self.has_focus else "good")]]
+
+    def on_focus(self) -> None:
+        self.redraw()
+
+    def on_blur(self) -> None:
+        self.redraw()
+
+    def on_click(self, event: Click) -> None:
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        if self._found is not None:
+            work = partial(self.app.open_result, self.app.session_root, self._found.id)
+            run_in_background(self, work, group="open")
+
+
+def _newest_sessions(root: Path) -> tuple[SessionRow, ...]:
+    """Return the newest sessions that have an answer."""
+    from swarmtui.report.session_list import answer_text
+    from swarmtui.sessions.index import read_row, session_directories
+
+    rows = (read_row(root / name) for name in session_directories(root)[:_NEWEST])
+    return tuple(row for row in rows if row.is_complete and row.created and answer_text(row))
