@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -95,7 +94,7 @@ def write_parts(path: Path, parts: Iterable[bytes], *, sync: bool = True) -> Non
     Where the file system allows, the new file has no name until it is complete: a killed writer leaves nothing behind.
     Without `sync`, it may be lost or empty after a crash of the machine.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         fd = _open_temporary(temporary)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 from textual.app import SystemCommand
@@ -27,15 +27,17 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
 from swarmtui.model.run_request import RunRequest
-from swarmtui.model.session import Summary
-from swarmtui.model.tuning import ExperimentStatus
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource, SavedSource
 from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
-from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, SWARM_LIGHT, kept_theme, line_styles
+
+if TYPE_CHECKING:
+    from swarmtui.model.session import Summary
+    from swarmtui.model.tuning import ExperimentStatus
+    from swarmtui.tui.live_model import LiveModel
 
 ScreenName = Literal[
     "run", "replay", "result", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from swarmtui.analysis.compare.differences import flags_text
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
@@ -47,6 +46,9 @@ def server_text(server: DiscoveredServer) -> str:
 
 def server_lines(server: DiscoveredServer, width: int) -> list[str]:
     """Describe a server: its problem, its flags, then engine, slots, context, process and model."""
+    # After the first paint: a server is described once it was found.
+    from swarmtui.analysis.compare.differences import flags_text
+
     if not server.reachable:
         return wrap(server_text(server), width)
     facts = (
