@@ -11,7 +11,8 @@ from swarmtui.engines.vllm import Vllm
 from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 
-# Flags of the process, which are no settings of the simulation.
+# What a simulator always reports of its settings, and flags of the process, which are none.
+_SETTINGS = ("slots", "replicas", "speed")
 _PROCESS = ("preset", "port", "watch-stdin")
 
 
@@ -19,7 +20,9 @@ def simulator_address(flags: Mapping[str, str] | None) -> str | None:
     """Return `sim:PRESET?SETTINGS`, by what an embedded simulator reports; None if that is not known."""
     if not flags or "preset" not in flags:
         return None
-    settings = "&".join(f"{name}={value}" for name, value in flags.items() if name not in _PROCESS)
+    # The order is the same, whatever was read first: the flags of the process, or what it reports.
+    names = dict.fromkeys((*(name for name in _SETTINGS if name in flags), *sorted(flags)))
+    settings = "&".join(f"{name}={flags[name]}" for name in names if name not in _PROCESS)
     return f"{SIMULATOR_PREFIX}{flags['preset']}" + (f"?{settings}" if settings else "")
 
 

@@ -73,6 +73,7 @@ def test_what_was_set_leads_to_the_same_simulator_again() -> None:
     assert changed == {"prefill_tps": "900.0", "failures.http_500": "0.1", "prefix_cache": "true", "kv_tokens": "50000"}
     address = simulator_address({"preset": "moe-tp1", "slots": "8", "watch-stdin": "true", **changed})
     assert address is not None
+    assert address == simulator_address({**changed, "slots": "8", "preset": "moe-tp1"}), "in whatever order it is known"
     again, _ = parse_spec(address.removeprefix("sim:"))
     assert (again.prefill_tps, again.slots, again.prefix_cache, again.kv_tokens) == (900.0, 8, True, 50000)
     assert again.failures == preset.failures and changed_settings(find_preset("moe-tp1")) == {}
