@@ -181,7 +181,7 @@ def random_and_ab(landscape: Landscape, rules: SearchRules, seed: int) -> Found:
     server, order = Server(landscape, seed), _random_order(landscape, seed)
     reserved = (rules.finalists * rules.restarts + 8) * (START_S + MEASURE_S)
     screens = int((rules.budget_s - reserved) / (START_S + SHARE * MEASURE_S)) - 1
-    added = list(islice(order, screens))
+    added = list(islice(order, max(0, screens)))
     space = landscape.space
     bare = SearchSpace(engine=space.engine, words=space.words, knobs=(), baseline=space.baseline)
     while (progress := plan_tune(bare, rules, server.starts, added)).ask is not None:
