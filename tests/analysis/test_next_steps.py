@@ -22,7 +22,7 @@ from swarmtui.model.session import Summary
 from swarmtui.model.session_tags import ModelFacts
 from swarmtui.model.telemetry import DiscoveredServer, Energy, QualityLine, ServerState
 from tests.analysis.level_builders import level, summary
-from tests.analysis.record_builders import request
+from tests.analysis.record_builders import BOOT_NS, MS, request
 
 
 def with_scaling(found: Summary, slots: int | None = None) -> Summary:
@@ -225,6 +225,19 @@ def test_the_missed_level_has_the_median_of_its_table_unless_the_count_contradic
     assert answer(asked, slo, "ttft_p90=2s", {}).limit.sentence.startswith(
         f"at 10 agents (not sure yet) the first token took more than 2 s in 2 of 7 requests{said}: "
     )
+
+
+def test_answers_without_text_are_named_and_no_slots_are_advised_for_them() -> None:
+    """They have no first token, so that they miss its limit: more slots would change nothing."""
+    slo = parse_slo("ttft_p90=2s")
+    empty = request(0, [], tokens_out=1, t_done_ns=BOOT_NS + MS)
+    records = {4: [request(0, [500])] * 30, 10: [request(0, [700])] * 5 + [empty] * 2}
+    levels = [level(4, tps=100, ttft=0.5), msgspec.structs.replace(level(10, tps=110, ttft=0.7), n=7, ok=7, empty=2)]
+    found = goodput(levels, {(c, None): records[c] for c in records}, slo)
+    asked = msgspec.structs.replace(summary(levels), goodput=found, servers=(DiscoveredServer(url="u", slots=4),))
+    said = answer(with_scaling(asked), slo, "ttft_p90=2s", {})
+    assert said.limit.code == "empty_answers" and "2 of 7 answers had no text" in said.limit.sentence
+    assert [step.code for step in said.next] == ["empty_answers"]
 
 
 @pytest.mark.parametrize(

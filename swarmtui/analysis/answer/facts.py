@@ -130,6 +130,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     preemptions: float | None = None
     hits: tuple[str, str] | None = None
     failed: int | None = None
+    empty: int | None = None
     requests: int | None = None
     error: str | None = None
     ttft_s: float | None = None
@@ -311,6 +312,7 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: K
         preemptions=seen.preemptions if seen else None,
         hits=hit_texts(kv) if kv and evicts else None,
         failed=level.errors,
+        empty=level.empty,
         requests=level.n,
         error=worst,
         ttft_s=split.ttft_s if split else None,

@@ -40,10 +40,18 @@ def errors_missed(facts: AnswerFacts) -> bool:
     return missed is not None and bool(facts.failed) and 2 * (facts.failed or 0) >= missed.n - missed.good > 0
 
 
+def empty_missed(facts: AnswerFacts) -> bool:
+    """Whether most requests that missed the SLO had an answer without text: no first token came, early or late."""
+    missed = facts.missed
+    return missed is not None and bool(facts.empty) and 2 * (facts.empty or 0) >= missed.n - missed.good > 0
+
+
 def waits(facts: AnswerFacts) -> bool:
     """Whether what ended was a wait: the cliff, or a condition on a time that a queue makes longer."""
     if facts.missed is None:
         return facts.gain is not None
+    if empty_missed(facts):
+        return False
     return not facts.missed.figure or facts.missed.figure in WAITS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 
 from swarmtui.analysis.answer.facts import AnswerFacts
-from swarmtui.analysis.answer.rows import AnswerRow, agents, errors_missed, slots_taken, waits
+from swarmtui.analysis.answer.rows import AnswerRow, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.model.answer import SlotsForecast
@@ -20,7 +20,9 @@ _WIDE, _UNSURE = 0.1, 0.5
 
 
 def _more_slots_help(facts: AnswerFacts) -> bool:
-    return (slots_taken(facts) or facts.queue_evidence is not None) and not facts.preemptions
+    """Whether agents wait for a slot: where they are too slow while they write, more of them would be slower."""
+    queues = facts.queue_evidence is not None and (facts.missed is None or waits(facts))
+    return (slots_taken(facts) or queues) and not facts.preemptions
 
 
 def _evidence_of_slots(facts: AnswerFacts) -> str:
@@ -148,6 +150,9 @@ STEPS = (
     AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("next", "empty_answers", ("c", "missed", "empty", "requests"), empty_missed,
+        lambda f: "find out why answers are empty: the chat template, the stop words or the model may end them at once",
+        evidence=lambda f: f"C={f.c}: {f.empty} of {count_noun(f.requests or 0, 'answer', 'answers')} had no text"),
     AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
         evidence=lambda f: f.host or ""),
     AnswerRow("next", "client_limit", ("client",), lambda f: True,

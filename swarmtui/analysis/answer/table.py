@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
-from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, errors_missed, slots_taken, waits
+from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
 from swarmtui.analysis.capacity.words import range_clause
@@ -133,6 +133,8 @@ def _cliff(facts: AnswerFacts) -> str:
 _MISSED = (
     AnswerRow("missed", "missed_errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: f"{f.failed} of {f.requests} requests failed ({f.error})"),
+    AnswerRow("missed", "missed_empty", ("c", "missed", "empty", "requests"), empty_missed,
+        lambda f: f"{f.empty} of {count_noun(f.requests or 0, 'answer', 'answers')} had no text"),
     AnswerRow("missed", "missed_together", ("c", "missed"), lambda f: f.missed is not None and f.missed.together,
         lambda f: "and the levels beside it, counted together, too few requests kept it"),
     AnswerRow("missed", "missed_value", ("c", "missed"),
@@ -207,6 +209,8 @@ _LIMITS = (
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),
     AnswerRow("limit", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: "the log of the server may say why"),
+    AnswerRow("limit", "empty_answers", ("c", "missed", "empty"), empty_missed,
+        lambda f: "the model ended them at once, so that this number says little about the server"),
     AnswerRow("limit", "evictions", ("c", "hits"), lambda f: True,
         lambda f: f"prompts are evicted from the KV cache, hit rate {' → '.join(f.hits or ())}"),
     AnswerRow("limit", "preemptions", ("c", "preemptions"), lambda f: bool(f.preemptions),
