@@ -124,7 +124,7 @@ class LlamaCpp(Engine):
         --ctx-size is that of all. Without it, the slots share one context with --kv-unified, which is the default for
         as many slots as are the default: then only the flags of its process can tell.
         """
-        context, slots = flag_number(found.flags, "ctx-size"), found.slots
+        context, slots = found.context, found.slots
         if context is None or slots is None:
             return None
         given = flag_number(flags, "ctx-size", "LLAMA_ARG_CTX_SIZE")
@@ -149,7 +149,8 @@ class LlamaCpp(Engine):
 
 
 def _flags(props: Mapping[str, Any]) -> dict[str, str]:
-    found = {"parallel": props.get("total_slots"), "ctx-size": _context(props), "model": props.get("model_path")}
+    """Return what flags set, as far as the server tells; the context that it reports is that of one slot."""
+    found = {"parallel": props.get("total_slots"), "model": props.get("model_path")}
     return {name: str(value) for name, value in found.items() if isinstance(value, str | int) and value}
 
 

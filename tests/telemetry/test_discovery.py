@@ -99,7 +99,7 @@ def test_llama() -> None:
     ],
 )
 def test_the_kv_cache_of_llama_is_the_context_of_all_slots(slots: int, command: str, size: int | None) -> None:
-    found = DiscoveredServer(url="", slots=slots, flags={"parallel": str(slots), "ctx-size": "8192"})
+    found = DiscoveredServer(url="", slots=slots, context=8192, flags={"parallel": str(slots)})
     assert LlamaCpp().kv_tokens(found, flags_from_command(command.split())) == size
 
 
