@@ -47,7 +47,7 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
-_LONGER = "R measured the same server again: the search of the setup screen that is 99 % sure tells more"
+_LONGER = "R measured the same server again: `how many agents? surer` on the setup screen takes minutes and tells more"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -179,7 +179,7 @@ def _changed(pair: Pair) -> str:
 
 
 def _at_capacity(pair: Pair) -> str:
-    """`310 → 280 tok/s in total; 210 → 82 per agent while it writes`: what more agents cost each of them."""
+    """`310 → 280 tok/s in total; 210 → 82 per agent while it writes (−61 %)`: what more agents cost each of them."""
     a, b = pair.at_a, pair.at_b
     if a is None or b is None or a.out_tps is None or b.out_tps is None:
         return ""
@@ -188,10 +188,11 @@ def _at_capacity(pair: Pair) -> str:
     if a.per_stream_tps is None or b.per_stream_tps is None:
         return total
     each = " → ".join(rate(value, half_width) for value in (a.per_stream_tps, b.per_stream_tps))
+    cost = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
     first = (a.ttft_p90_s, b.ttft_p90_s)
     times = " → ".join(seconds(value, 2) for value in first if value is not None) if None not in first else ""
     return "; ".join(
-        filter(None, (total, f"{each} per agent while it writes", f"first token {times} (p90)" if times else ""))
+        filter(None, (total, f"{each} per agent while it writes{cost}", f"first token {times} (p90)" if times else ""))
     )
 
 

@@ -112,7 +112,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     assert lines["How sure"].startswith(
         "a repeat of one search could end at the number of the other (6–8 and 5–7), although the ranges 7–7 and 6–6 "
     )
-    assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes"
+    assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes (+17 %)"
     names = list(lines)
     assert names.index("Changed") < names.index("How sure") < names.index("At capacity")
 
@@ -395,4 +395,4 @@ def test_after_the_same_server_was_measured_again_r_is_not_asked_for_once_more()
     }
     assert said["once"]["How sure"].endswith("press R to measure this server again")
     assert "press R" not in said["again"]["How sure"]
-    assert said["again"]["How sure"].endswith("the search of the setup screen that is 99 % sure tells more")
+    assert said["again"]["How sure"].endswith("on the setup screen takes minutes and tells more")
