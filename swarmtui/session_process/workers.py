@@ -43,7 +43,7 @@ _PRECONNECT = 64
 # Tasks that a worker may hold per stream, so that a free stream does not wait for the next one.
 _LOOPING_DEPTH = 3
 
-# A level that has no answer when its time is up goes on for up to this many times as long.
+# A level that has no answer when its time is up continues for up to this many times as long.
 _MOST_DURATIONS = 3.0
 
 _EXIT_TIMEOUT_S = 2.0

@@ -1,4 +1,4 @@
-"""What a change of the slots has shown: its prediction is held against it, and advice that failed is replaced."""
+"""A change of the slots is compared with its prediction, and advice that failed is replaced."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def simulate_quick(simulator: str, *, seed: int = 1, workload: str = DEFAULT_WOR
 
 
 class _VirtualStages:
-    """What a search for the capacity needs of `Stages`, in virtual time."""
+    """Offers a search for the capacity what it needs of `Stages`, in virtual time."""
 
     def __init__(self, preset: Preset, load: PlannedLoad, factory: TaskFactory) -> None:
         self.load, self._client = load, _VirtualClient(preset)

@@ -1,4 +1,4 @@
-"""Use what a change of the slots has shown: hold the prediction against it, and advise nothing that did not help."""
+"""Use what a change of the slots has shown: compare the prediction with it, and advise nothing that did not help."""
 
 from __future__ import annotations
 

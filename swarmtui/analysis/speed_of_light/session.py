@@ -314,7 +314,7 @@ def binding(
 
 
 class _Used(NamedTuple):
-    """What a step uses most of the GPU: its share of what that can, and the numbers that say so."""
+    """Name what a step uses most of the GPU, as a share of its peak, with the numbers that say so."""
 
     share: float
     binds: Binding
