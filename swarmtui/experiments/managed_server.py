@@ -33,6 +33,8 @@ _LOG_BYTES = 32 << 10
 # How long the guardian may take beyond the time limits of the server.
 _GUARDIAN_EXTRA_S = 15.0
 _KILL_TIMEOUT_S = 1.0
+# How long the guardian may take to report the exit of a server that no longer listens.
+_EXIT_REPORT_S = 5.0
 
 
 class ServerFailed(Exception):
@@ -125,6 +127,15 @@ class ManagedServer:
         if "guardian died" in self._guardian_output or (self._guardian and self._guardian.poll() is not None):
             return "its guardian process died"
         return None
+
+    def failure_if_gone(self) -> str | None:
+        """Like `failure()`, but wait for the report if the server no longer listens: its clients may notice first."""
+        deadline = time.monotonic() + _EXIT_REPORT_S
+        while (reason := self.failure()) is None and not is_listening(self._launch.url):
+            if time.monotonic() > deadline or self._stop.requested:
+                return None
+            time.sleep(_POLL_S)
+        return reason
 
     def log_tail(self) -> tuple[str, ...]:
         try:

@@ -209,6 +209,9 @@ class Runner(Generic[Definition]):
         def measure(request: RunRequest) -> tuple[Summary | None, str]:
             request = msgspec.structs.replace(request, series=series)
             summary, problem = _measure_session(request, stop, failure, self._on_message)
+            if running is not None and not stop.requested:
+                # The requests fail before the exit of the server is reported.
+                problem = running.process.failure_if_gone() or problem
             if summary is not None and self._observe is not None:
                 self._observe(summary)
             return summary, problem

@@ -182,6 +182,22 @@ def test_start_that_somebody_killed_is_repeated(tmp_path: Path, victim: str) -> 
         wait_until(lambda: not server_processes(sandbox), "no server left")
 
 
+def test_requests_may_fail_before_the_exit_of_the_server_is_reported(tmp_path: Path) -> None:
+    with open_sandbox(tmp_path) as sandbox:
+        program = sandbox.start(*auto_command(sandbox, *knobs(SLOTS), "--json", budget="20s"))
+        wait_until(lambda: sandbox.processes("swarmtui.loadgen"), "requests are sent")
+        guardians = sandbox.processes("server_guardian")
+        for process in guardians:
+            send_signal(process.pid, signal.SIGSTOP)
+        for process in sandbox.processes("swarmtui.sim"):
+            send_signal(process.pid, signal.SIGKILL)
+        wait_until(lambda: not sandbox.processes("swarmtui.session_process"), "the session has ended")
+        for process in guardians:
+            send_signal(process.pid, signal.SIGCONT)
+        ran = program.wait()
+        assert ran.code == 0 and "was killed by signal 9; started again" in ran.err, ran
+
+
 def test_port_that_was_taken_is_not_held_against_the_flags(tmp_path: Path) -> None:
     with open_sandbox(tmp_path) as sandbox:
         ran = sandbox.run(*auto_command(sandbox, *knobs(SLOTS), "--json", model="taken.gguf", budget="10s"))

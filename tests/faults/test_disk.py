@@ -262,6 +262,10 @@ def test_nothing_is_written_through_a_link_in_place_of_the_session(sandbox: Sand
         session = sandbox.session
         shutil.rmtree(session)
         session.symlink_to(elsewhere)
+        # What was saved before is in the removed directory; only later requests have copies.
+        wait_until(lambda: "its directory was removed" in command.stderr_so_far(), "a warning")
+        before = len(server.completed)
+        wait_until(lambda: len(server.completed) >= before + 20, "the run continues")
         if killed:
             os.kill(pid_of(sandbox, SESSION_PROCESS), signal.SIGKILL)
             command.wait()
