@@ -134,7 +134,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     row = headline_row(pair)
     output: list[AnswerLine] = []
     if pair.agents and row and row.verdict:
-        text = (pair.throughput, _decided_by(pair, row.verdict, row), _chosen_level(pair.agents, row))
+        text = (pair.throughput, _few_runs(pair, row.verdict, row), _chosen_level(pair.agents, row))
         output.append(AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row)))
     first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
     if first and first.before is not None and first.after is not None and not pair.refused:
@@ -155,15 +155,11 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     return [line for line in lines if line.text]
 
 
-def _decided_by(pair: Pair, verdict: Verdict, row: ComparisonRow) -> str:
-    """Say why a level of a search is not decided, and what decides it: a search chooses its runs itself.
-
-    More runs on a host that was busy decide nothing.
-    """
+def _few_runs(pair: Pair, verdict: Verdict, row: ComparisonRow) -> str:
+    """Say why a level of a search is not decided; what makes the comparison surer is said once, for its capacities."""
     if not pair.searched or pair.doubts or verdict.word != "not sure yet" or row.rate is not None:
         return ""
-    runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
-    return f"{runs}: `swarmtui run --levels {row.c} --runs {MIN_RUNS}` on both decides"
+    return "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
 
 
 def _chosen_level(agents: AgentsChange, row: ComparisonRow) -> str:

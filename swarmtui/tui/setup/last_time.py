@@ -7,9 +7,8 @@ import time
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding, BindingType
 from textual.events import Click
 
 from swarmtui.model.endpoint import SIMULATOR_PREFIX
@@ -25,10 +24,7 @@ _NEWEST = 200
 
 
 class LastTime(LineWidget):
-    """Hidden until a session of this endpoint is found; its key moves the focus to it, and Enter opens the result."""
-
-    can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
+    """Hidden until a session of this endpoint is found; its key or a click opens the result."""
 
     def __init__(self) -> None:
         super().__init__(id="last-time")
@@ -61,19 +57,13 @@ class LastTime(LineWidget):
 
         age_s = time.time() - datetime.fromisoformat(row.created).timestamp()
         text = shorten(last_time_text(answer_text(row), age_s), width - 6)
-        return [[(" [0] ", "title"), (text, "focus" if self.has_focus else "good")]]
-
-    def on_focus(self) -> None:
-        self.redraw()
-
-    def on_blur(self) -> None:
-        self.redraw()
+        return [[(" [0] ", "title"), (text, "good")]]
 
     def on_click(self, event: Click) -> None:
         event.stop()
-        self.action_open()
+        self.open()
 
-    def action_open(self) -> None:
+    def open(self) -> None:
         if self._found is not None:
             work = partial(self.app.open_result, self.app.session_root, self._found.id)
             run_in_background(self, work, group="open")

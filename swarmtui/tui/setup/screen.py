@@ -365,7 +365,7 @@ class SetupScreen(Screen[None]):
     def action_last_time(self) -> None:
         line = self.query_one(LastTime)
         if line.display:
-            line.focus()
+            line.open()
         else:
             self.app.toast("no result of this endpoint is saved; L lists all sessions")
 

@@ -93,8 +93,8 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 
 
 def last_time_text(answer: str, age_s: float) -> str:
-    """`last time: 15 agents, 2 hours ago; Enter opens it`"""
-    return f"last time: {answer}, {_ago(age_s)}; Enter opens it"
+    """`last time: 15 agents, 2 hours ago; 0 opens it`"""
+    return f"last time: {answer}, {_ago(age_s)}; 0 opens it"
 
 
 def _ago(seconds: float) -> str:
