@@ -255,24 +255,26 @@ def _noise_floor(spread: float) -> str:
     )
 
 
-def effect_text(change: LoggedChange) -> str:
-    """Return the agents before and after, or the change of the throughput; empty if neither is known."""
+def effect_text(change: LoggedChange, *, brief: bool = False) -> str:
+    """Return the agents before and after, with their ranges unless `brief`, or the change of the throughput, or ""."""
     if change.agents is not None:
-        return f"{change.agents_detail or '{} → {}'.format(*change.agents)} agents"
+        return f"{(not brief and change.agents_detail) or '{} → {}'.format(*change.agents)} agents"
     return "" if change.change is None else signed_percent(change.change)
 
 
-def log_table(changes: Sequence[LoggedChange]) -> Table:
+def log_table(changes: Sequence[LoggedChange], *, brief: bool = False) -> Table:
+    """List the changes; `brief` cells leave room for the verdict on a narrow page."""
+    time_form = "%m-%d %H:%M" if brief else "%Y-%m-%d %H:%M"
     columns: list[Column[LoggedChange]] = [
         Column("number", "#", lambda change: change.number),
-        Column("created", "when", lambda change: local_time(change.created), right=False),
-        Column("what", "change", lambda change: change.what, right=False, least=20),
-        Column("change", "effect", lambda change: effect_text(change) or None),
+        Column("created", "when", lambda change: local_time(change.created, time_form), right=False),
+        Column("what", "change", lambda change: change.what, right=False, least=20, keeps_end=True),
+        Column("change", "effect", lambda change: effect_text(change, brief=brief) or None),
         Column("verdict", "verdict", lambda change: verdict_cell(change.verdict), right=False),
         Column("kept", "kept?", lambda change: change.kept, right=False),
         Column("note", "note", lambda change: change.note, right=False, least=10),
     ]
-    return tabulate("", changes, columns)
+    return tabulate("", changes, columns, drop=("note", "created"))
 
 
 def log_blocks(changes: Sequence[LoggedChange]) -> list[Block]:

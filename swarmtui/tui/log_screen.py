@@ -36,6 +36,8 @@ class LogScreen(PanelScreen):
         super().__init__()
         self._root = root
         self._changes: tuple[LoggedChange, ...] = ()
+        # Why the list is empty.
+        self._empty = "loading …"
 
     def compose(self) -> ComposeResult:
         yield TableList("tuning log", key=1)
@@ -51,13 +53,21 @@ class LogScreen(PanelScreen):
         run_in_background(self, self._read, group="read")
 
     async def _read(self) -> None:
-        empty = _EMPTY
+        self._empty = _EMPTY
         try:
             self._changes = (await asyncio.to_thread(read_log, self._root))[::-1]
         except BadInput as problem:
-            self._changes, empty = (), sanitize(str(problem))
+            self._changes, self._empty = (), sanitize(str(problem))
+        self._list_changes()
+
+    def _list_changes(self) -> None:
         ids = [str(change.number) for change in self._changes]
-        self.query_one(TableList).show(log_table(self._changes).part, ids, "newest first", empty)
+        table = log_table(self._changes, brief=self.is_narrow)
+        self.query_one(TableList).show(table.part, ids, "newest first", self._empty)
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self._list_changes()
 
     @property
     def _selected(self) -> LoggedChange | None:

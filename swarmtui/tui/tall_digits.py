@@ -11,9 +11,15 @@ _DIGITS = {
 
 
 def tall(value: str) -> list[str]:
-    """Draw a number with its unit; punctuation and the unit are on the last line, a longer unit on the last two."""
+    """Draw a number with its unit beside the last line, punctuation on it, and a longer unit beside the last two.
+
+    A unit that begins with a line break is below the number.
+    """
     number, _, unit = value.partition(" ")
     glyphs = [_DIGITS.get(char, (" ", " ", char)) for char in number]
-    above, _, below = unit.rpartition("\n")
+    lines = ["".join(glyph[row] for glyph in glyphs) for row in range(3)]
+    above, below_number, below = unit.rpartition("\n")
+    if below_number and not above:
+        return [*lines, below.center(len(lines[0])).rstrip()]
     beside = ("", f" {above}" if above else "", f" {below}")
-    return ["".join(glyph[row] for glyph in glyphs) + beside[row] for row in range(3)]
+    return [line + text for line, text in zip(lines, beside, strict=True)]

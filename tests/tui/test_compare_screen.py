@@ -114,6 +114,21 @@ async def test_marks_of_the_better_session_are_not_those_of_the_worse_one(tmp_pa
         await until(lambda: judged() == {"four slots each": "better", "two slots each": "worse"})
 
 
+async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Path, until: Until) -> None:
+    both = [summary((level(4, tps=tps, runs=runs),), id) for id, tps, runs in (("a", 100, SLOW), ("b", 125, FAST))]
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "New benchmark" in screen_text(app))
+        app.push_screen(CompareScreen(tmp_path, both, {"a": "before", "b": "after"}))
+        await until(lambda: "▲ faster" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        assert lines[4].split()[1] == "tok/s", "below the large figure"
+        await pilot.press("2")
+        await until(lambda: "[2] curves" in screen_text(app))
+        assert app.screen.query_one(OverlayPanel).size.height >= 9
+        assert screen_text(app).count("│  ") >= 3 and "●" in screen_text(app) and "◆" in screen_text(app)
+
+
 def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))

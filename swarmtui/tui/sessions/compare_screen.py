@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from swarmtui.model.session import Summary
     from swarmtui.report.chart import Chart
 
-# With fewer columns, the unit of the large figure leaves too little room for the sentences.
-_WITH_UNIT = 100
+# With fewer columns, the unit of the large figure is below it: beside it, the sentences would have too little room.
+_UNIT_BESIDE = 100
 # With fewer rows, output and first token are two pictures.
 _BOTH_CHARTS = 34
 # What a picture shows, in the footer.
@@ -42,6 +42,8 @@ _PICTURES = {
 _NO_CHANGE = "no level can be compared"
 # The lines of an answer that a low terminal shows at least, and the share of the rows that an answer has at most.
 _FIRST_LINES, _MOST_ANSWER = 10, 0.45
+# The lines of a panel with curves that can be told apart: five, with the names, the axis and the frame.
+_LEAST_CURVES = 9
 # What a verdict says about the session before and the one after.
 _JUDGED: dict[Code, tuple[Judgement, Judgement]] = {"faster": ("worse", "better"), "slower": ("better", "worse")}
 
@@ -126,6 +128,8 @@ class CompareScreen(PanelScreen):
         (width, height), narrow = self.app.size, self.is_narrow
         room = height - 1
         below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
+        if narrow and self.chosen() == OverlayPanel.key:
+            below = max(below, _LEAST_CURVES)
         wanted = 2 + len(answer.lines_for(width - 2))
         most = max(room - below, _FIRST_LINES + 2) if narrow else round(room * _MOST_ANSWER)
         answer.styles.height = min(wanted, most)
@@ -233,5 +237,5 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
             ResultRow(line.name if at else "", line.signed, "" if at else "bold")
             for at, line in enumerate(answer_lines(pair, in_app=True))
         ]
-        lines += large_lines(number, unit if width >= _WITH_UNIT else "", rows, width, STYLES.get(code, ""))
+        lines += large_lines(number, unit if width >= _UNIT_BESIDE else f"\n{unit}", rows, width, STYLES.get(code, ""))
     return lines
