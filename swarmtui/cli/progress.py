@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import TextIO
 
-from swarmtui.analysis.capacity.words import outlook_text, step_texts
+from swarmtui.analysis.capacity.words import outlook_texts, step_texts
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
@@ -157,7 +157,8 @@ def _found(frame: Frame) -> str:
 def _step(frame: Frame) -> str:
     """Say how the level of a search will end, if that is known, else what it is for."""
     texts = step_texts(frame.search) if frame.search is not None and frame.status == "running" else ()
-    return outlook_text(frame) or (texts[1] if texts else "")
+    outlook = outlook_texts(frame)
+    return outlook[0] if outlook else texts[1] if texts else ""
 
 
 def _ttft_parts(frame: Frame) -> str:

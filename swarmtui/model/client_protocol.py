@@ -233,6 +233,22 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     ttft_counts: tuple[int, ...] = (0,) * (len(TTFT_BOUNDS) + 1)
 
 
+class FirstTokens(msgspec.Struct, frozen=True):
+    """The first tokens of a running level that its SLO judges, with those of requests in flight.
+
+    `late` are the ones that came after `limit_s`, or are awaited for longer. `oldest_s` is the longest wait of a
+    request that has none yet. `percentile_s` is the `percentile` that the limit is on, longer than that if `awaited`.
+    """
+
+    limit_s: float
+    percentile: int | None
+    in_time: int
+    late: int
+    oldest_s: float | None
+    percentile_s: float
+    awaited: bool
+
+
 class Frame(ProtocolMessage, frozen=True):
     """The current state. Rates are over the last second; null is not known, or not in the journal that is replayed.
 
@@ -245,9 +261,10 @@ class Frame(ProtocolMessage, frozen=True):
     away. `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
     `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
     the server or the user names. `answer` and `goodput` are set at the end. `slo` is the one that is judged,
-    `slo_kept` has the requests of the running level that met each of its conditions. `finished` counts all requests,
-    also warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the
-    agents that got a first token in this stage, null once its requests are measured.
+    `slo_kept` has the requests of the running level that met each of its conditions, `first_tokens` what is known about
+    its limit on them, null before a request is measured. `finished` counts all requests, also warm-up and cancelled
+    ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the agents that got a first
+    token in this stage, null once its requests are measured.
     """
 
     t_ns: int
@@ -302,6 +319,7 @@ class Frame(ProtocolMessage, frozen=True):
     goodput: tuple[Goodput, ...] = ()
     slo: str = ""
     slo_kept: tuple[KeptShare, ...] = ()
+    first_tokens: FirstTokens | None = None
     measured: int = 0
     begun: int | None = None
     totals: Totals = Totals()

@@ -115,7 +115,6 @@ class KeptShare(Stored, frozen=True, kw_only=True):
     `n` are those that met or missed it, `good` of them met it. `kept` is null while the bounds do not decide whether
     the share is at least the `required` one. A limit on the time of jobs has jobs `counted`. `median` and `value`, the
     percentile that the limit is on, are those of the counted requests, at the end of a session; null with too few.
-    Of a running level, `value` is that of a first token by any number of requests, null if that one is still awaited.
     """
 
     limit: str

@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-
-import msgspec
+from math import ceil, inf
+from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reusable_tokens, server_block_size
 from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
-from swarmtui.model.client_protocol import TTFT_BOUNDS, LiveTrace, Totals
+from swarmtui.model.client_protocol import TTFT_BOUNDS, FirstTokens, LiveTrace, Totals
 from swarmtui.model.findings import KeptShare
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
@@ -58,38 +58,81 @@ class TotalCounts:
         )
 
 
+class _InFlight(NamedTuple):
+    """A measured request without a record: whether it is past a limit of each condition, and its first token.
+
+    While that is `awaited`, `ttft_s` is how long.
+    """
+
+    late: tuple[bool, ...]
+    ttft_s: float
+    awaited: bool
+
+
 class RunningSlo:
     """Counts the requests of the running level by the conditions of an SLO.
 
     A request whose first token is late has missed the SLO from that moment on: otherwise a level would keep it until
     its last seconds. It counts as late until its record counts, so that both counts are the same in the end.
+
+        running.see(rows, now)
+        running.conditions(), running.first_tokens()
     """
 
     def __init__(self, slo: str, stage: int, since_ns: int) -> None:
         self._tally = SloTally(parse_slo(slo))
         self._stage, self._since_ns = stage, since_ns
-        # By agent and request: whether it is past a limit of each condition.
-        self._late: dict[tuple[int, int, int], tuple[bool, ...]] = {}
+        # By agent and request.
+        self._in_flight: dict[tuple[int, int, int], _InFlight] = {}
 
     def add(self, record: Record) -> None:
         if record.stage == self._stage:
             self._tally.add(record)
-            self._late.pop((record.agent, record.task, record.t_sent_ns or 0), None)
+            self._in_flight.pop((record.agent, record.task, record.t_sent_ns or 0), None)
 
-    def conditions(self, rows: Iterable[StreamRow], now: int) -> tuple[KeptShare, ...]:
-        """Return what is known now; `rows` are the newest ones of all agents."""
+    def see(self, rows: Iterable[StreamRow], now: int) -> None:
+        """Follow the requests in flight; `rows` are the newest ones of all agents."""
         for row in rows:
             if row.measured and row.t_sent_ns >= self._since_ns:
+                request = (row.agent, *row.request)
                 late = tuple(_is_late(condition, row, now) for condition in self._tally.slo.conditions)
-                if any(late):
-                    self._late[row.agent, *row.request] = late
+                if (before := self._in_flight.get(request)) is not None:
+                    late = tuple(was or now_late for was, now_late in zip(before.late, late, strict=True))
+                awaited = row.ttft_s is None
+                ttft_s = (now - row.t_sent_ns) / 1e9 if row.ttft_s is None else row.ttft_s
+                self._in_flight[request] = _InFlight(late, ttft_s, awaited)
+
+    def conditions(self) -> tuple[KeptShare, ...]:
+        """Return which requests met each condition, with those in flight that are past a limit."""
+        late = (request.late for request in self._in_flight.values() if any(request.late))
+        counts = [sum(of) for of in zip(*late, strict=True)]
+        return self._tally.conditions(counts)
+
+    def first_tokens(self) -> FirstTokens | None:
+        """Return what is known about the first tokens; None without a limit on them, or without a request."""
         conditions = self._tally.slo.conditions
-        counts = [sum(of) for of in zip(*self._late.values(), strict=True)] or [0] * len(conditions)
-        return tuple(
-            msgspec.structs.replace(share, value=self._tally.percentile_so_far(number, counts[number]))
-            if conditions[number].limits.keys() == {"ttft"}
-            else share
-            for number, share in enumerate(self._tally.conditions(counts))
+        limited = [at for at, condition in enumerate(conditions) if condition.limits.keys() == {"ttft"}]
+        if not limited:
+            return None
+        number = max(limited, key=lambda at: conditions[at].share)
+        limit_s, came = conditions[number].limits["ttft"], list(self._tally.counted_values(number))
+        came += [request.ttft_s for request in self._in_flight.values() if not request.awaited]
+        waits = [request.ttft_s for request in self._in_flight.values() if request.awaited]
+        in_time, late = sum(one <= limit_s for one in came), sum(one > limit_s for one in (*came, *waits))
+        # A wait that may still end in time says nothing, unless there is nothing else.
+        known = sorted((*came, *(one for one in waits if one > limit_s))) or sorted(waits)
+        if not known:
+            return None
+        percentile_s = known[max(0, ceil(conditions[number].share * len(known)) - 1)]
+        return FirstTokens(
+            limit_s=limit_s,
+            percentile=conditions[number].percentile,
+            in_time=in_time,
+            late=late,
+            oldest_s=max(waits, default=None),
+            # A request that failed has no first token.
+            percentile_s=limit_s if percentile_s == inf else percentile_s,
+            awaited=percentile_s == inf or percentile_s not in came,
         )
 
 

@@ -370,6 +370,9 @@ class SessionState:
         known = {level.key for level in self.levels}
         provisional = (level for key, level in self._provisional.items() if key not in known)
         workers, (news_ns, news) = self._workers.values(), self._server_news
+        judged = self._running_slo
+        if judged is not None:
+            judged.see(newest.values(), now)
         recent_delays = (delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS)
         return Frame(
             t_ns=now,
@@ -424,7 +427,8 @@ class SessionState:
             answer=self._answer,
             goodput=self._goodput,
             slo=self._slo,
-            slo_kept=self._running_slo.conditions(newest.values(), now) if self._running_slo is not None else (),
+            slo_kept=judged.conditions() if judged is not None else (),
+            first_tokens=judged.first_tokens() if judged is not None else None,
             measured=self._measured,
             begun=self._agents_begun(),
             totals=self._totals.view(),

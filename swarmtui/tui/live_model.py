@@ -10,7 +10,7 @@ import msgspec
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
-from swarmtui.model.findings import SearchState, Slots
+from swarmtui.model.findings import SearchedLevel, SearchState, Slots
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 
@@ -29,6 +29,8 @@ class LiveModel:
         self.points: list[HistoryPoint] = []
         self.power: dict[str, tuple[float | None, ...]] = {}
         self._sampled_ns = 0
+        # The levels that miss the SLO, by their verdict: whether something slowed the server down when it was given.
+        self._doubted: dict[SearchedLevel, bool] = {}
 
     @property
     def provisional(self) -> tuple[ProvisionalLevel, ...]:
@@ -82,7 +84,7 @@ class LiveModel:
     def reset(self, points: list[HistoryPoint], samples: Iterable[Telemetry]) -> None:
         """Replace what belongs to another moment, after a replay has jumped."""
         self.points = points
-        self.power, self._sampled_ns = {}, 0
+        self.power, self._sampled_ns, self._doubted = {}, 0, {}
         for sample in samples:
             self._apply_telemetry(sample)
 
@@ -93,7 +95,26 @@ class LiveModel:
             self.points = self.points[::2]
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
-        self.frame = _with_doubt(frame)
+        self.frame = self._with_doubt(frame)
+
+    def _with_doubt(self, frame: Frame) -> Frame:
+        """Leave open what missed the SLO while something slowed the server down, which the header says.
+
+        A verdict keeps its sign when that is over, or begins later; at the end the summary judges the whole session.
+        """
+        search = frame.search
+        if search is None or search.goal != "capacity" or frame.status == "ended":
+            return frame
+        disturbed = bool(find_disturbances(frame.quality))
+        missed = [level for level in search.levels if level.state == "missed"]
+        self._doubted = {level: self._doubted.get(level, disturbed) for level in missed}
+        if not any(self._doubted.values()):
+            return frame
+        levels = tuple(
+            msgspec.structs.replace(level, state="unsure") if self._doubted.get(level) else level
+            for level in search.levels
+        )
+        return msgspec.structs.replace(frame, search=msgspec.structs.replace(search, levels=levels))
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""
@@ -102,14 +123,3 @@ class LiveModel:
         self._sampled_ns = telemetry.t_ns
         for gpu in telemetry.gpus:
             self.power[gpu.uuid] = (*self.power.get(gpu.uuid, ())[1 - GPU_SAMPLES :], gpu.power_w)
-
-
-def _with_doubt(frame: Frame) -> Frame:
-    """Leave open what missed the SLO while something slows the server down, which the header says."""
-    search = frame.search
-    if search is None or search.goal != "capacity" or not find_disturbances(frame.quality):
-        return frame
-    levels = tuple(
-        msgspec.structs.replace(level, state="unsure") if level.state == "missed" else level for level in search.levels
-    )
-    return msgspec.structs.replace(frame, search=msgspec.structs.replace(search, levels=levels))

@@ -226,6 +226,34 @@ def test_a_late_first_token_has_missed_the_slo_before_its_request_ends() -> None
     assert counts(9.0) == [(0, 0), (0, 0)]
 
 
+def test_the_first_tokens_of_requests_in_flight_say_how_a_level_is_going() -> None:
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s,stream_p10=20", alpha=0.2))
+    state.apply(stage(4))
+
+    def known(t_s: float, *rows: StreamRow) -> tuple[int, int, float | None, float, bool] | None:
+        state.apply_frame(0, WorkerFrame(int(t_s * 1e9), 4, 4, 0, 0, rows, 0.0, 0, 0, 0))
+        found = state.frame(int(t_s * 1e9), rows=False).first_tokens
+        if found is None:
+            return None
+        assert (found.limit_s, found.percentile) == (2.0, 90)
+        return found.in_time, found.late, found.oldest_s, found.percentile_s, found.awaited
+
+    def row(agent: int, sent_s: float, ttft_s: float | None) -> StreamRow:
+        return StreamRow(
+            agent, "writing" if ttft_s else "waiting", agent, "", int(sent_s * 1e9), 0, 0, ttft_s, measured=True
+        )
+
+    assert known(0.5, StreamRow(0, "waiting", 9, "", 1, 0, 0, None)) is None
+    assert known(1.5, row(0, 1.0, None), row(1, 1.25, None)) == (0, 0, 0.5, 0.5, True)
+    # A wait that may still end in time is not in the percentile once another request has its first token.
+    assert known(2.0, row(0, 1.0, 0.75)) == (1, 0, 0.75, 0.75, False)
+    assert known(3.5, row(0, 1.0, 0.75)) == (1, 1, 2.25, 2.25, True)
+    assert known(4.0, row(1, 1.25, 2.5)) == (1, 1, None, 2.5, False)
+    state.apply(stage(8, 2))
+    assert known(5.0, *(StreamRow(agent, "idle", -1, "", 0, 0, 0, None) for agent in (0, 1))) is None
+
+
 def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     state = SessionState(0)
     state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=2, step="climb")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
+from swarmtui.model.client_protocol import FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.now import now_view
@@ -19,8 +20,12 @@ def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None
     tally.add_counts(4, [(4, 5)])
     (share,) = tally.conditions()
     seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
-    judged = msgspec.structs.replace(seen, slo_kept=(msgspec.structs.replace(share, value=2.84),))
-    assert figures(judged)["first token p90"] == ("2.84 s", "median 1.47 s")
+    known = FirstTokens(limit_s=2.0, percentile=90, in_time=4, late=1, oldest_s=1.2, percentile_s=2.84, awaited=False)
+    assert figures(msgspec.structs.replace(seen, first_tokens=known))["first token p90"] == ("2.84 s", "median 1.47 s")
+    # It has no first token yet, or no request is measured yet.
+    late = msgspec.structs.replace(known, percentile_s=1.44, awaited=True)
+    assert figures(msgspec.structs.replace(seen, first_tokens=late))["first token p90"] == ("> 1.4 s", "median 1.47 s")
+    assert figures(seen)["first token"] == ("1.47 s", "median")
     # At the end, too few requests have no percentile: it is past the limit, or at most the longest time.
     kept = msgspec.structs.replace(share, good=5)
     for condition, text in ((share, "> 2 s"), (kept, "≤ 1.20 s")):
@@ -31,9 +36,6 @@ def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None
     # The requests of its window are not all that were judged: the longest of them may be past a limit that is kept.
     ended = msgspec.structs.replace(ended, levels=(level(c=4, ttft=2.2),))
     assert now_view(live_data(model_of(ended), has_ended=True), 20).figures[2].value == "≤ 2.00 s"
-    # The request that decides has no first token yet.
-    late = msgspec.structs.replace(seen, slo_kept=(share,))
-    assert figures(late)["first token p90"] == ("> 2 s", "median 1.47 s")
 
 
 def test_the_rate_of_an_agent_says_nothing_of_slots_which_would_read_as_slots_of_each_agent() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from swarmtui.analysis.capacity.words import outlook_text, step_texts
+from swarmtui.analysis.capacity.words import first_token_texts, outlook_texts, step_texts
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
 from swarmtui.cli.progress import describe_frame
 from swarmtui.model.answer import Answer, AnswerSentence
-from swarmtui.model.client_protocol import Frame
+from swarmtui.model.client_protocol import FirstTokens, Frame
 from swarmtui.model.findings import Goodput, KvCliff, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine
@@ -59,7 +59,7 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 ✓ ┄ 12 ████░░░░ 4 of up to 8 requests ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+        "how many agents? 1 ? 2 ✓ 4 ▽ 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
 
 
@@ -112,7 +112,31 @@ def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_befo
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
     assert header_view(session(), shown, None, None).phase == "warming up: 3 of 12 agents began"
-    assert "┄ 12 ░░░░░░░░ 0 of up to 8 requests ┄" in words(shown, 140)
+    assert "┄ 12 ░░░░░░░░ ┄" in words(shown, 140)
+
+
+def test_a_visit_says_in_words_at_every_width_how_many_requests_may_decide_it() -> None:
+    def said(good: int, width: int) -> str:
+        view = header_view(session(), msgspec.structs.replace(searching((good, good), good), note=""), None, None)
+        return "".join(part for part, _ in status_line(view, width))
+
+    for width in (80, 120, 200):
+        assert said(4, width).startswith(" measuring 12 agents: 4 of at most 8 requests ")
+        assert said(0, width).startswith(" measuring 12 agents: at most 8 requests ")
+
+
+def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
+    known = FirstTokens(limit_s=2.0, percentile=90, in_time=3, late=0, oldest_s=1.44, percentile_s=1.2, awaited=False)
+    shown = msgspec.structs.replace(searching((0, 0), 0), first_tokens=known, note="", errors=0, warnings=())
+    view = header_view(session(), shown, None, None)
+    moving = "3 first tokens in time, oldest wait 1.4 s of 2 s"
+    assert view.detail[0] == f"{moving} · halving the gap between 8 and 16 · step 7"
+    assert "".join(part for part, _ in status_line(view, 80)).endswith("   oldest wait 1.4 s of 2 s")
+    late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)
+    assert first_token_texts(msgspec.structs.replace(shown, first_tokens=late)) == ("2 first tokens late",)
+    # The words before it are about another level until this one begins.
+    before = header_view(session(), msgspec.structs.replace(shown, c=8), None, None)
+    assert before.detail[0] == "halving the gap between 8 and 16 · step 7"
 
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
@@ -157,7 +181,7 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ 4 of ≤8 ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
 
 
 def moments() -> list[Frame]:
@@ -176,15 +200,16 @@ def test_the_line_of_a_search_has_one_shape_at_a_width(width: int) -> None:
     lines = [text(moment, width) for moment in moments()]
     assert len({line.lstrip().partition("?")[0] for line in lines}) == 1
     assert len({line.rpartition("first token")[1] for line in lines}) == 1
-    assert all(" of " in line for line in (lines[0], lines[2], lines[3], lines[5]))
+    running = "12 ▸" if "12 ▸" in lines[0] else "░"
+    assert all(running in line for line in (lines[0], lines[2], lines[3], lines[5]))
 
 
 def test_the_plan_and_the_table_of_levels_count_the_same_requests_at_all_visits_of_a_level() -> None:
     again = SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure")
     search = msgspec.structs.replace(SEARCH, levels=(again,))
     shown = msgspec.structs.replace(searching((3, 3), 3), search=search, run=2)
-    assert "12 again 8 of ≤13" in text(shown, 80)
-    assert "12 again █████░░░ 8 of up to 13 requests" in text(shown, 140)
+    assert "12 again" in text(shown, 80) and "12 again █████░░░" in text(shown, 140)
+    assert header_view(session(), shown, None, None).phase == "measuring 12 agents again: 8 of at most 13 requests"
     now = level_now(shown)
     assert now is not None and now.counted == "… 4 of 8"
     # The search has counted this visit: its verdict stands.
@@ -207,9 +232,27 @@ def test_while_something_slows_the_server_down_no_level_is_said_to_miss_the_slo(
     assert curve.notes[0] == "▸ most agents 8 · ? not sure 16" and curve.charts[0].boundary is None
     table = levels_view(levels, None, (), "", (), *live.marked_by).table
     assert "✖" not in "".join(cell.text for row in table.rows for cell in row)
-    quiet = msgspec.structs.replace(shown, search=SEARCH, quality=())
-    live.apply(quiet)
-    assert live.frame == quiet
+
+
+def test_a_decided_level_keeps_its_sign_while_doubts_come_and_go() -> None:
+    """A level is in doubt if something slowed the server down when it was judged, until it is judged again."""
+    busy = QualityLine(code="host_pressure", name="host pressure", state="doubtful", value="60 %", sentence="")
+    live = LiveModel()
+
+    def sign(search: SearchState, *quality: QualityLine) -> str:
+        live.apply(msgspec.structs.replace(searching(), search=search, quality=quality))
+        assert live.frame is not None
+        return text(live.frame, 140).partition("16 ")[2][:1]
+
+    once, twice = (
+        msgspec.structs.replace(SEARCH, levels=(msgspec.structs.replace(SEARCH.levels[-1], visits=visits),))
+        for visits in (1, 2)
+    )
+    assert [sign(once), sign(once, busy), sign(once)] == ["✖", "✖", "✖"]
+    assert [sign(twice, busy), sign(twice), sign(twice, busy)] == ["?", "?", "?"]
+    # The summary judges the whole session.
+    live.apply(msgspec.structs.replace(searching(), search=twice, status="ended"))
+    assert live.frame is not None and live.frame.search == twice
 
 
 def test_a_sweep_with_an_slo_has_no_sign_of_a_kept_level_before_it_is_judged() -> None:
@@ -237,13 +280,13 @@ def test_a_sweep_with_an_slo_has_no_sign_of_a_kept_level_before_it_is_judged() -
 def test_a_level_that_can_only_end_one_way_says_so_before_its_end(good: tuple[int, int], n: int, said: str) -> None:
     """Eight requests are to be done, and those of twelve agents may be in flight at the end."""
     shown = msgspec.structs.replace(searching(good, n), done=n, of=8, note="")
-    assert outlook_text(shown) == said
+    assert outlook_texts(shown)[:1] == ((said,) if said else ())
     detail = header_view(session(), shown, None, None).detail
     assert detail[0] == (said or "halving the gap between 8 and 16 · step 7")
     assert (said or "halving the gap between 8 and 16") in describe_frame(shown)
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
-    assert "miss" not in outlook_text(msgspec.structs.replace(shown, quality=(busy,)))
-    assert not outlook_text(msgspec.structs.replace(shown, status="ended"))
+    assert "miss" not in "".join(outlook_texts(msgspec.structs.replace(shown, quality=(busy,))))
+    assert not outlook_texts(msgspec.structs.replace(shown, status="ended"))
 
 
 def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:

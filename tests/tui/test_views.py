@@ -212,7 +212,10 @@ def test_one_level_has_one_figure_with_the_digits_that_its_half_width_leaves() -
 
 def test_agents_that_wait_are_told_apart_from_requests_in_the_queue_of_the_server() -> None:
     queue = Telemetry(t_ns=1, servers=(ServerState(engine="vllm", waiting=5.0),))
-    assert figures(msgspec.structs.replace(frame(8), waiting=7, telemetry=queue))["waiting"] == ("7", "5 queued")
+    assert figures(msgspec.structs.replace(frame(8), waiting=7, telemetry=queue))["waiting"] == (
+        "7",
+        "queue of the server 5",
+    )
 
 
 def test_an_agent_without_a_first_token_does_not_show_its_last_answer() -> None:

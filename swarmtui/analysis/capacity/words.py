@@ -8,6 +8,8 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KeptShare, SearchState
+from swarmtui.numbers import seconds
+from swarmtui.text import count_noun
 
 
 def agents_number(agents: int, *, is_open: bool, doubtful: bool) -> tuple[str, str]:
@@ -74,22 +76,38 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
     return "keep" if share.good >= share.required * total else None
 
 
-def outlook_text(frame: Frame) -> str:
-    """`already over 2 s too often: 16 will miss`; empty while the running level of a search may still go either way.
+def first_token_texts(frame: Frame) -> tuple[str, ...]:
+    """Say what decides a running level before its requests end: `12 first tokens in time, oldest wait 1.4 s of 2 s`.
+
+    The texts are from long to short; there is none before a request is measured.
+    """
+    known = frame.first_tokens
+    if known is None or frame.status != "running":
+        return ()
+    waits = "" if known.oldest_s is None else f"oldest wait {seconds(known.oldest_s, 2)} of {time_text(known.limit_s)}"
+    in_time = f"{count_noun(known.in_time, 'first token', 'first tokens')} in time" if known.in_time else ""
+    late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token', 'first tokens')} late"
+    came = ", ".join(filter(None, (in_time, late if known.late else "")))
+    return tuple(dict.fromkeys(filter(None, (", ".join(filter(None, (came, waits))), waits, came))))
+
+
+def outlook_texts(frame: Frame) -> tuple[str, ...]:
+    """`already over 2 s too often: 16 will miss`, from long to short; none while a level may still go either way.
 
     The requests that are in flight at its end may count, too. What slows the server down proves nothing about it.
     """
     search = frame.search
     if search is None or search.goal != "capacity" or search.next_c != frame.c or frame.status != "running":
-        return ""
+        return ()
     # Of a conversation each turn is judged, but whole ones are counted.
     alike = all(share.n <= frame.done + 2 * frame.c for share in frame.slo_kept)
     most = frame.of + frame.c if frame.of and alike else 0
     ends = [outlook(share, most) for share in frame.slo_kept]
     if "miss" in ends:
         condition = parse_slo(frame.slo).conditions[ends.index("miss")]
-        return "" if find_disturbances(frame.quality) else f"{_already(condition)} too often: {frame.c} will miss"
-    return f"{frame.c} will be kept" if ends and set(ends) == {"keep"} else ""
+        why, end = f"{_already(condition)} too often", f"{frame.c} will miss"
+        return () if find_disturbances(frame.quality) else (f"{why}: {end}", why, end)
+    return (f"{frame.c} will be kept",) if ends and set(ends) == {"keep"} else ()
 
 
 def _already(condition: SloCondition) -> str:

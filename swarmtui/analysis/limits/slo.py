@@ -307,11 +307,9 @@ class SloTally:
         value = percentile(ordered, named / 100) if named is not None and enough else inf
         return median if isfinite(median) else None, value if isfinite(value) else None
 
-    def percentile_so_far(self, number: int, late: int) -> float | None:
-        """Return the percentile that a limit on a time is on, of any number of requests; None if that one is late."""
-        counted = sorted(self._values[number])
-        at = max(0, ceil(self.slo.conditions[number].share * (len(counted) + late)) - 1)
-        return counted[at] if at < len(counted) and isfinite(counted[at]) else None
+    def counted_values(self, number: int) -> tuple[float, ...]:
+        """Return a condition's figure of each request that was counted; infinite if it missed it without one."""
+        return tuple(self._values[number])
 
     def conditions(self, late: Sequence[int] = ()) -> tuple[KeptShare, ...]:
         """`late` are requests in flight that have already missed each condition."""

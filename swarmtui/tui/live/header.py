@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from swarmtui.analysis.capacity.words import outlook_text, step_texts
+from swarmtui.analysis.capacity.words import first_token_texts, outlook_texts, step_texts
 from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -17,7 +17,15 @@ from swarmtui.numbers import clock, percent, rate, seconds
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
-from swarmtui.tui.live.plan_line import PlanView, following_c, is_finishing, plan_line, plan_view
+from swarmtui.tui.live.plan_line import (
+    PlanView,
+    following_c,
+    is_finishing,
+    is_visited,
+    plan_line,
+    plan_view,
+    visit_text,
+)
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
 
@@ -118,7 +126,7 @@ def _stage(frame: Frame) -> str:
         return "finishing: the last figures are computed and saved"
     if frame.begun is not None:
         return f"warming up: {frame.begun} of {count_noun(frame.c, 'agent', 'agents')} began"
-    return f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring"
+    return visit_text(frame) or (f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring")
 
 
 def phase(frame: Frame) -> str:
@@ -211,10 +219,16 @@ def _detail(frame: Frame | None, comparison: str) -> tuple[str, ...]:
 
 
 def _stage_texts(frame: Frame) -> tuple[str, ...]:
-    """The step of a search; else the send delay of an open loop, and the prefix cache and contexts of a trace."""
+    """How a level of a search will end, or what decides it, and its step.
+
+    Other loads have the send delay of an open loop, or the prefix cache and contexts of a trace.
+    """
     if frame.search is not None:
-        outlook = outlook_text(frame)
-        return (*([outlook] if outlook else ()), *step_texts(frame.search))
+        steps = step_texts(frame.search)
+        if outlook := outlook_texts(frame):
+            return (*outlook, *steps)
+        known = first_token_texts(frame) if is_visited(frame) else ()
+        return (*(f"{known[0]} · {step}" for step in steps if known), *known, *steps)
     parts = [f"sent {seconds(frame.send_delay_s)} late at most"] if traits(frame.load).by_rate else []
     if (trace := frame.trace) is not None:
         parts += [

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.analysis.limits.slo import parse_slo, time_text
-from swarmtui.model.client_protocol import Frame
+from swarmtui.model.client_protocol import FirstTokens, Frame
 from swarmtui.model.findings import KeptShare, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.session import Level
@@ -52,6 +52,8 @@ class NowView(NamedTuple):
     title: str
     figures: tuple[Figure, ...]
     parts: TtftSplit | None
+    # While a run goes on: after its end the result has the tall digits.
+    is_tall: bool = True
 
 
 class _Numbers(NamedTuple):
@@ -103,11 +105,11 @@ def now_view(data: LiveData, columns: int) -> NowView:
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
         _figure(first_token, f"first token {percentile}|TTFT {percentile}", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
-        _figure(count(numbers.waiting), "queued" if ended else "waiting", "queue", numbers.notes[3],
+        _figure(count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
-    return NowView(_title(data, level), figures, parts)
+    return NowView(_title(data, level), figures, parts, is_tall=not ended)
 
 
 def _title(data: LiveData, level: Level | None) -> str:
@@ -134,10 +136,10 @@ def _of_frame(data: LiveData) -> _Numbers:
     known = level is not None and level.headline_tps is not None
     headline = f"{kind} {rate(level.headline_tps, level.half_width)}" if level is not None and known else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
-    judged = _judged_first_token(frame, frame.slo_kept)
+    judged = _running_first_token(frame.first_tokens)
     turns = _take_turns(frame.slots, frame.c)
     active = f"side {rate(mixed.side_tps)}" if mixed else "" if turns else f"{frame.in_flight} active"
-    server = "" if frame.server_waiting is None else f"{count(frame.server_waiting)} queued"
+    server = "" if frame.server_waiting is None else f"queue of the server {count(frame.server_waiting)}"
     return _Numbers(
         frame.out_tps,
         frame.per_stream_tps if mixed is None else mixed.primary_tps,
@@ -153,12 +155,19 @@ def _take_turns(slots: Slots | None, c: int) -> bool:
     return slots is not None and slots.total < c
 
 
-def _judged_first_token(
-    frame: Frame, shares: Sequence[KeptShare], longest_s: float | None = None
-) -> tuple[str, str] | None:
+def _running_first_token(known: FirstTokens | None) -> tuple[str, str] | None:
+    """The percentile that the SLO limits, and its value so far; None before a request is measured."""
+    if known is None or known.percentile in (None, 50):
+        return None
+    return f"p{known.percentile}", f"> {seconds(known.percentile_s, 2)}" if known.awaited else seconds(
+        known.percentile_s
+    )
+
+
+def _judged_first_token(frame: Frame, shares: Sequence[KeptShare], longest_s: float | None) -> tuple[str, str] | None:
     """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it.
 
-    Of few requests no percentile is known at the end: it is at most their longest time, and the limit if it is kept.
+    Of few requests no percentile is known: it is at most their longest time, and the limit if it is kept.
     """
     for number, condition in enumerate(parse_slo(frame.slo).conditions if frame.slo else ()):
         if condition.limits.keys() == {"ttft"} and condition.percentile not in (None, 50):
@@ -195,10 +204,9 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
         judged = _judged_first_token(frame, found.conditions, level.ttft_s.max)
     p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
     p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
-    queued = "" if level.queued is None else "mean"
     numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
     turns = _take_turns(frame.slots if frame is not None else None, level.c)
-    return _Numbers(*numbers, (half, "", p90, queued), level.half_width, judged, turns)
+    return _Numbers(*numbers, (half, "", p90, ""), level.half_width, judged, turns)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
@@ -245,15 +253,27 @@ class NowPanel(LivePanel, Panel[NowView]):
         each, more = divmod(max(rows, room - below), rows)
         for start in range(0, len(view.figures), self._boxes):
             high = each + (1 if start < more * self._boxes else 0)
-            boxes = [self._box(figure, high) for figure in view.figures[start : start + self._boxes]]
+            beside = view.figures[start : start + self._boxes]
+            tall_ones = [self._tall(figure) for figure in beside] if high >= _TALL and view.is_tall else []
+            # All figures of a row have digits of the same size.
+            tall_ones = tall_ones if all(tall_ones) else []
+            boxes = [
+                self._box(figure, high, digits)
+                for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
+            ]
             lines += [_beside(parts, self._columns) for parts in zip(*boxes, strict=True)]
         return [*lines, *([_parts_line(view.parts, width)] if below else [])]
 
-    def _box(self, figure: Figure, height: int) -> list[Line]:
-        width, style = self._columns, f"bold {figure.hue}"
+    def _tall(self, figure: Figure) -> list[str]:
+        """Return the figure in tall digits; nothing if it does not fit."""
         units = (version for unit in figure.units for version in (unit, _two_lines(figure.value, unit)))
-        versions = [tall(f"{figure.value} {unit}") for unit in units] if height >= _TALL else []
-        digits = next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
+        # The sign of a limit is part of the number.
+        value = figure.value.replace("> ", ">").replace("≤ ", "≤")
+        versions = (tall(f"{value} {unit}") for unit in units)
+        return next((lines for lines in versions if lines and max(map(len, lines)) <= self._columns), [])
+
+    def _box(self, figure: Figure, height: int, digits: list[str]) -> list[Line]:
+        width, style = self._columns, f"bold {figure.hue}"
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             room = width - len(digits[0])
@@ -287,7 +307,11 @@ def _beside(parts: Sequence[Line], columns: int) -> Line:
 
 
 def _parts_line(split: TtftSplit | None, width: int) -> Line:
-    """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate."""
+    """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate.
+
+    They are of all requests that ended, also of the warm-up of a level, which wait less than those that are judged: the
+    mean itself is only shown with these words.
+    """
     if split is None or not any(value > 0 for _, value in split.known_parts):
         return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
     about = "~" if split.estimated else ""
@@ -295,6 +319,6 @@ def _parts_line(split: TtftSplit | None, width: int) -> Line:
     def painted(name: str) -> Line:
         return [(name, "dim"), *parts_line(split.known_parts, lambda x: seconds(x, 2), width - len(name), about)]
 
-    # The parts add up to the mean, which is not the median above.
-    whole = painted(f" mean {seconds(split.ttft_s, 2)}")
-    return whole if sum(len(text) for text, _ in whole) <= width else painted(" mean")
+    names = (f" mean with warm-up {seconds(split.ttft_s, 2)}", " first token", "")
+    versions = [painted(name) for name in names]
+    return next((line for line in versions if sum(len(text) for text, _ in line) <= width), versions[-1])

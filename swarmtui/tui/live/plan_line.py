@@ -30,7 +30,7 @@ _CUT = "… "
 _RUNS, _AGAIN = "▸", "again"
 # What the running chip may need in each version, and all chips of a search: the bracket and a few levels.
 _RUNNING_ROOMS = (30, 22, 12)
-_SEARCH_ROOMS = (70, 60, 30)
+_SEARCH_ROOMS = (60, 45, 30)
 
 
 class Chip(NamedTuple):
@@ -125,6 +125,25 @@ def judged_so_far(frame: Frame) -> tuple[int, int] | None:
     return (good + (known.good or 0), n + known.n) if known is not None else (good, n)
 
 
+def is_visited(frame: Frame) -> bool:
+    """Whether the running level is one that a search for the capacity judges."""
+    search = frame.search
+    return search is not None and search.goal == "capacity" and search.next_c == frame.c and frame.status == "running"
+
+
+def visit_text(frame: Frame) -> str:
+    """Say how far a visit of a search for the capacity is, which ends as soon as its requests decide it."""
+    if not is_visited(frame):
+        return ""
+    done, of = progress(frame)
+    known = frame.search is not None and any(level.c == frame.c for level in frame.search.levels)
+    measured = f"measuring {count_noun(frame.c, 'agent', 'agents')}{' again' if known else ''}"
+    if not of:
+        return f"{measured}: {count_noun(done, 'request', 'requests')}"
+    most = f"at most {count_noun(of, 'request', 'requests')}"
+    return f"{measured}: {done} of {most}" if done else f"{measured}: {most}"
+
+
 def following_c(frame: Frame) -> int | None:
     """The C of a level that a search has chosen and not begun: the rest of the frame is about the one before."""
     next_c = frame.search.next_c if frame.search is not None and frame.status != "ended" else None
@@ -158,19 +177,13 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
         counted: Line = [*short, (f" {count_noun(done, 'request', 'requests')}", "")]
         return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
     full, rest = bar(done / of, _BAR)
-    # A level of a search for the capacity ends as soon as its requests decide it, and may be visited again.
-    decides = frame.search is not None and frame.search.goal == "capacity"
-    most, sign_of_most = ("up to ", "≤") if decides else ("", "")
-    words = (f" {done} of {most}{of} requests", "")
     name = f"{c} {sign} " if sign == _AGAIN else f"{c} "
-    return Chip(
-        (
-            [(name, "bold"), (full, "throughput"), (rest, "frame"), words],
-            [*short, words],
-            [*short, (f" {done} of {sign_of_most}{of}", "")],
-        ),
-        is_border=True,
-    )
+    gauge: Line = [(name, "bold"), (full, "throughput"), (rest, "frame")]
+    if is_visited(frame):
+        # The line below has the words.
+        return Chip((gauge, short, short), is_border=True)
+    words = (f" {done} of {of} requests", "")
+    return Chip(([*gauge, words], [*short, words], [*short, (f" {done} of {of}", "")]), is_border=True)
 
 
 def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) -> tuple[Chip, ...]:
