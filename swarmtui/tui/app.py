@@ -30,7 +30,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource, SavedSource
-from swarmtui.tui.keys import KeyContext, Keymap, bindings, keymap
+from swarmtui.tui.keys import Action, KeyContext, Keymap, bindings, keymap
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, SWARM_LIGHT, kept_theme, line_styles
 
@@ -191,7 +191,11 @@ class SwarmApp(PatchedApp[AppResult]):
 
     def action_help(self) -> None:
         topic = getattr(self.screen, "help_topic", None)
-        self._open_once("help", self.keys, key_context(self.screen), topic() if topic else None)
+        self._open_once("help", self._available(self.screen), topic() if topic else None)
+
+    def _available(self, screen: Screen[Any]) -> list[Action]:
+        """Return the actions that a screen has at this moment."""
+        return [action for action in self.keys.actions(key_context(screen)) if screen.check_action(action.id, ())]
 
     def action_palette(self) -> None:
         self._open_once("palette")
@@ -423,9 +427,7 @@ class SwarmApp(PatchedApp[AppResult]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Fill the command palette from the table of actions."""
-        for action in self.keys.actions(key_context(screen)):
-            if not screen.check_action(action.id, ()):
-                continue
+        for action in self._available(screen):
             if action.group != "Move" and action.id != "palette":
                 run = self._runner(action.full_name, screen)
                 yield SystemCommand(f"{action.label} ({action.shown})", action.tooltip, run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -19,8 +19,8 @@ from textual.widgets import Input, OptionList, Static
 from swarmtui.report.colours import HUES
 from swarmtui.tui.base_screens import HelpTopic, Page, Pager
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.keys import GROUPS, KeyContext, Keymap
-from swarmtui.tui.lines import Line, LineWidget, ljust, wrap
+from swarmtui.tui.keys import GROUPS, Action
+from swarmtui.tui.lines import Line, LineWidget, cell_width, ljust, wrap
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 
@@ -231,6 +231,23 @@ _RESULT = 7  # the key of its panel
 _ANSWER_TITLE = "The words of an answer"
 _NO_TOPIC = HelpTopic()
 
+# The signs of a comparison.
+_CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
+    ("▲ ▼", "better, or worse: the change is larger than what chance does"),
+    (
+        "△ ▽",
+        "likely better, or worse: repeats of one server do not differ by as much, but one run each does not decide",
+    ),
+    ("?", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
+    ("=", "the same, as far as that many runs can show"),
+)
+# Those of the curves of several sessions.
+_CURVE_SIGNS: tuple[tuple[str, str], ...] = (
+    ("● ◆", "the levels of the baseline, and of the session that is compared with it"),
+    ("▸ on a curve", "the level to choose: the most agents that keep the SLO, or the best one without an SLO"),
+    ("▼ on a curve", "the first level past it, which misses the SLO; without one, the cliff"),
+)
+
 # The words of an answer, and of its comparison with another one.
 _ANSWER: tuple[tuple[str, str], ...] = (
     ("SLO", "what is fast enough: a limit for the first token and for the tok/s of each agent, and how many of the "
@@ -242,13 +259,11 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("(18–23)", "the range of that number: 18 agents are shown to keep the SLO, and 24 to miss it"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches; another search can differ by a few "
      "agents"),
-    ("a repeat would end", "a repeat of a search can end a tenth beside the range of its number, as servers are not "
+    ("a repeat", "a repeat of a search can end a tenth beside the range of its number, as servers are not "
      "the same every minute: a number within that is no change"),
     ("2 agents (16 %)", "two quick searches of one unchanged server can differ by this much by chance: more has to "
      "change before it counts"),
-    ("△ ▽ (a change)", "likely better, or worse: repeats of one server do not differ by as much, but one run each does "
-     "not decide"),
-    ("? (a change)", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
+    *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
 )  # fmt: skip
 
@@ -301,42 +316,53 @@ def panel_topic(key: int | None) -> HelpTopic:
     return HelpTopic(f"The figures of panel {key}", rows) if rows else _NO_TOPIC
 
 
+def change_topic(*, with_curves: bool = False) -> HelpTopic:
+    """Explain the signs of changes, and those of the curves if they are shown."""
+    return HelpTopic("The signs of a change", (*_CHANGE_SIGNS, *(_CURVE_SIGNS if with_curves else ())))
+
+
 class HelpScreen(Pager):
     page_title = "help"
 
-    def __init__(self, keys: Keymap, context: KeyContext, topic: HelpTopic | None = None) -> None:
+    def __init__(self, actions: Sequence[Action], topic: HelpTopic | None = None) -> None:
         super().__init__()
-        self._keys, self._shown_context, self._topic = keys, context, topic or _NO_TOPIC
+        self._actions, self._topic = actions, topic or _NO_TOPIC
 
     def update_panels(self) -> None:
-        width = max(40, self.app.size.width)
-        self.query_one(Page).show(help_lines(self._keys, self._shown_context, width, self._topic))
+        self.query_one(Page).show_made(lambda width: help_lines(self._actions, width, self._topic))
 
 
-def help_lines(keys: Keymap, context: KeyContext, width: int, topic: HelpTopic = _NO_TOPIC) -> list[Line]:
-    lines = _meanings(topic.title, topic.rows, width) if topic.rows else []
-    actions = keys.actions(context)
+def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOPIC) -> list[Line]:
+    """Explain the topic first, then the keys, then what the topic has left out; long lines are wrapped."""
+    lines = _meanings(topic.title, topic.rows, width)
     for group in GROUPS:
         members = [action for action in actions if action.group == group]
         if members:
             lines += [[], [(f" {group}", "title")]]
         for action in members:
-            lines.append([
-                (f"  {ljust(action.shown, _KEYS)}", "bold"),
-                (ljust(action.label, _LABEL), ""),
-                (action.tooltip, "dim"),
-            ])  # fmt: skip
-    lines += _meanings(_ANSWER_TITLE, _ANSWER, width) if topic.rows is not _ANSWER else []
-    lines += _meanings("Figures", [(name, meaning) for name, meaning, _ in _FIGURES], width)
+            names: Line = [(f"  {ljust(action.shown, _KEYS)}", "bold"), (ljust(action.label, _LABEL), "")]
+            lines += _beside(names, action.tooltip, width)
+    explained = {meaning for _, meaning in topic.rows}
     signs = panel_topic(None)
-    lines += _meanings(signs.title, signs.rows, width) if topic.title != signs.title else []
+    for title, rows in (
+        (_ANSWER_TITLE, _ANSWER),
+        ("Figures", [(name, meaning) for name, meaning, _ in _FIGURES]),
+        (signs.title, signs.rows),
+    ):
+        lines += _meanings(title, [row for row in rows if row[1] not in explained], width)
     note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'
     return [*lines[1:], [], *([(f" {text}", "dim")] for text in wrap(note, width - 2))]
 
 
-def _meanings(title: str, rows: Iterable[tuple[str, str]], width: int) -> list[Line]:
-    lines: list[Line] = [[], [(f" {title}", "title")]]
+def _meanings(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    lines: list[Line] = [[], [(f" {title}", "title")]] if rows else []
     for name, meaning in rows:
-        for number, text in enumerate(wrap(meaning, width - _NAMES - 4)):
-            lines.append([(f"  {ljust(name if not number else '', _NAMES)}", "bold"), (text, "dim")])
+        lines += _beside([(f"  {ljust(name, _NAMES)}", "bold")], meaning, width)
     return lines
+
+
+def _beside(names: Line, meaning: str, width: int) -> list[Line]:
+    """Return names with their meaning beside them, in as many lines as it needs."""
+    indent = sum(cell_width(text) for text, _ in names)
+    first, *more = wrap(meaning, max(8, width - indent - 1))
+    return [[*names, (first, "dim")], *([(" " * indent, ""), (text, "dim")] for text in more)]

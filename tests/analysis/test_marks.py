@@ -33,7 +33,7 @@ def test_what_is_missed_while_the_server_looked_slower_has_the_sign_of_doubt() -
     marks = level_marks(LEVELS, answer=disturbed)
     table = level_table(LEVELS, marks=marks)
     assert [(row[0].text, row[0].code) for row in table.rows[-2:]] == [("▸12", "kept"), ("?16", "unknown")]
-    assert "▼" not in table.note and "? not sure: disturbed" in table.note
+    assert "▼" not in table.note and "? not sure: something else slowed the server" in table.note
     upper, lower = curve_charts(LEVELS, marks)
     assert upper.boundary is lower.boundary is None and upper.series[0].marks == ((12.0, "kept"), (16.0, "unknown"))
     drawn = "".join(text for row in paint_charts((upper,), 60, 12) for text, _ in row)

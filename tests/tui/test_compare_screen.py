@@ -129,6 +129,26 @@ async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Pat
         assert screen_text(app).count("│  ") >= 3 and "●" in screen_text(app) and "◆" in screen_text(app)
 
 
+async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    shutil.copytree(RECORDED, root)
+    for directory in root.iterdir():
+        write_summary(directory)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: "▲ faster" in screen_text(app))
+        await pilot.press("question_mark")
+        await until(lambda: "The signs of a change" in screen_text(app))
+        shown = screen_text(app)
+        assert shown.index("▲ ▼") < shown.index("△ ▽") < shown.index("not sure yet") < shown.index("export")
+        assert "on a curve" not in shown
+        await pilot.press("escape", "2", "question_mark")
+        await until(lambda: "on a curve" in screen_text(app))
+
+
 def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import pytest
@@ -18,10 +18,11 @@ from swarmtui.model.load import Dag, Mixed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SCREENS, SwarmApp
-from swarmtui.tui.base_screens import HelpTopic
-from swarmtui.tui.dialogs import Palette, help_lines, panel_topic
+from swarmtui.tui.base_screens import HelpTopic, Page
+from swarmtui.tui.dialogs import HelpScreen, Palette, change_topic, help_lines, panel_topic
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
 from swarmtui.tui.launch import read_app_config as read_config
+from swarmtui.tui.lines import cell_width
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
@@ -74,7 +75,7 @@ def test_no_key_has_two_actions_at_one_time(context: KeyContext) -> None:
 
 
 def test_help_lists_every_action() -> None:
-    text = text_of(help_lines(Keymap(), "live", 100))
+    text = text_of(help_lines(Keymap().actions("live"), 100))
     for action in Keymap().actions("live"):
         assert action.tooltip in text
     assert {action.group for action in ACTIONS} <= set(GROUPS)
@@ -82,10 +83,41 @@ def test_help_lists_every_action() -> None:
 
 def test_help_explains_the_words_of_an_answer() -> None:
     for topic in (HelpTopic(), panel_topic(7)):
-        text = " ".join(text_of(help_lines(Keymap(), "live", 100, topic)).split())
+        text = " ".join(text_of(help_lines(Keymap().actions("live"), 100, topic)).split())
         for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "2 agents (16 %)", "? (a change)", "N"):
             assert word in text
         assert text.count("wrong in at most one of five searches") == 1 and "four runs of both" in text
+
+
+@pytest.mark.parametrize("context", get_args(KeyContext))
+def test_help_cuts_no_line_at_80_columns(context: KeyContext) -> None:
+    actions = Keymap({"more": "plus,equals_sign,ctrl+up"}).actions(context)
+    topics = [HelpTopic(), change_topic(with_curves=True), *(panel_topic(key) for key in (None, *PANELS))]
+    for topic in topics:
+        lines = help_lines(actions, 78, topic)
+        assert max(cell_width(text_of([line])) for line in lines) < 78
+        text = " ".join(text_of(lines).split())
+        assert all(action.tooltip in text for action in actions) and all(row[1] in text for row in topic.rows)
+        assert text.count("four runs of both give a verdict") == 1, "nothing is explained twice"
+
+
+async def test_help_of_a_run_has_each_key_once_with_what_it_does_now(until: Until) -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+
+    async def explained() -> list[str]:
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen))
+        lines = [text_of([line]) for line in app.screen.query_one(Page).lines]
+        await pilot.press("escape")
+        return [" ".join(line.split()[:2]) for line in lines if line.startswith("  c ")]
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "[1] curve" in screen_text(app))
+        assert await explained() == ["c set"]
+        await until(lambda: isinstance(app.screen, RunScreen))
+        source.live.apply(protocol.Ended("done", "", ""))
+        assert await explained() == ["c compare"]
 
 
 def test_every_registered_screen_can_be_imported() -> None:

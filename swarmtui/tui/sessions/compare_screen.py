@@ -16,7 +16,7 @@ from swarmtui.report.chart import Judgement
 from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
 from swarmtui.report.table import Code, Sentence
 from swarmtui.text import brief_flags, sanitize
-from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
+from swarmtui.tui.base_screens import HelpTopic, KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.lines import Line
@@ -90,6 +90,12 @@ class CompareScreen(PanelScreen):
             actions = relabel(actions, {"next_baseline": "swap"})
         # A narrow footer has no room for it beside the keys of the panels.
         return actions if self.is_narrow else in_footer(actions, "export")
+
+    def help_topic(self) -> HelpTopic:
+        """Explain the signs that are shown."""
+        from swarmtui.tui.dialogs import change_topic
+
+        return change_topic(with_curves=any(panel.display for panel in self.query(OverlayPanel)))
 
     def on_mount(self) -> None:
         self.arrange_panels()

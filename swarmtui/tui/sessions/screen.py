@@ -42,7 +42,7 @@ from swarmtui.report.table import Block, Facts, Sentence, Table
 from swarmtui.sessions import index
 from swarmtui.sessions.journal import JOURNAL, is_running
 from swarmtui.text import count_noun, sanitize
-from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
+from swarmtui.tui.base_screens import HelpTopic, KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer, relabel
@@ -165,6 +165,12 @@ class SessionsScreen(PanelScreen):
         # If not all fit, those first that need no other session or a deleted one.
         order = ("open", "mark", "compare", "export", "back", "share", "sort", "filter", "replay", "delete")
         return sorted(actions, key=lambda action: order.index(action.id) if action.id in order else len(order))
+
+    def help_topic(self) -> HelpTopic:
+        """Explain the signs of the column of baselines."""
+        from swarmtui.tui.dialogs import change_topic
+
+        return change_topic()
 
     def on_mount(self) -> None:
         self.arrange_panels()
