@@ -322,7 +322,8 @@ class QualityFacts(Stored, frozen=True, kw_only=True):
 class QualityLine(Stored, frozen=True, kw_only=True):
     """One line of measurement quality: the value, and in one sentence what it means for the figures.
 
-    A note is worth knowing, and does not affect a figure. `wrong` is a failed check of `swarmtui doctor`.
+    A note is worth knowing, and does not affect the answer. `wrong` is a failed check of `swarmtui doctor`. `inexact`
+    are the figures that may be wrong: a line is doubtful if the answer is made of one of them, else it is a note.
     `programs` are those that made the host busy.
     """
 
@@ -331,6 +332,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
     value: str
     sentence: str
     code: str = ""
+    inexact: tuple[str, ...] = ()
     programs: tuple[Program, ...] = ()
 
 

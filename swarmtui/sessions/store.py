@@ -28,7 +28,7 @@ from swarmtui.analysis.machine.by_level import add_machine_figures, counters_by_
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
-from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.quality.judge import asked_figures, judge
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, sessions_root, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
@@ -180,12 +180,15 @@ def summarise(loaded: LoadedSession) -> Summary:
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
     )
     levels = flag_outages(figures, journal.stages, journal.events)
-    quality = judge(session_facts(session, levels, journal.records, journal.telemetry, journal.quality))
+    slo = _find_slo(journal)
+    quality = judge(
+        session_facts(session, levels, journal.records, journal.telemetry, journal.quality),
+        asked_figures(slo, searched=journal.search is not None),
+    )
     # Behind a load balancer, the slots of one server say nothing about the others.
     several = any(event.name == "several_servers" for event in journal.events)
     slots = None if several else server_slots(session, journal.servers)
     measured = requests_by_level(journal.records, journal.stages, journal.ends)
-    slo = _find_slo(journal)
     visits = _search_visits(journal, slo) if slo is not None else []
     search = reduce(follow_search, journal.entries, None)
     if search is not None and search.goal == "capacity" and journal.search is not None and visits:

@@ -20,7 +20,7 @@ from swarmtui.analysis.quality.facts import (
     uncertain_tokens,
     with_turns,
 )
-from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.quality.judge import EVERYTHING, judge
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.record import CANCELLED, Record
@@ -57,11 +57,13 @@ class QualityMonitor:
 
     `closed`: each agent sends its next request immediately. `cpu` is the largest share of a core that a worker used
     during three seconds, `clock_bound_s` how well the clocks of other hosts are known, `usage` what the tokenizer of
-    the server says about its usage: only the session process can measure these.
+    the server says about its usage: only the session process can measure these. `asked` are the figures that the
+    answer is made of.
     """
 
     def __init__(self, *, cache: CachePromise, closed: bool = True) -> None:
         self._cache, self._closed = cache, closed
+        self.asked = EVERYTHING
         self._restarted = self._several_servers = False
         self._lags: deque[float] = deque(maxlen=_FRAMES)
         self._cpu: defaultdict[int, deque[tuple[int, int]]] = defaultdict(lambda: deque(maxlen=_CPU_FRAMES))
@@ -162,12 +164,12 @@ class QualityMonitor:
 
     def lines(self, levels: tuple[Level, ...]) -> tuple[QualityLine, ...]:
         """Judge the present: the latest requests, and the latest level."""
-        return judge(self.facts(levels[-1:]))
+        return judge(self.facts(levels[-1:]), self.asked)
 
     def final(self, levels: tuple[Level, ...]) -> QualityEntry:
         """Judge the whole session, once all requests have ended."""
         facts = self.facts(levels, ended=True)
-        return QualityEntry(lines=judge(facts), facts=facts)
+        return QualityEntry(lines=judge(facts, self.asked), facts=facts)
 
     def facts(self, levels: tuple[Level, ...], *, ended: bool = False) -> QualityFacts:
         growth = self._counter_growth(self._baseline or self._first)

@@ -11,9 +11,10 @@ from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.levels.stats import largest_known
-from swarmtui.analysis.limits.slo import usable_slo
+from swarmtui.analysis.limits.slo import parse_slo, usable_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
+from swarmtui.analysis.quality.judge import asked_figures
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
 from swarmtui.model.findings import Goodput, KvCliff, SearchState, Slots
@@ -131,7 +132,7 @@ class SessionState:
                 closed = session.plan.load.holds_c
                 self.quality = QualityMonitor(cache=cache_promise(session), closed=closed)
                 self._session = session
-                self._slo = usable_slo(session.plan.slo)
+                self._ask(session.plan.slo, searched=False)
             case StageStart():
                 self._start_stage(entry)
             case StageEnd() if self._stage is not None:
@@ -148,9 +149,13 @@ class SessionState:
                 # Levels are computed from what the journal has, as those of a saved session.
                 self.readings += level_readings([sample])
             case CapacitySearch(slo=slo, context_tokens=None):
-                self._slo = usable_slo(slo)
+                self._ask(slo, searched=True)
             case CapacitySearch(context_tokens=float(tokens)):
                 self._kv_cliff = predict_kv_cliff(tokens, self.servers)
+
+    def _ask(self, slo: str, *, searched: bool) -> None:
+        self._slo = usable_slo(slo)
+        self.quality.asked = asked_figures(parse_slo(self._slo) if self._slo else None, searched=searched)
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:

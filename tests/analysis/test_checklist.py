@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.levels.flags import flag_outages
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.quality.checklist import checklist_sentence, publication_checklist
 from swarmtui.analysis.quality.facts import (
     Turnaround,
@@ -17,7 +18,7 @@ from swarmtui.analysis.quality.facts import (
     record_facts,
     session_facts,
 )
-from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.quality.judge import asked_figures, judge
 from swarmtui.model.findings import Check
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.session import Event, Level
@@ -435,3 +436,10 @@ def test_level_is_flagged_in_which_the_server_restarted() -> None:
         ["host_silent"],
         ["server_gone"],
     ]
+
+
+def test_an_inexact_figure_fails_also_where_the_answer_does_not_depend_on_it() -> None:
+    found = judge(QualityFacts(token_sources=("chunks",)), asked_figures(parse_slo("ttft_p90=2s"), searched=True))
+    assert [line.state for line in found] == ["note"]
+    listed = publication_checklist(session(), [good_level()], found, warmup_requests=1)
+    assert [check.state for check in listed if check.code == "token_source"] == ["not ok"]

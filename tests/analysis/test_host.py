@@ -65,6 +65,8 @@ def test_other_programs_are_those_between_readings_of_all_processes() -> None:
     assert once is None, "whether another program was busy is not known yet"
     noise = host_use(scanned(1000, 900, 5.0), scanned(3100, 2900, 4.9))
     assert noise is not None and noise.others == 0.0
+    rounded = host_use(scanned(1000, 900, 5.0), scanned(3100, 2900, 5.000000000000341))
+    assert rounded is not None and rounded.others == 0.0, "less than the kernel counts is no use"
 
 
 def test_a_level_is_judged_by_the_programs_that_ran_meanwhile() -> None:

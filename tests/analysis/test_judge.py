@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.quality.doubts import find_doubts, host_flags, temper
 from swarmtui.analysis.quality.facts import usage_facts
-from swarmtui.analysis.quality.judge import RULES, judge
+from swarmtui.analysis.quality.judge import RULES, asked_figures, judge
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import HostUse, Program, QualityFacts, QualityLine
 
@@ -317,3 +318,54 @@ def test_a_client_and_a_server_that_share_a_quiet_host_are_no_doubt() -> None:
 
 def test_cpu_time_of_others_alone_is_no_finding() -> None:
     assert judge(QualityFacts(host=HostUse(others=0.9))) == ()
+
+
+DEFAULT = parse_slo("ttft_p90=2s,stream_p10=20")
+
+
+@pytest.mark.parametrize(
+    ("slo", "doubted"),
+    [
+        # What each doubt touches: gaps, first tokens, counted tokens, or the output of several hosts together.
+        ("ttft_p90=2s,stream_p10=20", {"first_reads", "token_source", "decode_rate"}),
+        ("ttft_p90=2s", {"first_reads"}),
+        ("stall_p90=1s", {"coalesced_chunks", "decode_rate"}),
+        ("e2e_p90=9s", set()),
+    ],
+)
+def test_a_number_of_agents_is_doubted_only_by_what_touches_its_slo(slo: str, doubted: set[str]) -> None:
+    facts = QualityFacts(
+        coalesced_chunks=0.29, first_coalesced=1.0, first_error=0.5, token_sources=("chunks",), clock_bound_s=1.0,
+        engine_ratio=2.0,
+    )  # fmt: skip
+    lines = judge(facts, asked_figures(parse_slo(slo), searched=True))
+    assert {line.code for line in lines if line.state == "doubtful"} == doubted
+    assert {line.state for line in lines if line.code not in doubted} <= {"note"}
+    assert all("the number of agents is not touched" in line.sentence for line in lines if line.code not in doubted)
+    assert all(line.inexact for line in lines), "a remark for this answer still is an inexact figure"
+
+
+def test_what_disturbs_the_whole_measurement_doubts_every_answer() -> None:
+    facts = QualityFacts(
+        restarted=True, frozen=1, host=HostUse(pressure=0.9, steal=0.9), cache="cold", cached_share=1.0
+    )
+    for slo in (DEFAULT, parse_slo("stall_p90=1s"), None):
+        lines = judge(facts, asked_figures(slo, searched=slo is not None))
+        assert {line.state for line in lines} == {"doubtful"}
+
+
+def test_a_sweep_is_doubted_by_what_touches_its_tables() -> None:
+    facts = QualityFacts(coalesced_chunks=0.29, clock_bound_s=1.0)
+    lines = {line.code: line for line in judge(facts, asked_figures(None, searched=False))}
+    assert (lines["coalesced_chunks"].state, lines["host_clocks"].state) == ("note", "doubtful")
+    assert "tok/s and first tokens are not touched" in lines["coalesced_chunks"].sentence
+    assert "fewer agents" in lines["coalesced_chunks"].sentence
+    judged = {line.code: line for line in judge(facts, asked_figures(parse_slo("stall_p90=1s"), searched=False))}
+    assert judged["coalesced_chunks"].state == "doubtful"
+
+
+def test_waiting_for_a_cpu_without_another_program_is_a_remark_that_says_why() -> None:
+    found = line("host_pressure", host=HostUse(pressure=0.41, waited=0.57, others=0.0))
+    assert found.state == "note"
+    assert "other programs used 0 % of the CPU time" in found.value
+    assert "no other program was busy; server and client themselves used the CPUs" in found.sentence

@@ -28,7 +28,9 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     head, *lines = ran.out.splitlines()
     assert head.startswith("simulator ")
     assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
-    names = ["One agent", "Capacity", "At 1", "Why no more", "Try next", "Quality"]
+    names = ["One agent", "Capacity", "Levels", "At 1", "Why no more", "Try next", "Quality"]
+    if "prove nothing" in lines[1]:
+        names.remove("Levels")
     assert [line[:13].strip() for line in lines] == names
     text = dict(zip(names, (line[13:] for line in lines), strict=True))
     # Nothing is sure on a busy machine.

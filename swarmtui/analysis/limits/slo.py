@@ -52,6 +52,7 @@ _FIGURES: dict[str, Callable[[Record], float | None]] = {
     "stall": _stall,
     RATE: lambda record: record.decode_tps,
 }
+SLO_FIGURES = (*_FIGURES, JOB)
 _FORMS = "ttft=500ms, ttft_p95=2s or stream_p5=20"
 _TITLES = {"stall": "longest stall", JOB: "time per job"}
 # Limits in plain words, and short: the figure of a time, or its sign.
@@ -166,6 +167,10 @@ class Slo(Stored, frozen=True, kw_only=True):
         )
 
     @property
+    def figures(self) -> frozenset[str]:
+        return frozenset(name for condition in self.conditions for name in condition.limits)
+
+    @property
     def has_jobs(self) -> bool:
         """Whether a limit is about jobs."""
         return any(JOB in condition.limits for condition in self.conditions)
@@ -215,8 +220,8 @@ def parse_slo(text: str) -> Slo:
         if match is None:
             raise BadInput(f"{part.strip()!r} is not in the form {_FORMS}", key=_KEY)
         name, percentile, number, unit = match.groups()
-        if name not in (*_FIGURES, JOB) and (name != "share" or percentile):
-            known = ", ".join((*_FIGURES, JOB))
+        if name not in SLO_FIGURES and (name != "share" or percentile):
+            known = ", ".join(SLO_FIGURES)
             raise BadInput(f"unknown figure {name!r}; use one of {known}, share, in the form {_FORMS}", key=_KEY)
         limited = f"{name}_p{percentile}" if percentile else name
         if limited in seen:

@@ -16,6 +16,8 @@ from swarmtui.model.telemetry import HostLoad, HostUse, Program, ProgramTimes
 _NEAR_NS = 5_000_000_000
 # Programs that used fewer cores explain nothing; of the others, the busiest are named.
 _LEAST_CORES, _MAX_PROGRAMS = 0.05, 2
+# The kernel counts CPU time in ticks: less is what is left of a difference of sums.
+_TICK_S = 0.0099
 
 Reading = TypeVar("Reading", HostLoad, ProgramTimes)
 
@@ -44,7 +46,8 @@ def _used_by_others(first: ProgramTimes | None, last: ProgramTimes | None) -> tu
     if first is None or last is None or last.t_ns <= first.t_ns:
         return None, ()
     passed_s = (last.t_ns - first.t_ns) / 1e9
-    share = max(0.0, last.others_s - first.others_s) / (last.cpus * passed_s)
+    used_s = last.others_s - first.others_s
+    share = used_s / (last.cpus * passed_s) if used_s >= _TICK_S else 0.0
     cores = {name: (used_s - first.by_name.get(name, 0.0)) / passed_s for name, used_s in last.by_name.items()}
     busiest_first = sorted(cores.items(), key=lambda item: (-item[1], item[0]))
     named = [Program(name=name, cores=used) for name, used in busiest_first if used >= _LEAST_CORES]

@@ -60,7 +60,7 @@ def _quality_checks(quality: Sequence[QualityLine]) -> Iterator[Check]:
     for rule in RULES:
         line = lines.get(rule.code)
         if line is not None:
-            ok = line.state in ("ok", "note")
+            ok = line.state in ("ok", "note") and not line.inexact
             yield _check(rule.code, rule.name, ok, line.value, rule.limit, line.sentence)
         elif rule.unknown:
             # Nothing is known about a session without requests, not even what could be.

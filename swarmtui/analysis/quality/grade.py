@@ -21,6 +21,10 @@ class Grade(NamedTuple):
     doubtful_above: str = ""
     programs: tuple[Program, ...] = ()
 
+    def as_remark(self, why: str) -> Grade:
+        """Return it as a remark, however large its value is, with the reason."""
+        return self._replace(state="note", bad_sentence=f"{self.bad_sentence}; {why}", doubtful_above="")
+
     @property
     def sentence(self) -> str:
         """A remark says its limit: without it, it would read like a doubt."""

@@ -45,7 +45,10 @@ def grade_host(facts: QualityFacts) -> Grade | None:
     state = "doubtful" if facts.no_cpu else min(states, key=STATES.index)
     value, good_sentence = ", ".join(values), "there was enough CPU time for the client, and for a server on this host"
     if state == "doubtful" and quiet and not facts.no_cpu:
-        sentence = "no other program was busy, so that client and server waited for each other; a remark only"
+        sentence = (
+            "a remark only: no other program was busy; server and client themselves used the CPUs, and waited for each "
+            "other, which is the speed of this host"
+        )
         return Grade("note", value, good_sentence, sentence)
     if state == "doubtful":
         sentence = f"the client, and a server on the same host, were delayed: {busy_text(use.programs)}"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import NamedTuple
 
+from swarmtui.analysis.limits.slo import RATE, SLO_FIGURES, WAITS, Slo
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.analysis.quality import quality_limits as limits
 from swarmtui.analysis.quality.grade import Grade
@@ -21,11 +22,42 @@ TOKEN_SOURCES = ("usage_chunks", "usage", "engine")
 # At its power limit a GPU is as fast as this machine allows; every other reason can differ from day to day.
 _CHANGING_REASONS = THROTTLE_REASONS - {"power cap"}
 
+# The figures that a fact can touch: those of an SLO, and the tok/s in total.
+OUTPUT = "output"
+FIGURES = (*SLO_FIGURES, OUTPUT)
+# What is counted in tokens.
+_COUNTED = (RATE, "tpot", OUTPUT)
+# What a sweep says about each level.
+_SWEEP = (OUTPUT, "ttft", RATE)
+
+
+class Asked(NamedTuple):
+    """The figures that an answer is made of; `agents`: it is a number of agents, found by a search."""
+
+    figures: frozenset[str]
+    agents: bool = False
+
+    @property
+    def untouched(self) -> str:
+        """What is said about a line that touches none of the figures."""
+        return "the number of agents is not touched" if self.agents else "tok/s and first tokens are not touched"
+
+
+EVERYTHING = Asked(frozenset(FIGURES))
+
+
+def asked_figures(slo: Slo | None, *, searched: bool) -> Asked:
+    """Return what an answer is made of: after a search, what the SLO measures; else also what tables say of levels."""
+    if slo is not None and searched:
+        return Asked(slo.figures, agents=True)
+    return Asked((slo.figures if slo is not None else frozenset()) | frozenset(_SWEEP))
+
 
 class Rule(NamedTuple):
     """The rule for one fact. `unknown` explains why it can be missing; without it, a missing fact is not listed.
 
-    `external`: the fact comes from the server or the machine, which may not report it.
+    `external`: the fact comes from the server or the machine, which may not report it. `touches` are the figures that
+    it makes inexact.
     """
 
     code: str
@@ -34,14 +66,18 @@ class Rule(NamedTuple):
     unknown: str
     grade: Callable[[QualityFacts], Grade | None]
     external: bool = False
+    touches: tuple[str, ...] = FIGURES
 
 
-def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
-    """Return one line for each fact that is known."""
+def judge(facts: QualityFacts, asked: Asked = EVERYTHING) -> tuple[QualityLine, ...]:
+    """Return one line for each fact that is known; one that touches nothing of what is asked is never a doubt."""
     lines = []
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
+            inexact = rule.touches if grade.state == "doubtful" else ()
+            if grade.state != "ok" and asked.figures.isdisjoint(rule.touches):
+                grade = grade.as_remark(asked.untouched)
             lines.append(
                 QualityLine(
                     code=rule.code,
@@ -49,6 +85,7 @@ def judge(facts: QualityFacts) -> tuple[QualityLine, ...]:
                     state=grade.state,
                     value=grade.value,
                     sentence=grade.sentence,
+                    inexact=inexact,
                     programs=grade.programs,
                 )
             )
@@ -300,6 +337,7 @@ RULES = (
             lambda facts: facts.send_delay, limits.SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
             "requests were sent when they were due", "requests were sent late: the delay is part of TTFT",
         ),
+        touches=WAITS,
     ),
     Rule(
         "client_cpu", "client CPU", f"≤ {short_percent(limits.CLIENT_CPU.note)} of a core",
@@ -324,11 +362,14 @@ RULES = (
         "other_clients", "other clients", "none, idle before",
         "the server does not report requests of other clients", _other_clients, external=True,
     ),
-    Rule("token_source", "token source", "usage or engine", "nothing was measured", _token_source),
-    Rule("token_counts", "token counts", _within(limits.TOKEN_COUNTS), "", _token_counts),
+    Rule(
+        "token_source", "token source", "usage or engine", "nothing was measured", _token_source, touches=_COUNTED,
+    ),
+    Rule("token_counts", "token counts", _within(limits.TOKEN_COUNTS), "", _token_counts, touches=_COUNTED),
     Rule(
         "decode_rate", "decode rate", _within(limits.DECODE_RATE),
         "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
+        touches=(RATE, "tpot", "stall"),
     ),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(limits.CACHED.ok)} cached, or declared",
@@ -370,15 +411,21 @@ RULES = (
             "the clocks of the hosts are known well enough to order their requests",
             "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
         ),
+        touches=(OUTPUT,),
     ),
-    Rule("first_reads", "shared first reads", f"≤ {short_percent(limits.FIRST_COALESCED.ok)}", "", _first_reads),
+    Rule(
+        "first_reads", "shared first reads", f"≤ {short_percent(limits.FIRST_COALESCED.ok)}", "", _first_reads,
+        touches=("ttft", "ttfo", "tpot", RATE),
+    ),
     Rule(
         "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(limits.COALESCED_CHUNKS.note)}", "",
         _single(
             lambda facts: facts.coalesced_chunks, limits.COALESCED_CHUNKS, lambda share: short_percent(share, 2),
             "each chunk has its own timestamp",
-            "several chunks were read at once: gaps between tokens and stalls are inexact",
+            "several chunks were read at once: gaps between tokens and stalls are inexact (fewer agents, or the "
+            "client on another machine, may make them exact)",
         ),
+        touches=("stall",),
     ),
 )  # fmt: skip
 
