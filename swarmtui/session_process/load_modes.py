@@ -110,6 +110,11 @@ class PlannedLoad:
         self._current = make_source(load, self._factory, key, run, self._seed)
         return self._current
 
+    def measured_requests(self, c: int) -> int:
+        """Return the requests that a run of this level measures at least; one per agent is cancelled at its end."""
+        load = self.mode
+        return max(0, load.per_run.at(c) - c) if isinstance(load, Closed) else 0
+
     async def live_context(self) -> float | None:
         """Return the mean tokens in the context of one agent; None unless the workload is a trace."""
         load = self.mode

@@ -7,6 +7,8 @@ import pytest
 from swarmtui.analysis.capacity.search_time import search_seconds
 from swarmtui.analysis.capacity.slo_search import Visit, next_visit
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
+from swarmtui.model.client_protocol import FindCapacity
+from tests.seeds.virtual_session import simulate_time_left
 
 SLO = parse_slo(DEFAULT_SLO)
 HIGHEST = 1024
@@ -21,16 +23,16 @@ def visit(c: int, good: int, n: int) -> Visit:
 @pytest.mark.parametrize("alpha", [0.2, 0.01])
 @pytest.mark.parametrize("capacity", [0, 1, 5, 12, 40])
 def test_the_estimate_follows_the_search_to_its_end(capacity: int, alpha: float) -> None:
-    """A server that answers one request per second and agent: the estimate is the time that the search then takes."""
+    """A server answers one request per second and agent, and each agent sends one before those that are measured."""
     visits: list[Visit] = []
     seconds: list[float] = []
     estimates: list[tuple[float, float | None]] = []
     while (following := next_visit(visits, SLO, HIGHEST, alpha)) is not None:
         estimates.append((sum(seconds), search_seconds(visits, seconds, following, SLO, HIGHEST, alpha)))
         keeps = following.c <= capacity
-        n = following.requests + following.c if keeps else 8
+        n = following.requests if keeps else 8
         visits.append(visit(following.c, n if keeps else 0, n))
-        seconds.append(n / following.c)
+        seconds.append((n + following.c) / following.c)
     assert search_seconds(visits, seconds, None, SLO, HIGHEST, alpha) == 0.0
     known = [(at, left) for at, left in estimates if left is not None]
     assert known
@@ -42,3 +44,19 @@ def test_the_estimate_follows_the_search_to_its_end(capacity: int, alpha: float)
 def test_nothing_is_estimated_before_a_level_has_missed_the_slo() -> None:
     visits = [visit(1, 6, 6), visit(2, 6, 6)]
     assert search_seconds(visits, [6.0, 3.0], next_visit(visits, SLO, HIGHEST, 0.2), SLO, HIGHEST, 0.2) is None
+
+
+# A server so fast that its visits are short, and one with few slots whose answers take seconds.
+FAST = "moe-tp1?slots=2&step_ms.a=0.3&step_ms.c=0.2&prefill_tps=60000&output.median=100"
+
+
+@pytest.mark.parametrize("budget_s", [60.0, None])
+@pytest.mark.parametrize("simulator", [FAST, "moe-tp1"])
+def test_a_simulated_search_takes_about_as_long_as_it_says(simulator: str, budget_s: float | None) -> None:
+    """Halfway it says neither twice nor half of what it then takes."""
+    goal = FindCapacity(slo=DEFAULT_SLO, alpha=0.2 if budget_s else 0.05, budget_s=budget_s)
+    estimates = simulate_time_left(simulator, goal)
+    late = estimates[len(estimates) // 2 :]
+    assert late
+    for said, taken in late:
+        assert taken / 2 <= said <= max(2 * taken, taken + 5.0)

@@ -122,13 +122,24 @@ def simulate_sweep(
 
 def simulate_quick(simulator: str, *, seed: int = 1, workload: str = DEFAULT_WORKLOAD) -> Capacity:
     """Simulate `swarmtui quick`: the search of the session process, with its budget in virtual time."""
+    goal = FindCapacity(slo=DEFAULT_SLO, alpha=QUICK_ALPHA, budget_s=QUICK_BUDGET_S)
+    return _simulate_search(simulator, goal, seed, workload)[0]
+
+
+def simulate_time_left(simulator: str, goal: FindCapacity, *, seed: int = 1) -> list[tuple[float, float]]:
+    """Return the time that a search says it still takes, before each visit, and what it then takes."""
+    _, stages = _simulate_search(simulator, goal, seed, DEFAULT_WORKLOAD)
+    end = stages.clock()
+    return [(expected - at, end - at) for at, expected in stages.expected_ends if expected is not None and at < end]
+
+
+def _simulate_search(simulator: str, goal: FindCapacity, seed: int, workload: str) -> tuple[Capacity, _VirtualStages]:
     preset, _ = parse_spec(simulator)
     plan, factory = _plan(find_workload(workload), seed, levels=(1,), max_tokens=QUICK_MAX_TOKENS)
     stages = _VirtualStages(preset, PlannedLoad(plan, factory), factory)
-    goal = FindCapacity(slo=DEFAULT_SLO, alpha=QUICK_ALPHA, budget_s=QUICK_BUDGET_S)
     found = asyncio.run(search(cast(Stages, stages), goal))
     assert found is not None
-    return found
+    return found, stages
 
 
 class _VirtualStages:
@@ -141,6 +152,15 @@ class _VirtualStages:
         self.journal = SimpleNamespace(write=lambda entry: None, log_event=lambda kind, text: None)
         self.steering, self.records = SimpleNamespace(ends_goal=False), SimpleNamespace(answered=True)
         self.observers: list[Callable[[Record], None]] = []
+        self.expected_ends: list[tuple[float, float | None]] = []
+
+    @property
+    def expected_end(self) -> float | None:
+        return self.expected_ends[-1][1] if self.expected_ends else None
+
+    @expected_end.setter
+    def expected_end(self, expected: float | None) -> None:
+        self.expected_ends.append((self.clock(), expected))
 
     @property
     def last_number(self) -> int:

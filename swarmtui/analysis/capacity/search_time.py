@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log2
 
 from swarmtui.analysis.capacity.slo_search import MAX_VISITS, NextVisit, Visit, judge, next_visit
@@ -21,25 +21,29 @@ def search_seconds(
     alpha: float,
     *,
     quick: bool = False,
+    planned: Callable[[int], int] = lambda c: 0,
 ) -> float | None:
     """Return the seconds of the visits that remain; None while no level has missed the SLO.
 
     `seconds` are those of the visits so far. A new level between two others is taken to keep the SLO, and one that was
-    visited to be as it was: other outcomes need about as many visits.
+    visited to be as it was: other outcomes need about as many visits. `planned` are the requests that a visit of a
+    level has at least, unless the search is quick, which ends a visit when its requests decide.
     """
     missed = {level.c for level in judge(visits, alpha) if not level.passes}
     if not missed:
         return None
-    pace = {visit.c: visit.slo.n / time for visit, time in zip(visits, seconds, strict=True) if visit.slo.n and time}
-    if not pace:
+    # One request per agent comes before those that are measured.
+    request_s = {visit.c: time / (visit.slo.n + visit.c) for visit, time in zip(visits, seconds, strict=True) if time}
+    if not request_s:
         return None
     imagined, left = list(visits), 0.0
     while following is not None and len(imagined) < MAX_VISITS:
         c = following.c
         keeps = c < min(missed)
         ended = [visit.slo.n for visit in visits if visit.c == c and c in missed]
-        requests = following.requests + c if keeps else max(ended, default=_MISSED_REQUESTS)
-        left += requests / pace[min(pace, key=lambda known: abs(log2(known / c)))]
+        least = following.requests if quick else max(following.requests, planned(c))
+        requests = least if keeps else max(ended, default=_MISSED_REQUESTS)
+        left += (requests + c) * request_s[min(request_s, key=lambda known: abs(log2(known / c)))]
         imagined.append(_imagine(c, slo, requests, keeps))
         following = next_visit(imagined, slo, highest, alpha, quick=quick)
     return left
