@@ -108,6 +108,13 @@ class Engine:
         """Return the size of the KV cache of a server whose process has these flags; None if they are not known."""
         return found.kv_tokens
 
+    def slot_context(self, found: DiscoveredServer, slots: int) -> tuple[int, str] | None:
+        """Return the tokens that a request may have with this many slots, and the flag that gives more.
+
+        None if more slots leave as many as now, or if that is not known.
+        """
+        return None
+
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         """Return the tokens of the KV cache of the engine that has these labels, and those of one of its blocks."""
         return None, None

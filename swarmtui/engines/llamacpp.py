@@ -137,6 +137,21 @@ class LlamaCpp(Engine):
             return context if names & {"kv-unified", "LLAMA_ARG_KV_UNIFIED"} else context * slots
         return context if names else None
 
+    def slot_context(self, found: DiscoveredServer, slots: int) -> tuple[int, str] | None:
+        """Return the part of --ctx-size that each of the slots has; with --kv-unified they share all of it."""
+        context, before, total = found.context, found.slots, found.kv_tokens
+        if (
+            context is None
+            or before is None
+            or total is None
+            or {"kv-unified", "LLAMA_ARG_KV_UNIFIED"} & {*(found.flags or ())}
+        ):
+            return None
+        # It is rounded, and a slot has no more than the model was trained with.
+        total = max(total, flag_number(found.flags, "ctx-size", "LLAMA_ARG_CTX_SIZE") or 0)
+        divided = total > context * (before - 1)
+        return (total // slots, "--ctx-size") if divided and total // slots < context else None
+
     def complete(self, values: dict[str, float]) -> None:
         """Add the cached tokens to the prompt tokens, which here are only those that were processed."""
         cached = values.get("cached_tokens")

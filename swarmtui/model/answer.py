@@ -41,7 +41,9 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
     """The prediction for a server with `slots` in total, which `setting` gives it: how many agents keep the SLO.
 
     `agents_low` is null if it is not known that there are more than now, `agents_high` if nothing is predicted.
-    `each_tps` is what each agent has now while it writes, `shared_tps` what it has then if the total stays the same.
+    `each_tps` is what each agent has now while it writes, `shared_tps` what it has then if the total stays the same,
+    and `least_tps` what the SLO asks for. `context` is how many tokens a request may then have, unless `context_flag`
+    gives more; null if as many as now.
     """
 
     setting: str
@@ -50,6 +52,9 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
     agents_high: int | None = None
     each_tps: float | None = None
     shared_tps: float | None = None
+    least_tps: float | None = None
+    context: int | None = None
+    context_flag: str = ""
 
 
 class NextStep(Stored, frozen=True, kw_only=True):

@@ -93,6 +93,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "and the levels beside it, counted together, too few requests kept it"),
     ("missed", "missed_value", AT_SLOTS, "the first token took 2.4 s (p90)"),
     ("missed", "missed_value", AT_SLOTS | {"missed": msgspec.structs.replace(SLOW_START, value=2.001)},
+     "the first token took just above 2 s (p90), more than 2 s in 20 of 40 requests"),
+    ("missed", "missed_value", AT_SLOTS | {"missed": msgspec.structs.replace(SLOW_START, value=2.001, good=34)},
      "the first token took just above 2 s (p90)"),
     ("missed", "missed_count", AT_SLOTS | {"missed": FEW},
      "the first token took more than 2 s in 9 of 20 requests, median 2.10 s"),
@@ -195,6 +197,21 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
      "--parallel 8: more agents start at once; they share the same 800 tok/s: about 108 each while it writes, "
      "instead of 215"),
+    ("next", "more_slots",
+     AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24}
+     | {"least_rate": 20.0, "more_context": (4096, "--ctx-size")},
+     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 24 agents with about 108 "
+     "each while it writes (the SLO asks for 20), instead of 215; each slot then has 4,096 tokens of context, unless "
+     "--ctx-size grows"),
+    ("next", "more_slots_agents",
+     AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0}
+     | {"least_rate": 20.0, "more_context": (2048, "--ctx-size")},
+     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; each writes about 163 tok/s (the SLO asks for "
+     "20) instead of 215 (prediction); each slot then has 2,048 tokens of context, unless --ctx-size grows"),
+    ("next", "more_slots_tps",
+     CLIFF | {"more_slots": "--parallel 8", "more_at_once": 8, "more_tps": 0.26, "more_context": (2048, "--ctx-size")},
+     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests (prediction); each slot then has "
+     "2,048 tokens of context, unless --ctx-size grows"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
      "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 108 each while it writes, "

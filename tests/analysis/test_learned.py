@@ -74,6 +74,18 @@ def test_after_more_slots_without_more_output_the_total_is_known_not_to_grow() -
     assert compare_pair(session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)), BEFORE).next == pair.next
 
 
+def test_advice_by_what_was_learned_still_says_its_price_and_the_context() -> None:
+    step = more_slots(16, None, 14)
+    assert step.forecast is not None
+    known = msgspec.structs.replace(step.forecast, least_tps=20.0, context=2048, context_flag="--ctx-size")
+    after = session(IDS[1], 8, 9, 802.0, msgspec.structs.replace(step, forecast=known))
+    (said,) = compare_pair(BEFORE, after).next
+    assert said.sentence.endswith(
+        "about 52 tok/s each while it writes (the SLO asks for 20), instead of 104 (prediction); each slot then has "
+        "2,048 tokens of context, unless --ctx-size grows"
+    )
+
+
 def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
     after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14))
     steps = compare_pair(BEFORE, after).next

@@ -188,6 +188,30 @@ def test_slots_are_advised_up_to_the_contexts_that_fit() -> None:
     assert (facts.kv_fits, facts.more_slots) == (6, "--parallel 6")
 
 
+def two_slots(*levels: tuple[int, float, float]) -> Summary:
+    """A search on a llama.cpp with two slots of 8,192 tokens each: two levels within them, too few for a fit."""
+    made = [level(c, tps=tps, stream=each, ttft=0.1 if c <= 2 else 1.9) for c, tps, each in levels]
+    server = DiscoveredServer(
+        url="", engine="llama.cpp", slots=2, flags={"parallel": "2"}, context=8192, kv_tokens=16_384
+    )
+    return with_scaling(msgspec.structs.replace(summary(made), servers=(server,)), 2)
+
+
+def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
+    """On a real server, four slots then carried 26 agents, with 1,575 tok/s in total."""
+    made = two_slots((1, 1188.0, 1509.0), (2, 1566.0, 925.0), (22, 1362.0, 765.0), (24, 1388.0, 782.0))
+    searched = AnswerFacts(levels=4, slots=2, agents=22, c=24, slo="", kv_fits=9)
+    (step,) = next_steps(add_slots(searched, made, parse_slo(DEFAULT_SLO)))
+    assert (step.code, step.command) == ("more_slots", "--parallel 4")
+    assert step.sentence == (
+        "--parallel 4: more agents start at once, if memory allows it; if the 1,362 tok/s in total do not grow, about "
+        "24 agents with about 382 each while it writes (the SLO asks for 20), instead of 765; each slot then has 4,096 "
+        "tokens of context, unless --ctx-size grows"
+    )
+    assert step.forecast is not None and (step.forecast.context, step.forecast.least_tps) == (4096, 20.0)
+    assert step.forecast.agents_high is None, "what depends on a condition is not held against the next run"
+
+
 def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:
     made = summary([level(1, tps=10)], server_flags="--tensor-parallel-size 3", model_facts=ModelFacts(heads=40))
     assert "TP=3 does not divide 40 heads" in only(advise(made)).sentence

@@ -103,6 +103,31 @@ def test_the_kv_cache_of_llama_is_the_context_of_all_slots(slots: int, command: 
     assert LlamaCpp().kv_tokens(found, flags_from_command(command.split())) == size
 
 
+@pytest.mark.parametrize(
+    ("slots", "context", "command", "then"),
+    [
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 16384", 4096),
+        (2, 8192, "llama-server -m a.gguf -np 2", 4096),
+        (1, 8192, "llama-server -m a.gguf -np 1", 4096),
+        # The model was trained with 8,192 tokens, and there are enough for twice the slots.
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768", None),
+        # All slots share one context, or it is not known whether they do.
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 8192 -kvu", None),
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768 -kvu", None),
+        (4, 8192, "llama-server -m a.gguf", None),
+        (4, 8192, "python3 serve.py 8080 a.gguf 4 8192", None),
+        (2, None, "llama-server -m a.gguf -np 2", None),
+    ],
+)
+def test_twice_the_slots_of_llama_have_half_of_its_context_each(
+    slots: int, context: int | None, command: str, then: int | None
+) -> None:
+    flags = flags_from_command(command.split())
+    found = DiscoveredServer(url="", slots=slots, context=context, flags=flags)
+    found = msgspec.structs.replace(found, kv_tokens=LlamaCpp().kv_tokens(found, flags))
+    assert LlamaCpp().slot_context(found, 2 * slots) == (None if then is None else (then, "--ctx-size"))
+
+
 def test_llama_while_loading() -> None:
     loading = TextReply(503, b'{"error":{"code":503,"message":"Loading model"}}', {"Server": "llama.cpp"})
     found, _ = probe({"/v1/models": loading, "/props": loading})

@@ -87,8 +87,10 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
-    ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, which is that of the
-    capacity or the best level if it takes all slots, else of the first that does, as is `full_stream`. `flat` are two
+    ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, and `shared_agents` how
+    many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
+    that does, as is `full_stream`. `least_rate` is the tok/s that the SLO asks for. `more_context` is the context of
+    each of more slots, if that is less than now, and the flag that keeps it as it is. `flat` are two
     levels, each with its tok/s in total, between which that does not grow: the second one takes all slots, or is the
     last that was measured.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
@@ -146,6 +148,9 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     more_tps: float | None = None
     more_stream: float | None = None
     shared_stream: float | None = None
+    shared_agents: int | None = None
+    least_rate: float | None = None
+    more_context: tuple[int, str] | None = None
     full_tps: float | None = None
     full_half_width: float | None = None
     full_stream: float | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.answer.rows import agents
-from swarmtui.analysis.answer.steps import forecast_agents
+from swarmtui.analysis.answer.steps import asked_clause, context_clause, forecast_agents
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.compare.differences import flag_differences, server_differences
@@ -109,6 +109,7 @@ def _shared(change: SlotsChange, found: SlotsForecast) -> str:
     cost = ""
     if found.shared_tps is not None and found.each_tps is not None:
         now = rate(found.each_tps)
-        cost = f", so they share it: about {short(found.shared_tps, 2)} tok/s each while it writes, instead of {now}"
+        each = f"about {short(found.shared_tps, 2)} tok/s each while it writes{asked_clause(found.least_tps)}"
+        cost = f", so they share it: {each}, instead of {now}"
     predicted = " (prediction)" if found.agents_high is not None else ""
-    return f"{found.setting}: {number}; {_finding(change)}{cost}{predicted}"
+    return f"{found.setting}: {number}; {_finding(change)}{cost}{predicted}{context_clause(found)}"

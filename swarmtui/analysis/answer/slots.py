@@ -119,6 +119,7 @@ def _add_more(
         full_tps=full.headline_tps if full is not None else None,
         full_half_width=full.half_width if full is not None else None,
         full_stream=stream,
+        least_rate=limit,
         rate_limit=limit if fastest is not None and fastest < most else None,
     )
     if more <= per:
@@ -128,6 +129,8 @@ def _add_more(
         more_slots=_slots_setting(summary, per, more),
         more_at_once=more * slots.replicas,
         shared_stream=stream * per / more if stream is not None else None,
+        shared_agents=_agents_with(facts, slots, more, longer=more / per),
+        more_context=_more_context(summary, per, more),
     )
     if facts.flat is not None:
         longer = more / per
@@ -135,16 +138,31 @@ def _add_more(
         longer = (a + c * more) / (a + c * per)
     else:
         return facts
-    agents = None
-    if facts.agents:
-        beyond = max(0.0, facts.agents / slots.total - 1.0)
-        agents = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
     return msgspec.structs.replace(
         facts,
-        more_agents=agents if agents and facts.agents and agents > facts.agents else None,
+        more_agents=_agents_with(facts, slots, more, longer),
         more_tps=None if judged else more / per / longer - 1.0,
         more_stream=stream / longer if stream is not None else None,
     )
+
+
+def _agents_with(facts: AnswerFacts, slots: Slots, more: int, longer: float) -> int | None:
+    """Return how many agents keep the SLO with more slots per replica; null if that is not more than now.
+
+    As many wait for each slot as now, over the factor by which a step takes `longer`.
+    """
+    if not facts.agents:
+        return None
+    beyond = max(0.0, facts.agents / slots.total - 1.0)
+    found = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
+    return found if found > facts.agents else None
+
+
+def _more_context(summary: Summary, per_replica: int, more: int) -> tuple[int, str] | None:
+    server = summary.servers[0] if summary.servers else None
+    if server is None or server.slots is None:
+        return None
+    return engine_named(server.engine).slot_context(server, round(server.slots * more / per_replica))
 
 
 def _rate_limit(slo: Slo | None) -> float | None:

@@ -35,7 +35,8 @@ def _agents_with_more_slots(facts: AnswerFacts) -> str:
     found = _forecast(facts)
     assert found is not None
     number = forecast_agents(found)
-    return f"{facts.more_slots}: {number}, as fewer requests wait for a slot{_price(facts)}{then} (prediction)"
+    price = f"{_price(facts)}{then} (prediction){context_clause(found)}"
+    return f"{facts.more_slots}: {number}, as fewer requests wait for a slot{price}"
 
 
 def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
@@ -51,6 +52,9 @@ def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
         agents_high=most,
         each_tps=facts.full_stream,
         shared_tps=facts.shared_stream,
+        least_tps=facts.least_rate,
+        context=facts.more_context[0] if facts.more_context else None,
+        context_flag=facts.more_context[1] if facts.more_context else "",
     )
 
 
@@ -60,22 +64,37 @@ def forecast_agents(found: SlotsForecast) -> str:
     return f"{low}{agents(found.agents_high or 0)}"
 
 
+def context_clause(found: SlotsForecast | None) -> str:
+    """`; each slot then has 4,096 tokens of context, unless --ctx-size grows`"""
+    if found is None or found.context is None:
+        return ""
+    return f"; each slot then has {found.context:,} tokens of context, unless {found.context_flag} grows"
+
+
+def asked_clause(least_tps: float | None) -> str:
+    """` (the SLO asks for 20)`: says how far the tok/s of an agent may fall."""
+    return "" if least_tps is None else f" (the SLO asks for {short(least_tps)})"
+
+
 def _price(facts: AnswerFacts) -> str:
     """Say what more slots cost each agent: they share what the server gives in total."""
     if facts.full_tps is None or facts.full_stream is None or facts.shared_stream is None:
         return ""
     now, total = rate(facts.full_stream, facts.full_half_width), rate(facts.full_tps, facts.full_half_width)
-    shared = f"about {short(facts.shared_stream, 2)} each while it writes, instead of {now}"
+    asked = asked_clause(facts.least_rate if facts.rate_limit is None else None)
+    shared = f"about {short(facts.shared_stream, 2)} each while it writes{asked}, instead of {now}"
     if facts.flat is not None and not facts.doubts:
         return f"; they share the same {total} tok/s: {shared}"
     if facts.more_stream is not None and not facts.doubts:
-        return f"; each writes about {short(facts.more_stream, 2)} tok/s instead of {now}"
+        return f"; each writes about {short(facts.more_stream, 2)} tok/s{asked} instead of {now}"
+    if facts.shared_agents is not None and not facts.doubts:
+        shared = f"about {agents(facts.shared_agents)} with {shared}"
     return f"; if the {total} tok/s in total do not grow, {shared}"
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
     memory = ", if memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
-    return f"{facts.more_slots}: more agents start at once{memory}{_price(facts)}"
+    return f"{facts.more_slots}: more agents start at once{memory}{_price(facts)}{context_clause(_forecast(facts))}"
 
 
 def _queue_text(facts: AnswerFacts) -> str:
@@ -172,7 +191,7 @@ STEPS = (
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
         lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests"
-        f"{_price(f)} (prediction)",
+        f"{_price(f)} (prediction){context_clause(_forecast(f))}",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
