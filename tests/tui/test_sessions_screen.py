@@ -27,7 +27,7 @@ from swarmtui.tui.baseline import find_baseline
 from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen
-from swarmtui.tui.sessions.screen import SessionsScreen
+from swarmtui.tui.sessions.screen import SessionCurvePanel, SessionsScreen
 from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
@@ -104,7 +104,7 @@ async def test_an_experiment_is_one_row_and_enter_lists_its_sessions(tmp_path: P
         assert "mark" not in footer and "delete" not in footer
         await pilot.press("D", "enter")
         await until(lambda: "▾ tune: slots-1234" in screen_text(app) and "four slots" in screen_text(app))
-        assert screen_text(app).count("└ 11-15") == 2 and len(list(root.iterdir())) == 2
+        assert screen_text(app).count("└ 2026-11-15") == 2 and len(list(root.iterdir())) == 2
         assert screen_text(app).splitlines()[-1].startswith(" enter hide sessions")
         await pilot.press("down")
         await until(lambda: "endpoint   http://127.0.0.1" in screen_text(app))
@@ -259,6 +259,33 @@ async def test_the_curve_of_a_running_session_follows_at_its_end(tmp_path: Path,
             await until(lambda: "the curve follows at the end" in screen_text(app))
 
 
+async def test_a_short_list_has_preview_and_curve_below_and_a_long_one_takes_their_room(
+    tmp_path: Path, until: Until
+) -> None:
+    root = saved_sessions(tmp_path)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "[2] preview" in screen_text(app) and "[3] curve" in screen_text(app))
+        assert app.screen.query_one(TableList).size.height == 2 + 3
+        await pilot.press("slash", *"two")
+        await until(lambda: "four slots" not in screen_text(app))
+        assert app.screen.query_one(TableList).size.height == 2 + 3, "nothing moves while a filter is typed"
+        await pilot.press("enter", "3", "3")
+        await until(lambda: "[1] sessions" not in screen_text(app))
+        assert app.screen.query_one(SessionCurvePanel).size.height == 23
+        await pilot.press("escape", "escape")
+        await until(lambda: "four slots" in screen_text(app))
+        newest = max(root.iterdir())
+        for number in range(7):
+            shutil.copytree(newest, root / f"{newest.name[:-1]}{number}x")
+        await pilot.press("escape", "L")
+        await until(lambda: "newest first · 9" in screen_text(app))
+        await until(lambda: "[2] preview" not in screen_text(app))
+        await pilot.resize_terminal(80, 40)
+        await until(lambda: "[2] preview" in screen_text(app))
+
+
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_screens_match_snapshots(
     tmp_path: Path, size: tuple[int, int], until: Until, monkeypatch: pytest.MonkeyPatch
@@ -269,7 +296,7 @@ async def test_screens_match_snapshots(
     app = SwarmApp(session_root=Path("sessions"))
     async with app.run_test(size=size) as pilot:
         await pilot.press("L")
-        await until(lambda: "four slots" in screen_text(app) and (size[0] < 110 or "┤" in screen_text(app)))
+        await until(lambda: "four slots" in screen_text(app) and "┤" in screen_text(app))
         await pilot.pause()
         await match_snapshot(app, "sessions")
         await pilot.press("e")
@@ -290,7 +317,7 @@ async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: 
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.click(TableList, offset=(20, 3))
-        await until(lambda: "›  11-15 03:03  two slots" in screen_text(app))
+        await until(lambda: "›  2026-11-15 03:03  two slots" in screen_text(app))
         await pilot.click(TableList, offset=(20, 2))
         await until(lambda: "›  11-15 03:03  four slots" in screen_text(app))
         sessions = app.screen.query_one(TableList)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -58,9 +59,11 @@ SESSION_ORDERS: dict[SessionOrder, index.SortOrder] = {
 }  # fmt: skip
 
 _SHORT_TIME = "%m-%d %H:%M"
-# Above this width the year is shown.
+# From this width on the year is shown.
 _WIDE = 120
 _PREVIEWED = 4
+# The lines of the list around its rows: the frame and the titles of the columns.
+_AROUND_ROWS = 3
 _DELETED_PREFIX = ".deleted-"
 # What an experiment, a row with sessions below it, cannot do; and what it cannot do unless sessions are marked.
 _OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist", "share"), ("compare", "export")
@@ -140,9 +143,11 @@ class SessionsScreen(PanelScreen):
         self._shown: dict[str, ListRow] = {}
         self._deleted = DeletedSessions(root)
         self._problem = ""
+        # The rows of the list without a filter; the panels do not move while one is typed.
+        self._row_count = 0
 
     def compose(self) -> ComposeResult:
-        with Horizontal():
+        with Horizontal(id="saved"):
             yield TableList("sessions", key=1)
             with Vertical(id="session-preview"):
                 yield Page("preview", key=2)
@@ -175,6 +180,20 @@ class SessionsScreen(PanelScreen):
     def on_mount(self) -> None:
         self.arrange_panels()
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the list needs at most half of the lines: preview and curve are below it then."""
+        return 0 < self._row_count <= (self.app.size.height - 1) // 2 - _AROUND_ROWS
+
+    def sharing(self) -> Sequence[int]:
+        return () if self.is_short else super().sharing()
+
+    def arrange_panels(self) -> None:
+        below = self.is_short and self.only_panel is None
+        self.set_class(below, "-below")
+        self.query_one(TableList).styles.height = self._row_count + _AROUND_ROWS if below else None
+        super().arrange_panels()
+
     def on_screen_resume(self) -> None:
         """Read the sessions, also when the screen is shown again: a run may have ended in front of it."""
         self._reload()
@@ -205,12 +224,15 @@ class SessionsScreen(PanelScreen):
             none = f"no session matches “{text}”; Esc clears the filter"
         listed = list_rows(group_sessions(rows, self._listed.groups), self._opened)
         self._shown = {row.id: row for row in listed}
+        if not text and self._row_count != len(listed):
+            self._row_count = len(listed)
+            self.arrange_panels()
         common = common_values(listed)
         note = " · ".join([*filter(None, common.values()), f"{filtered}{self._order}"])
         sessions = self.query_one(TableList)
-        time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
 
         def part(start: int, end: int) -> Table:
+            time_form = f"%Y-{_SHORT_TIME}" if sessions.size.width >= _WIDE else _SHORT_TIME
             shown = [name for name in IN_APP if name not in common]
             return session_table(listed[start:end], self._listed.changes, shown, time_form, self._listed.effects)
 
