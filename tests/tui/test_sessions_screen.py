@@ -319,7 +319,7 @@ async def test_mouse_chooses_rows_opens_them_scrolls_and_presses_keys(tmp_path: 
         await pilot.click(TableList, offset=(20, 3))
         await until(lambda: "›  2026-11-15 03:03  two slots" in screen_text(app))
         await pilot.click(TableList, offset=(20, 2))
-        await until(lambda: "›  11-15 03:03  four slots" in screen_text(app))
+        await until(lambda: "›  2026-11-15 03:03  four slots" in screen_text(app))
         sessions = app.screen.query_one(TableList)
         sessions.post_message(MouseScrollDown(sessions, 1, 1, 0, 1, 0, False, False, False))
         await until(lambda: sessions.cursor == 1)
