@@ -130,7 +130,7 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("n", "n", lambda x: x.n),
         Column[Level]("ok", "answers", lambda x: x.ok),
         Column[Level]("errors", "errors", lambda x: x.errors, short="err"),
-        Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cap"),
+        Column[Level]("cap_hits", "cap hits", lambda x: x.cap_hits, short="cut"),
         rate_column("steady", "steady", lambda x: x.out_tps_steady),
         # The half-width itself is not known better than to two digits.
         Column[Level]("half_width", "±", lambda x: x.half_width, lambda share: short_percent(share, 2)),

@@ -120,6 +120,15 @@ def test_unfinished_level_has_null_figures() -> None:
     assert [flag.code for flag in level.flags] == ["incomplete"]
 
 
+def test_a_level_that_ended_before_a_request_did_has_the_first_tokens_that_are_known() -> None:
+    """A visit of a search ends once enough first tokens are late."""
+    begun = [request(0, [wait, wait + 10], phase="unfinished", error=CANCELLED) for wait in range(2100, 2700, 100)]
+    waiting = request(0, [], phase="unfinished", error=CANCELLED, tokens_out=None, t_done_ns=BOOT_NS + 2700 * MS)
+    level = one([*begun, waiting], c=7)
+    assert (level.n, level.unfinished, level.out_tps_wall) == (0, 7, None)
+    assert level.ttft_s.median == pytest.approx(2.4)
+
+
 def test_rate_over_runs_is_summed_tokens_over_summed_time() -> None:
     """The pause of 100 ms between the runs is in neither."""
     records = streams(1, 5, number=1, run=1) + streams(1, 5, number=2, run=2, gap=20.0, start=800)

@@ -19,7 +19,7 @@ from swarmtui.tui.live.agent_lines import text_window
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
-from swarmtui.tui.live.streams import StreamsPanel
+from swarmtui.tui.live.streams import StreamsPanel, streams_view
 from swarmtui.tui.live_model import LiveModel
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
@@ -97,6 +97,15 @@ async def settle(app: SwarmApp, pilot: Pilot[AppResult]) -> None:
         assert isinstance(app.screen, RunScreen)
         app.screen.update_panels()
         await pilot.pause()
+
+
+def test_the_title_counts_what_agents_do_as_those_that_write_may_be_out_of_view() -> None:
+    found, rates = rows(["waiting"] * 24 + ["writing"] * 4)
+    shown = msgspec.structs.replace(frame(28), rows=tuple(found), telemetry=None)
+    view = streams_view(shown, rates, "agent", "", 0, 6)
+    assert view.titles == ("agents · 28: 4 writing, 24 waiting", "agents · 28")
+    by_state = streams_view(shown, rates, "state", "", 0, 6)
+    assert [line.agent for line in by_state.shown] == [24, 25, 26, 27, 0, 1]
 
 
 async def test_arrow_keys_choose_a_stream_of_the_heat_map_and_enter_opens_it() -> None:

@@ -174,7 +174,7 @@ def _level(
         total_tps=None,
         per_stream_tps=per_stream,
         per_stream_tps_clean=per_stream_clean,
-        ttft_s=spread(_known(r.ttft_s for r in first_tokens)),
+        ttft_s=spread(_known(r.ttft_s for r in first_tokens)) if finished else _first_tokens_of_unfinished(runs),
         ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
@@ -293,6 +293,13 @@ def _with_contention(level: Level, single: Level | None) -> Level:
         if batches
         else ratio(level.out_tps_steady, single.out_tps_steady),
     )
+
+
+def _first_tokens_of_unfinished(runs: Sequence[LevelRun]) -> Spread:
+    """Return the first tokens of a level that ended before a request did: some of them were still awaited."""
+    unfinished = [record for run in runs for record in run.unfinished]
+    waits = [record.age_s for record in unfinished if record.t_first_ns is None]
+    return survival_spread(_known(record.ttft_s for record in unfinished), waits)
 
 
 def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:

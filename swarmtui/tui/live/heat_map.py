@@ -20,9 +20,9 @@ _LEGENDS = (
     "░▒▓█ usual to slow  ◔ prefill ◌ waiting ✖ failed",
 )
 _LABEL = 6
-# The signs and styles of the states of a stream.
+# The signs and styles of the states of a stream, those that write first.
 STATE_SIGNS = {
-    "waiting": "◌", "prefill": "◔", "thinking": "◐", "writing": "●", "idle": "·", "connecting": "…", "backing off": "✖",
+    "writing": "●", "thinking": "◐", "prefill": "◔", "waiting": "◌", "connecting": "…", "backing off": "✖", "idle": "·",
 }  # fmt: skip
 STATE_STYLES = {
     "writing": "throughput", "thinking": "energy", "prefill": "latency", "waiting": "queue", "backing off": "bad",

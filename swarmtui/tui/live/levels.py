@@ -35,7 +35,7 @@ WIDTHS = {
 _MEANINGS = {
     "n": "requests that are counted",
     "errors": "requests that failed",
-    "cap_hits": "answers that were cut at the token limit",
+    "cap_hits": "answers that ended at the token limit",
     "slo": "requests that met the condition that was met least often",
     "steady": "output tok/s of all agents while C requests were in flight",
     "half_width": "half-width of the 95 % interval of steady",
@@ -52,7 +52,7 @@ _MEANINGS = {
     "scaling": "{} of all agents, compared with one agent",
 }
 # Columns that need no words where there is little room.
-_PLAIN = ("n", "errors", "cap_hits")
+_PLAIN = ("n", "errors")
 
 
 class LevelsView(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
-from swarmtui.tui.lines import Line, Movable, part_text, scale_top, shaded_bars, wrapped_note
+from swarmtui.tui.lines import Line, Movable, longest_fit, part_text, scale_top, shaded_bars, wrapped_note
 from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
@@ -37,7 +38,7 @@ class MixedRates(NamedTuple):
 
 
 class StreamsView(NamedTuple):
-    """`shown` are the streams from `top` on; `total` is the number of those that pass the filter.
+    """`shown` are the streams from `top` on; `total` are those that pass the filter, `states` counts them by state.
 
     A heat map has `cells`, and shows the selected stream.
     """
@@ -50,6 +51,15 @@ class StreamsView(NamedTuple):
     empty: str
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
+    states: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Count the agents by what they do, as those that write may be out of view; a short title has no states."""
+        if not self.total:
+            return ("agents",)
+        counts = ", ".join(f"{count} {state}" for state, count in self.states)
+        return f"agents · {self.total}: {counts}", f"agents · {self.total}"
 
 
 # views
@@ -79,7 +89,9 @@ def streams_view(
     )
     cells, median_tps = heat_cells(rows, rates) if as_map else ((), None)
     empty = _empty_reason(frame, filter_text)
-    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps)
+    counts = Counter(row.state for row in rows)
+    states = tuple((sanitize(state), counts[state]) for state in sorted(counts, key=_rank))
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps, states)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -130,10 +142,14 @@ def _sorted_rows(
         case "TTFT":
             rows.sort(key=lambda row: -(row.ttft_s or 0.0))
         case "state":
-            rows.sort(key=lambda row: (row.state, row.agent))
+            rows.sort(key=lambda row: (_rank(row.state), row.agent))
         case "agent":
             pass
     return rows
+
+
+def _rank(state: str) -> int:
+    return list(STATE_SIGNS).index(state) if state in STATE_SIGNS else len(STATE_SIGNS)
 
 
 def with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
@@ -307,10 +323,12 @@ class StreamsPanel(LivePanel, Movable):
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
-        self.title = f"agents · {view.total}" if view and view.total else "agents"
+        note = _note(view, self.rows) if view else ""
+        # Where the lines are comes before the counts.
+        self.title = longest_fit(view.titles, width - len(note) - 14) if view else "agents"
         if view is None:
             return [self.heading("", width)]
-        lines = [self.heading(_note(view, self.rows), width)]
+        lines = [self.heading(note, width)]
         if not view.shown:
             return [*lines, *wrapped_note(view.empty, width)]
         longest = max(line.wait_s + line.write_s for line in view.shown)
