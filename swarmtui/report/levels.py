@@ -8,6 +8,7 @@ from swarmtui.analysis.capacity.agents import kv_sentence, session_kv
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.levels.traces import server_block_size
+from swarmtui.analysis.limits.slo import parse_slo, time_text
 from swarmtui.analysis.speed_of_light.session import KV_FULL
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput, SearchState
@@ -61,12 +62,14 @@ def level_table(
     *,
     growing: bool = False,
     slo: Mapping[float, Cell] | None = None,
+    over: Mapping[float, str] | None = None,
 ) -> Table:
     """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
     `baseline` compares them with another session. `provisional` are levels that are not finished. Without `marks`, the
     levels alone decide. A `growing` table has the columns from the start that later levels may fill.
-    `slo` has the requests that met the SLO by load, which take the place of the number of requests.
+    `slo` has the requests that met the SLO by load, which take the place of the number of requests. `over` has what
+    stands for a TTFT that is not known, by load: see `first_tokens_over`.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open, growing)
@@ -75,6 +78,7 @@ def level_table(
     if slo is not None:
         met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
         columns = [met if column.id == "n" else column for column in columns]
+    columns = [_with_limit(column, over) if column.id == "ttft" and over else column for column in columns]
     marks = marks or level_marks(levels)
     rows = []
     for level in levels:
@@ -113,6 +117,17 @@ def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> di
         for load, (state, good, n) in slo_counts(found, search).items()
     }
     return cells or None
+
+
+def first_tokens_over(found: Iterable[Goodput], slo: str) -> dict[float, str]:
+    """Return by load the limit on the first token that most requests of a level were past: `> 2 s`"""
+    conditions = parse_slo(slo).conditions if slo else ()
+    return {
+        level.offered_load: f"> {time_text(condition.limits['ttft'])}"
+        for level in found
+        for condition, share in zip(conditions, level.conditions, strict=False)
+        if condition.limits.keys() == {"ttft"} and 2 * share.good < share.n
+    }
 
 
 def mark_code(marks: LevelMarks, load: float) -> Code | None:
@@ -165,6 +180,15 @@ def _main_columns(
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
     columns = [own.get(name) or COLUMNS[name] for name in names]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
+
+
+def _with_limit(ttft: Column[Level], over: Mapping[float, str]) -> Column[Level]:
+    """A level that ended before most first tokens came has no median, but it is known to be past the limit."""
+    read = ttft.value
+    assert read is not None
+    return ttft._replace(
+        value=lambda level: value if (value := read(level)) is not None else over.get(level.offered_load)
+    )
 
 
 def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level]:

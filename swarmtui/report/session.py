@@ -10,6 +10,7 @@ from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.analysis.quality.checklist import checklist_sentence
 from swarmtui.model.endpoint import api_text
@@ -24,6 +25,7 @@ from swarmtui.report.comparison import answer_lines, change_tables, comparison_t
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import (
     clean_table,
+    first_tokens_over,
     level_table,
     load_tables,
     machine_table,
@@ -354,7 +356,8 @@ def level_blocks(levels: Sequence[Level], summary: Summary | None = None) -> lis
     table = level_table(levels)
     if summary is not None:
         met = slo_cells(summary.goodput, summary.search)
-        table = level_table(levels, summary.tasks, marks=summary_marks(summary), slo=met)
+        over = first_tokens_over(summary.goodput, usable_slo(summary.session.plan.slo))
+        table = level_table(levels, summary.tasks, marks=summary_marks(summary), slo=met, over=over)
     return [table, *map(Sentence, remarks(levels))]
 
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import compare_pair
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Goodput, KeptShare, SearchedLevel, SearchState
@@ -139,6 +140,19 @@ def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     )
     assert [cell.strip() for cell in top[2].split("|")[1:6]] == ["2", "8", "0", "3", "~1097"]
     assert "▸" not in level_table([guessed]), "a single level is not marked as the best"
+
+
+@pytest.mark.parametrize(("good", "shown"), [(0, "> 2 s"), (4, MISSING)])
+def test_a_level_without_a_ttft_says_that_most_requests_waited_past_the_limit(good: int, shown: str) -> None:
+    """A quick search whose time is up ends a visit before its first tokens have come."""
+    tally = SloTally(parse_slo(DEFAULT_SLO))
+    tally.add_counts(12, [(good, 7), (0, 0)])
+    judged = Goodput(
+        c=12, kept=None, good=good, n=7, share=None, per_s=None, out_tps=None, conditions=tally.conditions()
+    )
+    table = levels_view([built_level(c=8), level(12, unfinished=7)], goodput=[judged], slo=DEFAULT_SLO).table
+    ttft = [column.id for column in table.columns].index("ttft")
+    assert table.rows[1][ttft].text == shown
 
 
 def test_without_a_single_stream_nothing_is_compared_with_it() -> None:

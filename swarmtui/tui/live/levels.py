@@ -11,7 +11,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.report.levels import level_table, mark_names, slo_cells
+from swarmtui.report.levels import first_tokens_over, level_table, mark_names, slo_cells
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
@@ -89,11 +89,12 @@ def levels_view(
     planned: Sequence[float] = (),
     now: LevelNow | None = None,
     goodput: Sequence[Goodput] = (),
+    slo: str = "",
 ) -> LevelsView:
     """`baseline` compares each level with the baseline session; `empty` says why there is no level.
 
-    `planned` are the loads of levels that follow, `now` is the one that is running. `goodput` has what an SLO
-    says about the levels of an ended session.
+    `planned` are the loads of levels that follow, `now` is the one that is running. `goodput` has what the
+    `slo` says about the levels of an ended session.
     """
     marks = level_marks(levels, slots, answer, search)
     met = slo_cells(goodput, search)
@@ -102,7 +103,9 @@ def levels_view(
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
-    table = level_table(levels, tasks, baseline, provisional, marks, growing=True, slo=met)
+    table = level_table(
+        levels, tasks, baseline, provisional, marks, growing=True, slo=met, over=first_tokens_over(goodput, slo)
+    )
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
     table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
@@ -182,7 +185,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
         planned = planned_levels(live.session, live.frame)
         goodput = live.frame.goodput if live.frame else ()
-        now = (planned, level_now(live.frame), goodput)
+        now = (planned, level_now(live.frame), goodput, live.frame.slo if live.frame else "")
         self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, *live.marked_by, *now)
 
     def move(self, by: int) -> None:

@@ -164,8 +164,9 @@ def result_of(data: LiveData) -> ResultView:
     """Return the result of what a live screen shows."""
     frame, session = data.shown.frame, data.shown.session
     levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
-    judged = frame.goodput if frame else ()
-    table = levels_view(levels, data.pair, tasks, "", data.shown.provisional, *data.shown.marked_by, goodput=judged)
+    judged, slo = (frame.goodput, frame.slo) if frame else ((), "")
+    shown = data.shown
+    table = levels_view(levels, data.pair, tasks, "", shown.provisional, *shown.marked_by, goodput=judged, slo=slo)
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
