@@ -36,7 +36,10 @@ SIGNS: dict[Code, str] = {
     "faster": "▲", "slower": "▼", "same": "=", "likely faster": "△", "likely slower": "▽",
     "unsure": "?", "refused": "✗",
 }  # fmt: skip
-_LIKELY: dict[str | None, Code] = {"faster": "likely faster", "slower": "likely slower", None: "unsure"}
+_LIKELY: dict[str | None, Code] = {
+    "faster": "likely faster", "slower": "likely slower", None: "unsure",
+    "more agents": "likely faster", "fewer agents": "likely slower",
+}  # fmt: skip
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 # Half-widths below this leave tenths of a percent.
@@ -47,7 +50,8 @@ _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall":
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
-_LONGER = "R measured the same server again: `how many agents? surer` on the setup screen takes minutes and tells more"
+# More searches of each side tell hardly more.
+_ENOUGH_SEARCHES = 3
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -176,20 +180,26 @@ def _changed(pair: Pair) -> str:
 
 def _at_capacity(pair: Pair) -> str:
     """`310 → 280 tok/s in total; 210 → 82 per agent while it writes (−61 %)`: what more agents cost each of them."""
-    a, b = pair.at_a, pair.at_b
+    a, b, context = pair.at_a, pair.at_b, _context(pair)
     if a is None or b is None or a.out_tps is None or b.out_tps is None:
-        return ""
+        return context
     half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
     total = f"{rate(a.out_tps, half_width)} → {rate(b.out_tps, half_width)} tok/s in total"
     if a.per_stream_tps is None or b.per_stream_tps is None:
-        return total
+        return "; ".join(filter(None, (total, context)))
     each = " → ".join(rate(value, half_width) for value in (a.per_stream_tps, b.per_stream_tps))
     cost = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
     first = (a.ttft_p90_s, b.ttft_p90_s)
     times = " → ".join(seconds(value, 2) for value in first if value is not None) if None not in first else ""
-    return "; ".join(
-        filter(None, (total, f"{each} per agent while it writes{cost}", f"first token {times} (p90)" if times else ""))
-    )
+    first_token = f"first token {times} (p90)" if times else ""
+    return "; ".join(filter(None, (total, f"{each} per agent while it writes{cost}", context, first_token)))
+
+
+def _context(pair: Pair) -> str:
+    """`context of each 8,192 → 4,096 tokens`: slots may share what the server has; empty if it is the same."""
+    found = next((item for item in pair.differences if item.code == "context"), None)
+    value = _numbers(found) if found and pair.agents and not _follows(found, pair.flags) else None
+    return f"context of each {value[0]:,} → {value[1]:,} tokens" if value else ""
 
 
 def pair_code(pair: Pair) -> Code:
@@ -197,7 +207,8 @@ def pair_code(pair: Pair) -> Code:
     row = headline_row(pair)
     if row is not None and row.likely and not pair.agents and not pair.refused:
         return row_code(row)
-    return _CODES.get(pair.verdict or "", "unsure")
+    likely = pair.agents.likely if pair.agents and not pair.doubts else None
+    return _CODES.get(pair.verdict or "", _LIKELY[likely])
 
 
 def _how_sure(pair: Pair, in_app: bool) -> str:
@@ -221,10 +232,17 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
 def _again(pair: Pair) -> str:
     """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated."""
     earlier, later = sorted((pair.a, pair.b))
-    if pair.measured_again and not pair.doubtful:
-        return _LONGER if pair.searched else ""
-    if earlier not in pair.doubtful:
-        return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}"
+    repeat_earlier = earlier in pair.doubtful
+    if pair.agents and not pair.doubtful:
+        searches = dict(zip((pair.a, pair.b), pair.agents.searches, strict=True))
+        if pair.agents.scatter or min(searches.values()) >= _ENOUGH_SEARCHES:
+            return ""
+        repeat_earlier = searches[later] > searches[earlier] + 1
+    elif pair.measured_again and not pair.doubtful:
+        return ""
+    if not repeat_earlier:
+        takes = f" ({pair.takes})" if pair.takes else ""
+        return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}{takes}"
     then = [(flag.what, flag.before if pair.a == earlier else flag.after) for flag in pair.flags]
     flags = " ".join(f"{option_name(name)} {value or ''}".strip() for name, value in then if value is not None)
     as_then = f"with {flags}" if flags else "as it was then"
@@ -275,10 +293,11 @@ def pair_blocks(pair: Pair) -> list[Block]:
 
 def _remarks(pair: Pair) -> list[Block]:
     blocks: list[Block] = [Sentence(f"note: {note}", "note") for note in pair.notes]
+    shown = (*_UNLIKE, "context") if _context(pair) else _UNLIKE
     others = [
         difference
         for difference in pair.differences
-        if not _follows(difference, pair.flags) and difference.code not in _UNLIKE
+        if not _follows(difference, pair.flags) and difference.code not in shown
     ]
     if not pair.flags:  # the answer names what differs about the server and the plan
         others = [difference for difference in others if difference.code in CLIENT_DIFFERENCES]

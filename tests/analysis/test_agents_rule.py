@@ -1,12 +1,13 @@
-"""The rule for two capacities: ranges that are apart, and a distance beyond what two searches differ by chance."""
+"""The rule for two capacities: ranges that are apart, and a distance beyond what chance explains."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.agents import AgentsChange, chance_of, compare_agents, repeat_range
+from swarmtui.analysis.compare.agents import AgentsChange, compare_agents
 from swarmtui.model.answer import Answer, AnswerSentence
 
 SAID = AnswerSentence(code="capacity", sentence="")
@@ -23,8 +24,9 @@ def answer(number: int, below: int, above: int, confidence: float = 0.8) -> Answ
     )
 
 
-def compared(before: Answer, after: Answer) -> AgentsChange:
-    found = compare_agents(before, after)
+def compared(before: Answer, after: Answer, searches: tuple[int, int] = (1, 1)) -> AgentsChange:
+    """Compare so many searches of each side, all with the same answer."""
+    found = compare_agents([before] * searches[0], [after] * searches[1])
     assert found is not None
     return found
 
@@ -68,18 +70,69 @@ def test_swapped_sides_have_the_opposite_verdict(before: int, after: int, below:
     assert back.word == opposite.get(there.word, there.word) and back.reason == there.reason
 
 
-def test_the_yardstick_is_rounded_to_the_nearest_number() -> None:
-    """A growth by three of twelve is sure, and so is one of fifteen."""
-    expected = {1: 1, 9: 1, 10: 2, 12: 2, 15: 2, 16: 3, 18: 3, 22: 4, 100: 16}
-    assert {number: chance_of(number, 2 * number) for number in expected} == expected
+@given(agents, agents, width, width, st.sampled_from([0.8, 0.99]), st.integers(1, 4), st.integers(1, 4))
+def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
+    before: int, after: int, below: int, above: int, confidence: float, more: int, again: int
+) -> None:
+    sides = answer(before, below, above, confidence), answer(after, below, above, confidence)
+    once, often = compared(*sides), compared(*sides, (more, again))
+    assert once.word == often.word or once.word == "not sure yet"
+    assert often.searches == (more, again)
+    if once.chance is not None and often.chance is not None:
+        assert often.chance <= once.chance
+
+
+@pytest.mark.parametrize(
+    ("searches", "word", "likely", "why"),
+    [
+        ((1, 1), "not sure yet", "more agents", "one search each: 4 agents apart, and chance explains up to 4"),
+        ((1, 2), "more agents", None, "1 v 2 searches (22 → 26, 26): 4 agents apart, and chance explains only up to 3"),
+        (
+            (2, 2),
+            "more agents",
+            None,
+            "2 v 2 searches (22, 22 → 26, 26): 4 agents apart, and chance explains only up to 3",
+        ),
+    ],
+)
+def test_one_repeat_makes_a_change_of_a_sixth_sure(
+    searches: tuple[int, int], word: str, likely: str | None, why: str
+) -> None:
+    found = compared(answer(22, 0, 1), answer(26, 0, 1), searches)
+    assert (found.word, found.likely, found.why) == (word, likely, why)
+
+
+def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
+    before, high, low = answer(22, 0, 1), answer(28, 0, 1), answer(22, 0, 1)
+    apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
+    assert apart is not None and apart.word == "more agents"
+    assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 (22–23) → 28 (28–29)"
+    assert mixed.why == "1 v 2 searches (22 → 22, 28): 3 agents apart, and chance explains up to 3"
+
+
+def test_searches_for_another_slo_or_without_a_number_do_not_count() -> None:
+    before, after = answer(22, 0, 1), answer(26, 0, 1)
+    other = msgspec.structs.replace(after, slo="ttft_p90=1s")
+    found = compare_agents([before, None], [after, other])
+    assert found is not None and found.searches == (1, 1)
+    assert compare_agents([before], [other, after]) is None, "the one that is shown must count"
 
 
 @given(agents, agents)
-def test_quick_searches_within_the_yardstick_claim_nothing(before: int, after: int) -> None:
+def test_quick_searches_need_a_larger_distance_than_sure_ones(before: int, after: int) -> None:
     quick, sure = (compared(*(answer(number, 0, 0, of) for number in (before, after))) for of in (0.8, 0.99))
-    if abs(after - before) <= chance_of(before, after):
-        assert quick.word not in CLAIMS
-    assert sure.chance is None and (quick.word not in CLAIMS or sure.word in CLAIMS)
+    assert quick.chance is None or (sure.chance is not None and sure.chance <= quick.chance)
+    assert quick.word not in CLAIMS or sure.word in CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "quick", "sure"),
+    [(1, 9, 1, 1), (10, 16, 2, 2), (12, 20, 2, 2), (16, 30, 3, 3), (22, 40, 4, 4), (22, 26, 4, 3), (100, 130, 16, 13)],
+)
+def test_what_chance_explains(before: int, after: int, quick: int, sure: int) -> None:
+    """A tenth beside each range, or 16 % of the smaller number, rounded."""
+    found = [compared(*(answer(number, 0, 0, of) for number in (before, after))).chance for of in (0.8, 0.99)]
+    assert found == [quick, sure]
 
 
 @given(agents, agents, width, width, st.sampled_from([0.8, 0.99]))
@@ -88,28 +141,8 @@ def test_a_number_that_a_repeat_of_the_other_could_end_at_is_no_change(
 ) -> None:
     """Machines drift by some percent within minutes, however many requests decide a search."""
     sides = answer(before, below, above, confidence), answer(after, below, above, confidence)
-    inside = [
-        low <= other <= high
-        for side, other in zip(sides, (after, before), strict=True)
-        for low, high in [repeat_range(side)]
-        if low is not None and high is not None
-    ]
-    assert len(inside) == 2
-    if any(inside):
-        assert compared(*sides).word not in CLAIMS
-
-
-@pytest.mark.parametrize(
-    ("found", "repeat"),
-    [
-        ((0, 0, 0), (0, 1)),
-        ((1, 1, 1), (0, 2)),
-        ((10, 10, 10), (9, 11)),
-        ((12, 11, 12), (9, 14)),
-        ((40, 40, 44), (36, 49)),
-    ],
-)
-def test_a_repeat_ends_a_tenth_further_at_most(found: tuple[int, int, int], repeat: tuple[int, int]) -> None:
-    agents, low, high = found
-    side = Answer(headline=SAID, limit=SAID, agents=agents, low=low, high=high, slo="ttft_p90=2s")
-    assert repeat_range(side) == repeat
+    for side, other in (sides, reversed(sides)):
+        low, high = side.shown_range
+        assert low is not None and high is not None and other.agents is not None
+        if 0.9 * low <= other.agents <= 1.1 * high:
+            assert compared(*sides).word not in CLAIMS

@@ -17,7 +17,7 @@ from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
-from swarmtui.model.telemetry import QualityLine
+from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
 from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks, pair_code
 from swarmtui.report.levels import level_table
@@ -48,14 +48,14 @@ def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") 
     ],
 )
 def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, int | None], said: str) -> None:
-    found = compare_agents(answered(*before), answered(*after))
+    found = compare_agents([answered(*before)], [answered(*after)])
     assert found is not None and found.sentence() == said
 
 
 def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
     busy, doubts = ["the host was busy"], ["the host was busy", "chunks arrived together", "the server froze"]
     overlapping, apart = (
-        compare_agents(answered(*before), answered(*after))
+        compare_agents([answered(*before)], [answered(*after)])
         for before, after in (((18, 17, 19), (20, 19, 21)), ((3, 0, 4), (12, 12, 12)))
     )
     assert overlapping is not None and apart is not None
@@ -93,15 +93,15 @@ def quick_search(
 @pytest.mark.parametrize(
     ("confidence", "quality", "said"),
     [
-        (0.8, "ok", "not sure yet: 7 → 6"),
-        (0.99, "doubtful", "not sure yet: 7 → 6"),
-        (0.99, "ok", "not sure yet: 7 → 6"),
+        (0.8, "ok", "likely fewer agents: 7 → 6"),
+        (0.99, "doubtful", "likely fewer agents: 7 → 6"),
+        (0.99, "ok", "likely fewer agents: 7 → 6"),
     ],
 )
 def test_quick_searches_one_visited_level_apart_show_no_difference(
     confidence: float, quality: Literal["ok", "doubtful"], said: str
 ) -> None:
-    """The ranges are those of both results; where a repeat could end is a matter of the verdict, however sure it is."""
+    """A repeat could end one agent away, however sure a search is."""
     before, after = (
         quick_search(id, agents, confidence=confidence, quality=quality, flags=flags)
         for id, agents, flags in (("20261115-014455-3f9a", 7, "--parallel 4"), ("20261115-020000-aaaa", 6, "-np 5"))
@@ -109,9 +109,8 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     pair = compare_pair(before, after)
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
-    assert lines["How sure"].startswith(
-        "a repeat of one search could end at the number of the other (6–8 and 5–7), although the ranges 7–7 and 6–6 "
-    )
+    assert pair.verdict == "not sure yet" and pair_code(pair) == "likely slower"
+    assert lines["How sure"].startswith("one search each: 1 agent apart, and chance explains up to 1")
     assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes (+17 %)"
     names = list(lines)
     assert names.index("Changed") < names.index("How sure") < names.index("At capacity")
@@ -135,8 +134,8 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     assert pair.sentence.startswith(said) and pair.verdict == ("same" if after == 4 else "not sure yet")
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
-    end = {5: "a repeat of one search could end", 9: "neither is where a repeat of the other would end"}
-    assert end.get(after, "two quick searches of one server can differ by 1 agent by chance") in " ".join(text.split())
+    end = {5: "1 agent apart, and chance explains up to 1", 9: "5 agents apart, and chance explains only up to 1"}
+    assert end.get(after, "chance explains up to 1, so that less would not show") in " ".join(text.split())
     assert compared_text(pair, "").count("change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -164,7 +163,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy in both runs"
     assert lines["How sure"].startswith(
-        "neither is where a repeat of the other would end (4–6 and 8 or more); but the host was busy in both runs"
+        "one search each: 4 agents apart, and chance explains only up to 1; but the host was busy in both runs"
     )
 
 
@@ -172,7 +171,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     ("busy", "which", "advice"),
     [
         ((True, False), "the earlier run (", "start the server with --parallel 2 and press R"),
-        ((False, True), "the later run (", "press R to repeat the later run"),
+        ((False, True), "the later run (", "press R to repeat the later run (about 60 s)"),
         ((True, True), "both runs", "start the server with --parallel 2 and press R"),
     ],
 )
@@ -240,7 +239,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert shell["How sure"].endswith(" --max-tokens 64")
     assert app["How sure"] == "the ranges 4–6 and 2–9 overlap; press R to measure this server again"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "neither is where a repeat of the other would end (3–7 and 6–10)"
+        "one search each: 3 agents apart, and chance explains only up to 2"
     )
 
 
@@ -299,8 +298,8 @@ def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:
 
 
 def test_other_slos_and_sessions_without_one_are_not_compared() -> None:
-    assert compare_agents(answered(8, 8, 9, "ttft_p90=1s"), answered(8, 8, 9)) is None
-    assert compare_agents(None, answered(8, 8, 9)) is None
+    assert compare_agents([answered(8, 8, 9, "ttft_p90=1s")], [answered(8, 8, 9)]) is None
+    assert compare_agents([None], [answered(8, 8, 9)]) is None
 
 
 def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
@@ -317,7 +316,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
-        "neither is where a repeat of the other would end"
+        "more than chance explains (10 agents)"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
@@ -375,22 +374,49 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
     assert "not sure: the search was stopped before its end in the later run (" in pair.sentence
     app = dict(line[:2] for line in answer_lines(pair, in_app=True))
-    assert app["How sure"].endswith("press R to repeat the later run")
+    assert app["How sure"].endswith("press R to repeat the later run (about 60 s)")
 
 
-def test_after_the_same_server_was_measured_again_r_is_not_asked_for_once_more() -> None:
-    before, once, again = (
-        quick_search(id, agents, flags=flags)
-        for id, agents, flags in (
-            ("20261115-014455-3f9a", 7, "--parallel 2"), ("20261115-020000-aaaa", 8, "--parallel 4"),
-            ("20261115-021000-bbbb", 8, "--parallel 4"),
+@pytest.mark.parametrize(
+    ("earlier", "later", "step"),
+    [
+        (1, 1, "press R to measure this server again (about 60 s)"),
+        (1, 2, "press R to measure this server again (about 60 s)"),
+        (1, 3, "to repeat the earlier run, start the server with --parallel 2 and press R"),
+        (3, 3, "and chance explains up to 1"),
+    ],
+)
+def test_repeats_count_and_the_side_with_fewer_is_asked_for(earlier: int, later: int, step: str) -> None:
+    first = [quick_search(f"20261115-01445{at}-3f9a", 7, flags="--parallel 2") for at in range(earlier)]
+    second = [quick_search(f"20261115-02000{at}-aaaa", 8, flags="--parallel 4") for at in range(later)]
+    pair = compare_pair(first[-1], second[-1], history=[*first[:-1], *second[:-1]])
+    assert pair.agents is not None and pair.agents.searches == (earlier, later)
+    assert dict(line[:2] for line in answer_lines(pair, in_app=True))["How sure"].endswith(step)
+
+
+def test_a_repeat_in_doubt_does_not_count_and_after_both_none_does() -> None:
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    before = quick_search("20261115-014455-3f9a", 22, flags="--parallel 2")
+    once, after, later = (
+        quick_search(f"20261115-0200{at}-aaaa", 26, flags="--parallel 4") for at in ("00", "10", "20")
+    )
+    doubted = msgspec.structs.replace(once, quality=(busy,))
+    for history, searches in (([once], (1, 2)), ([doubted], (1, 1)), ([later], (1, 1))):
+        pair = compare_pair(before, after, history=history)
+        assert pair.agents is not None and pair.agents.searches == searches
+
+
+def test_what_each_agent_loses_is_said_with_the_context() -> None:
+    """A server with more slots may divide its context among them."""
+    sides = [
+        msgspec.structs.replace(
+            quick_search(id, agents, flags=flags),
+            servers=(DiscoveredServer(url="http://127.0.0.1:1", context=context, flags={"--parallel": flags[-1]}),),
         )
-    )  # fmt: skip
-    repeated = msgspec.structs.replace(again, session=msgspec.structs.replace(again.session, repeats=True))
-    said = {
-        name: dict(line[:2] for line in answer_lines(compare_pair(before, after, history=history), in_app=True))
-        for name, after, history in (("once", once, ()), ("again", repeated, (once,)))
-    }
-    assert said["once"]["How sure"].endswith("press R to measure this server again")
-    assert "press R" not in said["again"]["How sure"]
-    assert said["again"]["How sure"].endswith("on the setup screen takes minutes and tells more")
+        for id, agents, flags, context in (
+            ("20261115-014455-3f9a", 22, "--parallel 2", 8192), ("20261115-020000-aaaa", 26, "--parallel 4", 4096),
+        )
+    ]  # fmt: skip
+    pair = compare_pair(*sides)
+    text = " ".join(paint([pair_answer(pair, {}), *pair_blocks(pair)]).split())
+    assert "context of each 8,192 → 4,096 tokens" in text and text.count("8192") == 0

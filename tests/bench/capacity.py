@@ -3,9 +3,9 @@
 python -m tests.bench.capacity shares [--seeds N] [--truth C,C…]     servers whose share of good requests falls in
     steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds if a
     request of the answer's level takes 3 s
-python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    how far apart two quick searches of one
-    such server are, how often these are said to differ, also if the server drifts by 5 % between both, and how often
-    those of one that carries more; --sure: searches that decide at 1 %
+python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    how often quick searches of one such
+    server are said to differ, also if the server drifts by 5 % between them, and how often those of one that carries
+    more; --sure: searches that decide at 1 %
 python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
 In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import cycle, islice
@@ -31,7 +31,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
 from swarmtui.analysis.capacity.slo_search import Visit, is_missed, is_shown, next_visit
-from swarmtui.analysis.compare.agents import chance_of, compare_agents
+from swarmtui.analysis.compare.agents import compare_agents
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S
 from swarmtui.model.answer import Answer, AnswerSentence
@@ -45,6 +45,7 @@ from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
 
 SLO = parse_slo("ttft_p95=2s,stream_p5=20")
+CLAIMS = ("more agents", "fewer agents")
 SHARES, QUICK_SHARES = parse_slo("ttft_p95=2s"), parse_slo("ttft_p90=2s")
 ALPHA = 0.01
 BLOCK = 256
@@ -263,30 +264,47 @@ def search_answer(shape: str, truth: float, seed: int, differ: float, *, quick: 
 
 
 def print_scatter(seeds: int, truths: Sequence[int], *, quick: bool = True) -> None:
-    """The yardstick of a comparison is to be at least the 95 % quantile of the differences between equal servers."""
-    print(
-        "shape    visits differ  truth  95 % apart  share  yardstick  claimed falsely  with drift  +50 % found  "
-        "+25 % found"
-    )
+    """Count what is said about pairs of servers by 1 v 1, 1 v 2 and 2 v 2 searches, each with a drift of its own.
+
+    Of two that are equal, nothing should be claimed; one that carries 1.5 or 1.25 times as many agents is to be found.
+    """
+    columns = "  ".join(f"{name:>17}" for name in ("equal", "likely", "+50 % found", "+25 % found"))
+    print(f"{'':31}  without drift, then with 1 v 1, 1 v 2, 2 v 2 searches, in percent")
+    print(f"shape    visits differ  truth    {columns}")
     for shape in SHAPES:
         for differ in (0.0, 0.4):
             for truth in truths:
                 answers = partial(_answers, seeds, shape, truth, differ, quick)
-                first, second = answers(0), answers(10_000)
-                apart = sorted(
-                    (abs((b.agents or 0) - (a.agents or 0)) for a, b in zip(first, second, strict=True)),
-                )[int(0.95 * seeds)]
-                drifted = zip(answers(30_000, drift=DRIFT), answers(40_000, drift=DRIFT), strict=True)
-                falsely = [_share_claimed(zip(first, second, strict=True)), _share_claimed(drifted)]
-                better = [
-                    _share_claimed(zip(first, answers(20_000, factor), strict=True), ("more agents",))
-                    for factor in (1.5, 1.25)
-                ]
-                print(
-                    f"{shape:8} {differ:13} {truth:6} {apart:11} {apart / truth:6.0%} {chance_of(truth, truth):10} "
-                    f"{falsely[0]:16.1%} {falsely[1]:11.1%} {better[0]:12.0%} {better[1]:12.0%}",
-                    flush=True,
-                )
+                still = [answers(start) for start in (0, 10_000)]
+                same = [answers(start, drift=DRIFT) for start in (30_000, 40_000, 50_000, 60_000)]
+                cells = [_shares(still, same, CLAIMS), _shares(still, same, CLAIMS, likely=True)]
+                for factor in (1.5, 1.25):
+                    more = [answers(start, factor, drift=DRIFT) for start in (70_000, 80_000)]
+                    faster = [still[0], answers(20_000, factor)]
+                    cells.append(_shares(faster, [*same[:2], *more], CLAIMS[:1]))
+                shown = "  ".join(f"{' '.join(f'{100 * share:3.0f}' for share in cell):>17}" for cell in cells)
+                print(f"{shape:8} {differ:13} {truth:6}    {shown}", flush=True)
+
+
+def _shares(
+    still: Sequence[Sequence[Answer]],
+    drifted: Sequence[Sequence[Answer]],
+    words: Sequence[str],
+    *,
+    likely: bool = False,
+) -> list[float]:
+    """Return the share of comparisons that say one of the words; of four columns, the first two are of one server."""
+    first, again, second, repeat = drifted
+    sides = [
+        *(([a], [b]) for a, b in zip(*still, strict=True)),
+        *(([a], [b]) for a, b in zip(first, second, strict=True)),
+        *(([a], [b, c]) for a, b, c in zip(first, second, repeat, strict=True)),
+        *(([a, d], [b, c]) for a, b, c, d in zip(first, second, repeat, again, strict=True)),
+    ]
+    found = [compare_agents(a, b) for a, b in sides]
+    said = [change is not None and (change.likely if likely else change.word) in words for change in found]
+    each = len(said) // 4
+    return [_mean(said[start : start + each]) for start in range(0, len(said), each)]
 
 
 def _answers(
@@ -295,14 +313,6 @@ def _answers(
     """Search servers that carry `factor` times the truth, and differ by a drift."""
     carried = {seed: factor * truth * math.exp(Random(seed).gauss(0.0, drift)) for seed in range(start, start + seeds)}
     return [search_answer(shape, number, seed, differ, quick=quick) for seed, number in carried.items()]
-
-
-def _share_claimed(
-    pairs: Iterable[tuple[Answer, Answer]], words: Sequence[str] = ("more agents", "fewer agents")
-) -> float:
-    """Return the share of pairs of searches that are said to differ."""
-    found = [compare_agents(a, b) for a, b in pairs]
-    return _mean([change is not None and change.word in words for change in found])
 
 
 def print_shares(seeds: int, truths: Sequence[int]) -> None:

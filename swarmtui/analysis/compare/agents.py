@@ -1,24 +1,24 @@
 """Compare two capacities for the same SLO. The whole rule is here:
 
-    more or fewer agents    the ranges of both answers do not overlap, neither number is within the repeat range of the
-                            other, and they are further apart than the yardstick
+    more or fewer agents    the ranges of both answers do not overlap, and the numbers are further apart than chance
+                            explains
     same                    the numbers are equal
-    not sure yet            everything else
+    not sure yet            everything else; *likely* more or fewer if chance seldom takes them this far apart
 
 The range of an answer is what its own requests decide. A repeat of the search minutes later can end outside of it, as
-machines drift: the repeat range is a tenth wider on both sides. With a drift of 5 % between two searches of one server,
-the ranges alone are apart in up to a third of the pairs, also of searches that are 99 % sure.
-The yardstick is how far apart two searches of one unchanged server easily are by chance. A search that decides at 95 %
-and more needs none: its range has what chance does. The ends of a quick one are 80 % sure, and those of a doubtful
-measurement less, so that ranges alone differ too often. `python -m tests.bench.capacity scatter` counts how often two
-equal servers are said to differ. A larger change, or one of narrower ranges, is never less sure.
+machines drift: chance explains a tenth beside the ranges and, of searches that decide below 95 %, whose ends are less
+sure, a share of the smaller number. `python -m tests.bench.capacity scatter` counts how often two equal servers are
+said to differ. A larger change, or one of narrower ranges, is never less sure.
+
+Several searches of one configuration count as one with the mean of their numbers: its range, and what chance explains,
+shrink with the root of their number. Their drift is taken to be as large within a side as between both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
-from typing import Literal
+from math import ceil, floor, sqrt
+from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
 from swarmtui.analysis.quality.doubts import name_doubts
@@ -27,24 +27,28 @@ from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun
 
-_Range = tuple[int | None, int | None]
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
-AgentsReason = Literal["beyond_chance", "within_chance", "within_repeat", "overlap", "equal"]
+AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal"]
 
-# A search whose ends are less sure than this is compared by the yardstick, too.
+# A search whose ends are less sure than this may end further away.
 _SURE = 0.95
-# The yardstick: this share of the smaller number, rounded, and at least one agent. With 0.15 and the same rounding, 9 %
-# of pairs of equal servers with 24 agents are said to differ, if the share falls gently and visits differ.
+# What a repeat drifts beside the range, as a share of its ends, and at least one agent.
+_DRIFT = 0.1
+# What searches that are less sure differ by: this share of the smaller number, rounded, and at least one agent. With
+# 0.15, 9 % of pairs of equal servers with 24 agents are said to differ, if the share falls gently and visits differ.
 CHANCE = 0.16
+# Two equal servers are further apart than this part of what chance explains in at most a fifth of the pairs.
+_LIKELY = 0.75
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
-    `reason` is why the word is what it is; `why` says it with both ranges and the yardstick, `brief` in few words.
-    `chance` is the yardstick: the agents by which two such searches of one server differ by chance; null if both are
-    surer. `confidence` is that of the less certain capacity; null if nothing is decided. `numbers` are shown where they
-    stand alone. `scatter`: the numbers differ, although everything that is known is the same.
+    `reason` is why the word is what it is; `why` says it with both ranges, or what chance explains, `brief` in few
+    words. `chance` are the agents by which two such searches of one server differ by chance; null if the ranges
+    overlap. `likely` is what a change within chance most likely is. `searches` are those of each side. `confidence` is
+    that of the less certain capacity; null if nothing is decided. `numbers` are shown where they stand alone.
+    `scatter`: the numbers differ, although everything that is known is the same.
     """
 
     word: AgentsWord
@@ -57,6 +61,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     why: str
     brief: str
     chance: int | None = None
+    likely: Literal["more agents", "fewer agents"] | None = None
+    searches: tuple[int, int] = (1, 1)
     scatter: bool = False
 
     def claim(self, *, doubted: bool) -> str:
@@ -64,6 +70,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_chance" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
+        if self.likely and not doubted:
+            return f"likely {self.likely}: {self.detail}"
         probably = doubted and self.word != "not sure yet"
         same = "the " if probably and self.word == "same" else ""
         return f"{'probably ' if probably else ''}{same}{self.word}: {self.detail}"
@@ -77,77 +85,102 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         return f"{start}{self.claim(doubted=bool(doubts))}{sure}"
 
 
-def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bool = False) -> AgentsChange | None:
-    """Return null unless both sessions have a capacity for the same SLO.
+class _Side(NamedTuple):
+    """The searches of one configuration as one, with the mean of their numbers and its range; an end may be unknown."""
 
-    `unchanged`: the server, its flags and the plan are known to be the same.
+    answers: tuple[Answer, ...]
+    agents: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_sure(self) -> bool:
+        return all(
+            one.quality != "doubtful" and (one.confidence is None or one.confidence >= _SURE) for one in self.answers
+        )
+
+    def ends_after(self, factor: float) -> tuple[int | None, int | None]:
+        """Return where a repeat may end: a tenth, or less by the factor, and at least one agent beside the range."""
+        low, high = self.low, self.high
+        return (
+            None if low is None else max(0, floor(round(min(low - 1, low - _DRIFT * factor * low), 6))),
+            None if high is None else ceil(round(max(high + 1, high + _DRIFT * factor * high), 6)),
+        )
+
+
+def compare_agents(
+    before: Sequence[Answer | None], after: Sequence[Answer | None], *, unchanged: bool = False
+) -> AgentsChange | None:
+    """Compare the searches of two configurations; the first of each side is the one that is shown.
+
+    Return null unless both have a capacity for the same SLO. `unchanged`: the server, its flags and the plan are known
+    to be the same.
     """
-    if before is None or after is None or before.agents is None or after.agents is None or before.slo != after.slo:
+    if not before or not after or before[0] is None or after[0] is None:
         return None
-    chance = None if _is_sure(before) and _is_sure(after) else chance_of(before.agents, after.agents)
-    order, distance = _order(before.shown_range, after.shown_range), after.agents - before.agents
-    reason: AgentsReason = "within_chance"
+    a, b = _side(before, before[0].slo), _side(after, before[0].slo)
+    if a is None or b is None:
+        return None
+    order, distance, chance = _order(a, b), abs(b.agents - a.agents), chance_between(a, b)
+    reason: AgentsReason = "beyond_chance" if distance > chance else "within_chance"
     if not distance:
         reason = "equal"
     elif not order:
         reason = "overlap"
-    elif _is_within(after.agents, repeat_range(before)) or _is_within(before.agents, repeat_range(after)):
-        reason = "within_repeat"
-    elif abs(distance) > (chance or 0):
-        reason = "beyond_chance"
+    first, second = a.answers[0], b.answers[0]
     scatter = unchanged and bool(distance)
+    moved: Literal["more agents", "fewer agents"] = "more agents" if order > 0 else "fewer agents"
     claims = reason == "beyond_chance" and not scatter
-    word: AgentsWord = "same" if reason == "equal" else "not sure yet"
-    if claims:
-        word = "more agents" if order > 0 else "fewer agents"
-    known = [answer.confidence for answer in (before, after) if answer.confidence is not None]
+    known = [answer.confidence for answer in (*a.answers, *b.answers) if answer.confidence is not None]
     return AgentsChange(
-        word=word,
-        before=before.agents,
-        after=after.agents,
+        word="same" if reason == "equal" else moved if claims else "not sure yet",
+        before=first.agents or 0,
+        after=second.agents or 0,
         detail=" → ".join(
-            f"{found.agents}{range_text(found.agents or 0, *found.shown_range)}" for found in (before, after)
+            f"{found.agents}{range_text(found.agents or 0, *found.shown_range)}" for found in (first, second)
         ),
         confidence=min(known) if known and claims else None,
-        numbers=(_number(before), _number(after)),
+        numbers=(_number(first), _number(second)),
         reason=reason,
-        why=_why(reason, before, after, chance),
-        brief=_brief(reason, chance, _kind(before, after)),
-        chance=chance,
+        why=_why(reason, a, b, chance),
+        brief=_brief(reason, chance),
+        chance=None if reason == "overlap" else chance,
+        likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
+        searches=(len(a.answers), len(b.answers)),
         scatter=scatter,
     )
 
 
-def chance_of(before: int, after: int) -> int:
-    """Return the yardstick: the agents by which two quick searches of one server with such numbers may differ.
-
-    It is rounded to the nearest number, and half of one up.
-    """
-    return max(1, floor(CHANCE * min(before, after) + 0.5))
-
-
-def repeat_range(answer: Answer) -> _Range:
-    """Return where a repeat of the search would end: a tenth more on both sides of its range, at least one agent."""
-    low, high = answer.shown_range
-    return (
-        None if low is None else max(0, min(low - 1, 9 * low // 10)),
-        None if high is None else max(high + 1, -(-11 * high // 10)),
-    )
+def _side(answers: Sequence[Answer | None], slo: str) -> _Side | None:
+    """Return the searches for this SLO that have a number, unless the one that is shown is none of them."""
+    found = tuple(one for one in answers if one is not None and one.agents is not None and one.slo == slo)
+    if not found or found[0] is not answers[0]:
+        return None
+    agents = sum(one.agents or 0 for one in found) / len(found)
+    low, high = (_end(agents, ends) for ends in zip(*(one.shown_range for one in found), strict=True))
+    return _Side(found, agents, low, high)
 
 
-def _is_within(agents: int, ends: _Range) -> bool:
-    low, high = ends
-    return (low is None or low <= agents) and (high is None or agents <= high)
+def _end(agents: float, ends: Sequence[int | None]) -> float | None:
+    """Return an end of the range of the mean: as far away as those of single searches, by the root of their number."""
+    known = [end for end in ends if end is not None]
+    return agents + (sum(known) / len(known) - agents) / sqrt(len(ends)) if len(known) == len(ends) else None
 
 
-def _is_sure(answer: Answer) -> bool:
-    return answer.quality != "doubtful" and (answer.confidence is None or answer.confidence >= _SURE)
+def chance_between(a: _Side, b: _Side) -> int:
+    """Return the agents by which searches of one server that are like these differ by chance."""
+    factor = sqrt((1 / len(a.answers) + 1 / len(b.answers)) / 2)
+    least, most = sorted((a, b), key=lambda side: side.agents)
+    high, low = least.ends_after(factor)[1], most.ends_after(factor)[0]
+    beside = [least.agents if high is None else high - least.agents, most.agents if low is None else most.agents - low]
+    unsure = 0 if a.is_sure and b.is_sure else max(1, floor(CHANCE * factor * least.agents + 0.5))
+    return max(unsure, *map(ceil, beside))
 
 
-def _order(first: _Range, second: _Range) -> int:
+def _order(a: _Side, b: _Side) -> int:
     """Return 1 if the second range is above the first, -1 if it is below, 0 if they overlap."""
-    above = second[0] is not None and first[1] is not None and second[0] > first[1]
-    below = second[1] is not None and first[0] is not None and second[1] < first[0]
+    above = b.low is not None and a.high is not None and b.low > a.high
+    below = b.high is not None and a.low is not None and b.high < a.low
     return int(above) - int(below)
 
 
@@ -155,48 +188,46 @@ def _number(answer: Answer) -> str:
     return "".join(agents_number(answer.agents or 0, is_open=answer.is_open, doubtful=False))
 
 
-def _why(reason: AgentsReason, before: Answer, after: Answer, chance: int | None) -> str:
-    """Say what decides, with the ranges of both sides, or the yardstick."""
-    assert before.agents is not None and after.agents is not None
-    ranges = f"the ranges {_ends(*before.shown_range)} and {_ends(*after.shown_range)}"
-    moved = f"{before.agents} → {after.agents} is {count_noun(abs(after.agents - before.agents), 'agent', 'agents')}"
-    chances = f"two {_kind(before, after)} of one server can differ by {_agents(chance)} by chance" if chance else ""
-    repeats = f"({_ends(*repeat_range(before))} and {_ends(*repeat_range(after))})"
-    if reason == "beyond_chance":
-        return f"neither is where a repeat of the other would end {repeats}"
-    if reason == "within_repeat":
-        return f"a repeat of one search could end at the number of the other {repeats}, although {ranges} are apart"
-    if reason == "equal":
-        return f"both are {before.agents}; {chances}, so less would not show" if chances else f"{ranges} overlap"
+def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
+    """Say what decides: the ranges of both sides, or how far apart they are and what chance explains."""
+    searches = _searches(a, b)
     if reason == "overlap":
-        near = chance is not None and abs(after.agents - before.agents) <= chance
-        return "; ".join(filter(None, (f"{ranges} overlap", f"besides, {chances}" if near else "")))
-    return f"{chances}, and {moved}: no more than that, although {ranges} are apart"
+        several = f"{searches}; " if len(a.answers) + len(b.answers) > 2 else ""
+        return f"{several}the ranges {_ends(a)} and {_ends(b)} overlap"
+    only = "only " if reason == "beyond_chance" else ""
+    explains = f"chance explains {only}up to {chance}"
+    if reason == "equal":
+        return f"{searches}; {explains}, so that less would not show"
+    distance = abs(b.agents - a.agents)
+    return f"{searches}: {_text(distance)} {'agent' if distance == 1 else 'agents'} apart, and {explains}"
 
 
-def _brief(reason: AgentsReason, chance: int | None, kind: str) -> str:
+def _searches(a: _Side, b: _Side) -> str:
+    """`one search each`, `1 v 2 searches (22 → 26, 26)`"""
+    if len(a.answers) == len(b.answers) == 1:
+        return "one search each"
+    numbers = " → ".join(", ".join(_number(one) for one in reversed(side.answers)) for side in (a, b))
+    return f"{len(a.answers)} v {len(b.answers)} searches ({numbers})"
+
+
+def _brief(reason: AgentsReason, chance: int) -> str:
+    agents = count_noun(chance, "agent", "agents")
     texts = {
-        "beyond_chance": "neither is where a repeat of the other would end",
-        "within_repeat": "a repeat of one could end at the other",
+        "beyond_chance": f"more than chance explains ({agents})",
+        "within_chance": f"chance explains up to {agents}",
         "overlap": "the ranges overlap",
     }
-    if reason == "within_chance" and chance:
-        return f"no more than the {_agents(chance)} by which two {kind} of one server can differ by chance"
     return texts.get(reason, "")
 
 
-def _kind(before: Answer, after: Answer) -> str:
-    quick = all((one.confidence or 1.0) < _SURE for one in (before, after))
-    return "quick searches" if quick else "such searches"
+def _text(number: float) -> str:
+    """Return a mean of numbers of agents with at most one decimal: `26`, `21.5`"""
+    return f"{round(number, 1):g}"
 
 
-def _agents(chance: int) -> str:
-    """`3 agents (16 %)`; a single agent is the least difference there is."""
-    return "1 agent" if chance == 1 else f"{chance} agents ({short_percent(CHANCE)})"
-
-
-def _ends(low: int | None, high: int | None) -> str:
+def _ends(side: _Side) -> str:
     """Return a range with both ends: `15–15`, `18–19`, `9 or more`, `at most 4`."""
+    low, high = (None if end is None else _text(end) for end in (side.low, side.high))
     if high is None:
         return f"{low or 0} or more"
-    return f"{low}–{high}" if low or not high else f"at most {high}"
+    return f"{low}–{high}" if side.low or not side.high else f"at most {high}"

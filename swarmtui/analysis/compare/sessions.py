@@ -43,7 +43,7 @@ from swarmtui.analysis.compare.verdicts import (
     with_session_spread,
 )
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
@@ -92,10 +92,11 @@ class Pair(Stored, frozen=True, kw_only=True):
     two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
     levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
     the newer session of ours, by what both have shown; `predicted` holds the prediction of the older one against it.
-    `again` is the command that measures its server again. `doubts` are those about either measurement, with the run
-    they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of them chose its levels
-    itself. `measured_again`: the newer one repeats a plan on a server that was measured before as it is. `since` is the
-    time of an earlier baseline, and `left_out` names a session after it that was not chosen, and why.
+    `again` is the command that measures its server again; `takes` says how long, if that is known. `doubts` are those
+    about either measurement, with the run they are about, and `doubtful` the ids of the sessions that have any.
+    `searched`: one of them chose its levels itself. `measured_again`: the newer one repeats a plan on a server that was
+    measured before as it is. `since` is the time of an earlier baseline, and `left_out` names a session after it that
+    was not chosen, and why.
     """
 
     a: str
@@ -120,6 +121,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     next: tuple[NextStep, ...] = ()
     predicted: str = ""
     again: str = ""
+    takes: str = ""
     doubts: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     searched: bool = False
@@ -193,7 +195,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     unchanged = unchanged and known_flags(a) is not None and known_flags(b) is not None
     agents = None
     if not refused:
-        agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
+        agents = compare_agents(
+            *(_searches(one, other, () if unchanged else history) for one, other in ((a, b), (b, a))),
+            unchanged=unchanged,
+        )
     throughput = _sentence(rows, refused, headline, searched=searched)
     slots = find_slots_change(*sorted((a, b), key=lambda one: one is newer)) if not refused else None
     return Pair(
@@ -221,6 +226,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         next=learned_steps(slots) if slots else newer.answer.next if newer.answer else (),
         predicted=prediction_text(slots) if slots else "",
         again=command_again(newer),
+        takes=f"about {newer.session.plan.budget_s:.0f} s" if newer.session.plan.budget_s else "",
         doubts=doubts,
         doubtful=tuple(one.session.id for one in (a, b) if doubts and doubts_of(one)),
         searched=searched,
@@ -251,6 +257,12 @@ def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summar
         and is_same_configuration(a, other)
     )
     return (a, *others)
+
+
+def _searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[Answer | None]:
+    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first."""
+    repeats = sorted(_repeats(one, other, history)[1:], key=lambda found: found.session.id, reverse=True)
+    return [one.answer, *(found.answer for found in repeats if not doubts_of(found))]
 
 
 def _evidence(
