@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import MIN_RUNS, Verdict, VerdictWord, interval_text, verdict_text
+from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import load_title
@@ -132,44 +132,37 @@ def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
 def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
-    That is what it costs, what to try next, and why there are no more. What is not known is left out. `in_app`: a key
-    is named instead of a command.
+    That is what it costs, what to try next, why there are no more, and how the same load ran on both. What is not known
+    is left out. `in_app`: a key is named instead of a command.
     """
     row = headline_row(pair)
-    output: list[AnswerLine] = []
-    if pair.agents and row and row.verdict:
-        text = (pair.throughput, _few_runs(pair, row.verdict, row), _chosen_level(pair.agents, row))
-        output.append(AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row)))
     first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
+    times = ""
     if first and first.before is not None and first.after is not None and not pair.refused:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
-        output.append(AnswerLine("First token", f"{times} {_where(first)} (median)"))
+    output = AnswerLine("First token", f"{times} {_where(first)} (median)" if first and times else "")
+    if pair.agents and row and row.verdict:
+        text = (pair.throughput, f"first token {times} (median)" if times else "", _chosen_level(pair.agents, row))
+        output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", _at_capacity(pair)),
-        *output,
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
+        output,
     ]
     return [line for line in lines if line.text]
-
-
-def _few_runs(pair: Pair, verdict: Verdict, row: ComparisonRow) -> str:
-    """Say why a level of a search is not decided; what makes the comparison surer is said once, for its capacities."""
-    if not pair.searched or pair.doubts or verdict.word != "not sure yet" or row.rate is not None:
-        return ""
-    return "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
 
 
 def _chosen_level(agents: AgentsChange, row: ComparisonRow) -> str:
     """Say which of the levels that both sessions measured was chosen."""
     both_kept = row.rate is None and row.c <= min(agents.before, agents.after)
-    return "the largest level that both measured and kept" if both_kept else ""
+    return "the most agents that both measured and kept" if both_kept else ""
 
 
 def _changed(pair: Pair) -> str:
@@ -419,7 +412,7 @@ def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
     used = set(codes)
     decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
     parts = [f"{decided}, 95 % sure over all levels together" if decided else ""]
-    likely = [code for code in _LIKELY.values() if code in used and code != "unsure"]
+    likely = [code for code in SIGNS if code in used and code in ("likely faster", "likely slower")]
     parts.append(
         f"{', '.join(f'{SIGNS[code]} {code}' for code in likely)}, with too few runs to be sure" if likely else ""
     )

@@ -284,7 +284,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     )
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "neither is where a repeat of the other would end"
+    why = "more than chance explains (2 agents)"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"

@@ -44,6 +44,10 @@ _NO_CHANGE = "no level can be compared"
 _FIRST_LINES, _MOST_ANSWER = 10, 0.45
 # The lines of a panel with curves that can be told apart: five, with the names, the axis and the frame.
 _LEAST_CURVES = 9
+# The hue of the sentence that says whether a change helped; without one, it is bold.
+_HEADLINES: dict[Code | None, str] = {
+    "faster": "good", "slower": "bad", "likely faster": "warn", "likely slower": "warn", "refused": "bad",
+}  # fmt: skip
 # What a verdict says about the session before and the one after.
 _JUDGED: dict[Code, tuple[Judgement, Judgement]] = {"faster": ("worse", "better"), "slower": ("better", "worse")}
 
@@ -240,7 +244,7 @@ def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> li
             lines += block_lines([Sentence(unlike, "note")], width)
         number, unit, code = large_change(pair)
         rows = [
-            ResultRow(line.name if at else "", line.signed, "" if at else "bold")
+            ResultRow(line.name if at else "", line.signed, "" if at else _HEADLINES.get(code, "bold"))
             for at, line in enumerate(answer_lines(pair, in_app=True))
         ]
         lines += large_lines(number, unit if width >= _UNIT_BESIDE else f"\n{unit}", rows, width, STYLES.get(code, ""))
