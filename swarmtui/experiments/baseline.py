@@ -70,6 +70,7 @@ def compare_with_baseline(
         what=describe_changes(pair),
         effect=explained(pair),
         verdict=pair.verdict,
+        likely=pair.likely,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
         agents_detail=agents.detail if agents else "",

@@ -315,8 +315,8 @@ class TuneSteering(Versioned, frozen=True, kw_only=True):
 class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept.
 
-    `verdict` is null with too few runs. `agents` are those of two capacities, before and after;
-    `agents_detail` has their ranges.
+    `verdict` is null with too few runs; `likely` is what a change that is not sure most likely is. `agents` are those
+    of two capacities, before and after; `agents_detail` has their ranges.
     """
 
     number: int = 0
@@ -326,6 +326,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     what: str
     effect: str
     verdict: Literal["faster", "slower", "same", "not sure yet", "more agents", "fewer agents", "refused"] | None
+    likely: Literal["faster", "slower", "more agents", "fewer agents"] | None = None
     change: float | None = None
     agents: tuple[int, int] | None = None
     agents_detail: str = ""

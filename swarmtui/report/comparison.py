@@ -67,11 +67,15 @@ class AnswerLine(NamedTuple):
         return f"{SIGNS[self.code]} {self.text}" if self.code else self.text
 
 
-def verdict_cell(word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "") -> Cell:
-    """Show a verdict, or how many runs there must be for one; after agents or a change, its sign may be enough."""
+def verdict_cell(
+    word: VerdictWord | AgentsWord | Literal["refused"] | None, before: str = "", likely: str | None = None
+) -> Cell:
+    """Show a verdict, what is likely, or how many runs are missing; after agents or a change, the sign may do."""
     text = "not comparable" if word == "refused" else word or verdict_text(None)
-    said = before and word in ("more agents", "fewer agents", "not sure yet")
-    code = _CODES.get(word or "", "unsure")
+    said = before and (likely or word) in ("more agents", "fewer agents", "not sure yet")
+    if likely:
+        text = "likely" if before else f"likely {likely}"
+    code = _CODES.get(word or "", _LIKELY[likely])
     return Cell(f"{SIGNS[code]} {before.rstrip() if said else before + text}", code)
 
 
@@ -83,10 +87,7 @@ def row_code(row: ComparisonRow) -> Code:
 
 def change_cell(row: ComparisonRow) -> Cell:
     """Show the change of a level with its verdict, or what it likely is."""
-    if row.likely is None:
-        return verdict_cell(row.verdict.word if row.verdict else None, f"{change_percent(row)} ")
-    code = row_code(row)
-    return Cell(f"{SIGNS[code]} {change_percent(row)} likely", code)
+    return verdict_cell(row.verdict.word if row.verdict else None, f"{change_percent(row)} ", row.likely)
 
 
 def comparison_blocks(found: Comparison, names: Mapping[str, str]) -> list[Block]:
@@ -150,11 +151,12 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", _at_capacity(pair)),
+        *(() if pair.agents else (output,)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
-        output,
+        *((output,) if pair.agents else ()),
     ]
     return [line for line in lines if line.text]
 
@@ -197,11 +199,7 @@ def _context(pair: Pair) -> str:
 
 def pair_code(pair: Pair) -> Code:
     """Return the code of the verdict, which has its sign and its colour."""
-    row = headline_row(pair)
-    if row is not None and row.likely and not pair.agents and not pair.refused:
-        return row_code(row)
-    likely = pair.agents.likely if pair.agents and not pair.doubts else None
-    return _CODES.get(pair.verdict or "", _LIKELY[likely])
+    return _CODES.get(pair.verdict or "", _LIKELY[pair.likely])
 
 
 def _how_sure(pair: Pair, in_app: bool) -> str:

@@ -54,7 +54,9 @@ def session_table(
 
     def effect(row: ListRow) -> Cell:
         found = effects.get(row.id)
-        return Cell("") if found is None else verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip())
+        return (
+            Cell("") if found is None else verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip(), found.likely)
+        )
 
     # The app has no room for the whole id: there a change of a flag is not cut.
     least = 12 if "id" in shown else 16

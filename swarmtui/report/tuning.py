@@ -270,7 +270,7 @@ def log_table(changes: Sequence[LoggedChange], *, brief: bool = False) -> Table:
         Column("created", "when", lambda change: local_time(change.created, time_form), right=False),
         Column("what", "change", lambda change: change.what, right=False, least=20, keeps_end=True),
         Column("change", "effect", lambda change: effect_text(change, brief=brief) or None),
-        Column("verdict", "verdict", lambda change: verdict_cell(change.verdict), right=False),
+        Column("verdict", "verdict", lambda change: verdict_cell(change.verdict, likely=change.likely), right=False),
         Column("kept", "kept?", lambda change: change.kept, right=False),
         Column("note", "note", lambda change: change.note, right=False, least=10),
     ]

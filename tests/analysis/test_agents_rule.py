@@ -24,7 +24,7 @@ def answer(number: int, below: int, above: int, confidence: float = 0.8) -> Answ
     )
 
 
-def compared(before: Answer, after: Answer, searches: tuple[int, int] = (1, 1)) -> AgentsChange:
+def compared(before: Answer, after: Answer, *, searches: tuple[int, int] = (1, 1)) -> AgentsChange:
     """Compare so many searches of each side, all with the same answer."""
     found = compare_agents([before] * searches[0], [after] * searches[1])
     assert found is not None
@@ -75,7 +75,7 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
     before: int, after: int, below: int, above: int, confidence: float, more: int, again: int
 ) -> None:
     sides = answer(before, below, above, confidence), answer(after, below, above, confidence)
-    once, often = compared(*sides), compared(*sides, (more, again))
+    once, often = compared(*sides), compared(*sides, searches=(more, again))
     assert once.word == often.word or once.word == "not sure yet"
     assert often.searches == (more, again)
     if once.chance is not None and often.chance is not None:
@@ -98,7 +98,7 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
 def test_one_repeat_makes_a_change_of_a_sixth_sure(
     searches: tuple[int, int], word: str, likely: str | None, why: str
 ) -> None:
-    found = compared(answer(22, 0, 1), answer(26, 0, 1), searches)
+    found = compared(answer(22, 0, 1), answer(26, 0, 1), searches=searches)
     assert (found.word, found.likely, found.why) == (word, likely, why)
 
 

@@ -140,6 +140,14 @@ class Pair(Stored, frozen=True, kw_only=True):
         row = headline_row(self)
         return self.agents.word if self.agents else row.verdict.word if row and row.verdict else None
 
+    @property
+    def likely(self) -> Literal["faster", "slower", "more agents", "fewer agents"] | None:
+        """What the change most likely is, if that is not sure; null if it may be chance, or either run is in doubt."""
+        if self.refused or self.doubts:
+            return None
+        row = headline_row(self)
+        return self.agents.likely if self.agents else row.likely if row else None
+
 
 class Comparison(Stored, frozen=True, kw_only=True):
     sessions: tuple[str, ...]
