@@ -236,7 +236,7 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
     ("▲ ▼", "better, or worse: the change is larger than what chance does"),
     (
         "△ ▽",
-        "likely better, or worse: repeats of one server do not differ by as much, but one run each does not decide",
+        "likely better, or worse: repeats of one server seldom differ by as much, but one each does not decide",
     ),
     ("?", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
     ("=", "the same, as far as that many runs can show"),
