@@ -40,8 +40,8 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
-# The lines of an answer that a low terminal shows at least, and the share of the rows that an answer has at most.
-_FIRST_LINES, _MOST_ANSWER = 10, 0.45
+# The lines that a narrow terminal leaves to the changes at least, and the share that the answer of a wide one has.
+_LEAST_CHANGES, _MOST_ANSWER = 7, 0.45
 # The lines of a panel with curves that can be told apart: five, with the names, the axis and the frame.
 _LEAST_CURVES = 9
 # The hue of the sentence that says whether a change helped; without one, it is bold.
@@ -130,7 +130,7 @@ class CompareScreen(PanelScreen):
             self._show_curves(panel)
 
     def _fit_heights(self) -> None:
-        """Give answer and changes the lines that they have; the answer gives way to the changes, to its first lines."""
+        """Give answer and changes the lines that they have; on a narrow terminal the changes give way to the answer."""
         answer, changes = self.query_one("#compared", Page), self.query_one("#changes", Page)
         if self.only_panel is not None:
             answer.styles.height = changes.styles.height = None
@@ -138,10 +138,11 @@ class CompareScreen(PanelScreen):
         (width, height), narrow = self.app.size, self.is_narrow
         room = height - 1
         below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
+        least = min(below, _LEAST_CHANGES)
         if narrow and self.chosen() == OverlayPanel.key:
-            below = max(below, _LEAST_CURVES)
+            least = _LEAST_CURVES
         wanted = 2 + len(answer.lines_for(width - 2))
-        most = max(room - below, _FIRST_LINES + 2) if narrow else round(room * _MOST_ANSWER)
+        most = room - least if narrow else round(room * _MOST_ANSWER)
         answer.styles.height = min(wanted, most)
         changes.styles.height = None if narrow else min(below, (room - min(wanted, most)) // 2)
 
