@@ -6,6 +6,9 @@ from typing import Literal
 
 from swarmtui.model.base import Stored
 
+# A range is wide if its low end is below this share of the number.
+_WIDE = 0.75
+
 
 class AnswerSentence(Stored, frozen=True, kw_only=True):
     """A sentence for readers, and its stable `code` for programs."""
@@ -103,6 +106,14 @@ class Answer(Stored, frozen=True, kw_only=True):
     def shown_range(self) -> tuple[int | None, int | None]:
         """The range as it is said with the number: of a server that looked slower than it is, never "perhaps fewer"."""
         return (self.low or self.agents, None) if self.disturbed else (self.low, self.high)
+
+    @property
+    def wide_range(self) -> tuple[int, int] | None:
+        """The range if its low end is far below the agents: then the number alone looks more certain than it is."""
+        low, high = self.shown_range
+        if not self.agents or not low or high is None:
+            return None
+        return (low, high) if low < _WIDE * self.agents and self.agents - low > 1 else None
 
     @property
     def is_open(self) -> bool:

@@ -18,10 +18,11 @@ NO_STEP = "nothing that these figures point to"
 
 
 def answer_number(found: Answer) -> str:
-    """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`"""
+    """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`, `16–35`"""
     doubtful = found.quality == "doubtful"
     if found.agents is not None:
-        return "".join(agents_number(found.agents, is_open=found.is_open, doubtful=doubtful))
+        parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
+        return "".join(parts)
     return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
 
 

@@ -122,9 +122,7 @@ def _between(start: Dot, end: Dot) -> Iterator[Dot]:
 # The least that shows something; a lower chart is given up first.
 SMALLEST = (24, 4)
 _LOWER_SHARE = 0.34
-_LEAST_ROWS, _LEAST_BELOW = 4, 2
-# An upper chart with no more rows gives none to a lower one.
-_LEAST_UPPER = 3
+_LEAST_ROWS, _LEAST_BELOW = 4, 3
 # Values that differ by this factor have different rows, if there are enough.
 _TWICE = 2.0
 # With fewer rows than this, a lower chart has its heading inside.
@@ -190,7 +188,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
     rows = _rows(len(charts), height)
     charts = charts[: len(rows)]
     along = _x_axis(charts)
-    if len(rows) > 1 and rows[0] > _LEAST_UPPER:
+    if len(rows) > 1 and rows[0] > _LEAST_ROWS:
         # Points of the last chart that could not be told apart have one more row.
         more = [rows[0] - 1, *rows[1:-1], rows[-1] + 1]
         rows = min((rows, more), key=lambda found: _mixed(charts[-1], _frame(charts[-1], width, found[-1], along)))
@@ -240,9 +238,7 @@ def _rows(count: int, height: int) -> list[int]:
     room = height - 1 - (count if height >= _OWN_HEADINGS else 1)
     if count < 2 or room < _LEAST_ROWS + (count - 1) * _LEAST_BELOW:
         return [max(1, height - 2)]
-    # Of few rows the lower one of two has more, so that its points can be told apart.
-    least = min(3, room // 2) if count == 2 and height < _OWN_HEADINGS else _LEAST_BELOW
-    lower = max(least, int(room * _LOWER_SHARE / (count - 1)))
+    lower = max(_LEAST_BELOW, int(room * _LOWER_SHARE / (count - 1)))
     return [room - lower * (count - 1), *[lower] * (count - 1)]
 
 

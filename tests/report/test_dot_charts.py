@@ -169,7 +169,7 @@ def test_the_old_run_is_dotted_and_the_p90_is_dashed() -> None:
 
 
 @pytest.mark.parametrize("slo", ["", "ttft_p90=2s"])
-@pytest.mark.parametrize("height", range(8, 31))
+@pytest.mark.parametrize("height", range(9, 31))
 def test_values_that_differ_by_a_factor_of_two_are_in_different_rows(height: int, slo: str) -> None:
     times = ((1, 0.05), (2, 0.06), (4, 0.1), (8, 2.07), (16, 4.28))
     charts = curve_charts([level(c, tps=80.0, ttft=time) for c, time in times], LevelMarks(True, 4, 8), slo=slo)
@@ -177,6 +177,16 @@ def test_values_that_differ_by_a_factor_of_two_are_in_different_rows(height: int
     rows = {column: at for at, line in enumerate(lines) for column, char in enumerate(line) if char == "●"}
     last = [rows[column] for column in sorted(rows)][-2:]
     assert last[0] > last[1], "\n".join(lines)
+
+
+@pytest.mark.parametrize("height", range(4, 31))
+def test_a_plot_that_is_shown_has_the_rows_to_be_read(height: int) -> None:
+    """Four rows for the output, and three for the first token, which is left out where it would have fewer."""
+    lines = text_of(paint_charts(capacity_charts(), 76, height))
+    lower = [at for at, line in enumerate(lines) if "first token" in line]
+    upper = (lower[0] if lower else height - 1) - 1
+    assert upper >= min(4, height - 2)
+    assert bool(lower) == (height >= 9) and (not lower or height - 1 - lower[0] >= 3)
 
 
 def test_marks_of_a_better_and_of_a_worse_run_have_different_colours() -> None:

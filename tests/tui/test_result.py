@@ -16,6 +16,10 @@ from swarmtui.model.findings import Finding, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level
+from swarmtui.report.answer import answer_number
+from swarmtui.report.card import large_answer
+from swarmtui.report.session_list import answer_text
+from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
 from swarmtui.tui.app import SwarmApp
@@ -24,7 +28,7 @@ from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
-from swarmtui.tui.live.levels import levels_view
+from swarmtui.tui.live.levels import levels_view, nearest_rows
 from swarmtui.tui.live.result import ResultPanel, large_lines, result_lines, result_view
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.streams import StreamsPanel
@@ -235,6 +239,50 @@ def test_on_a_small_screen_the_levels_next_to_the_answer_come_first() -> None:
     assert all(sign in text for sign in ("  10 ", " ▸11 ", " ▼12 ", "  13 ")) and "\n    1 " not in text
     whole = text_of(result_lines(view, 79, 40, with_levels=True))
     assert "press 4" not in whole and "At 18" in whole and "  20 " in whole
+
+
+@pytest.mark.parametrize("room", range(1, 8))
+def test_no_line_below_the_sentences_is_blank_while_levels_have_no_region(room: int) -> None:
+    shown, levels = many_levels(11)
+    view = result_view(shown, Ended("done", "", "/saved"), levels_view(levels, answer=shown.answer), "")
+    sentences = len(result_lines(view, 79, 40, with_levels=False))
+    lines = text_of(result_lines(view, 79, 1 + sentences + room, with_levels=True)).splitlines()[sentences:]
+    text = "\n".join(lines)
+    assert len(lines) == room
+    if room == 1:
+        assert text.strip() == "press 4 for the levels"
+        return
+    assert " ▸11 " in text and (" ▼12 " in text) == (room > 2)
+    assert ("press 4" in text) == (room > 3)
+
+
+def test_rows_with_a_baseline_come_next_to_the_answer_and_the_first_miss() -> None:
+    levels = [level(c, tps=10.0 * c) for c in (1, 2, 4, 8, 16, 20, 24, 26, 28, 32)]
+    before = [level(c, tps=9.0 * c) for c in (1, 2, 4, 8, 16, 32)]
+    pair = compare_pair(summary(before), summary(levels))
+    answer = msgspec.structs.replace(ANSWER, agents=26, missed_c=28)
+    view = levels_view(levels, pair, answer=answer)
+    rows = [levels[at].c for at in nearest_rows(view, 4)]
+    assert rows == [16, 26, 28, 32]
+    alone = levels_view(levels, answer=answer)
+    assert [levels[at].c for at in nearest_rows(alone, 4)] == [24, 26, 28, 32]
+
+
+@pytest.mark.parametrize(
+    ("agents", "low", "high", "shown"),
+    [
+        (34, 16, 35, "16–35"), (34, 26, 35, "34"), (34, 25, 40, "25–40"), (3, 2, 3, "3"), (4, 1, 4, "1–4"),
+        (34, 0, 35, "34"), (34, 16, None, "34"), (34, 34, None, "34+"),
+    ],
+)  # fmt: skip
+def test_a_wide_range_is_drawn_instead_of_a_number_that_would_look_certain(
+    agents: int, low: int, high: int | None, shown: str
+) -> None:
+    answer = msgspec.structs.replace(ANSWER, agents=agents, low=low, high=high)
+    assert answer_number(answer) == large_answer(answer).number == shown
+    assert result_view(ended_frame(answer), None, levels_view(()), "").number == shown
+    row = SessionRow(id="a", agents=agents, agents_open=answer.is_open, agents_range=answer.wide_range)
+    assert answer_text(row) == f"{shown} agents"
 
 
 def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:

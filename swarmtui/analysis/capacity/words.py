@@ -12,14 +12,17 @@ from swarmtui.numbers import seconds
 from swarmtui.text import count_noun
 
 
-def agents_number(agents: int, *, is_open: bool, doubtful: bool) -> tuple[str, str]:
+def agents_number(
+    agents: int, *, is_open: bool, doubtful: bool, wide: tuple[int, int] | None = None
+) -> tuple[str, str]:
     """Return a number that stands alone, after the sign of doubt: `5`, `5+` with an open end, `?` and `5`.
 
-    What an open end says is true of a server that looked slower than it is, unless not even one agent was kept.
+    A `wide` range stands for the number: `16–35`. What an open end says is true of a server that looked slower than it
+    is, unless not even one agent was kept.
     """
     if is_open:
         return ("", f"{agents}+") if agents else ("?", "")
-    return "?" if doubtful else "", str(agents)
+    return "?" if doubtful else "", str(agents) if wide is None else f"{wide[0]}–{wide[1]}"
 
 
 def range_text(agents: int, low: int | None, high: int | None) -> str:

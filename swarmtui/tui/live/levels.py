@@ -51,6 +51,8 @@ _MEANINGS = {
     "slowdown": "how much less the stream rate is than with one agent",
     "scaling": "{} of all agents, compared with one agent",
 }
+# With no more lines than these, all are for levels, and none is for the number of remarks.
+_FEW_ROWS = 3
 # Columns that need no words where there is little room.
 _PLAIN = ("n", "errors")
 
@@ -59,14 +61,15 @@ class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks, the tasks of a mixed load and what the columns mean.
 
     `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
-    are marked. `pinned` are always shown: the best level, the first past it and the running one. `marks` explains the
-    signs, in several versions from long to short. Where there is no room for all remarks, `by_kind` has one line for
-    each kind, `grouped` a few words.
+    are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
+    that are `compared` with a baseline come next. `marks` explains the signs, in several versions from long to short.
+    Where there is no room for all remarks, `by_kind` has one line for each kind, `grouped` a few words.
     """
 
     table: Table
     leading: range
     pinned: tuple[int, ...]
+    compared: tuple[int, ...]
     legend: str
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
@@ -111,6 +114,7 @@ def levels_view(
     table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
     marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
     running = now.load if now is not None else None
+    measured_before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
@@ -128,6 +132,7 @@ def levels_view(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
         tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
+        tuple(at for at, level in enumerate(levels) if answer is not None and level.key in measured_before),
         table.note,
         tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
@@ -137,6 +142,21 @@ def levels_view(
         empty,
         task_table(tasks),
     )
+
+
+def nearest_rows(view: LevelsView, room: int) -> list[int]:
+    """Return the rows to show in so many lines: those that are pinned, then those that are nearest to them.
+
+    Without a pinned row, they are the last ones. Below a row comes before above it: a search goes up.
+    """
+    total = len(view.table.rows)
+    pinned = [at for at in view.pinned if at < total] or [total - 1]
+
+    def order(at: int) -> tuple[bool, bool, int, bool]:
+        distance, above = min((abs(at - row), at < row) for row in pinned)
+        return at not in pinned, at not in view.compared, distance, above
+
+    return sorted(sorted(range(total), key=order)[:room])
 
 
 def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4") -> list[Line]:
@@ -212,7 +232,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before the last line of remarks.
         room = height - 2 - len(view.alarms)
-        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and len(rows) != room))
+        few = room <= _FEW_ROWS
+        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and len(rows) != room and not few))
         shown = self._visible_rows(len(rows), room, view)
         is_run = shown[-1] + 1 - shown[0] == len(shown)
         cut = part_text(range(shown[0], shown[-1] + 1), len(rows)) if is_run else f"↑↓ {len(shown)} of {len(rows)}"
@@ -230,12 +251,9 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         follow = max(0, min(total, view.leading.stop) - room)
         self._last_first = first = min(follow if self._first is None else self._first, max(0, total - room))
         window = range(first, min(total, first + room))
-        pinned = [at for at in view.pinned if at < total]
-        if self._first is not None or not pinned:
+        if self._first is not None or not any(at < total for at in view.pinned):
             return list(window)
-        # Below a row comes before above it: a search goes up.
-        nearest = sorted(range(total), key=lambda at: min((abs(at - row), at < row) for row in pinned))
-        return sorted(nearest[:room])
+        return nearest_rows(view, room)
 
 
 def _meanings(view: LevelsView, width: int, known: Sequence[str] = ()) -> list[str]:

@@ -21,7 +21,7 @@ from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
 from swarmtui.tui.live.layout import EndedRows, live_layout
-from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines
+from swarmtui.tui.live.levels import LevelsView, levels_view, nearest_rows, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 from swarmtui.tui.tall_digits import tall
@@ -34,7 +34,6 @@ _WIDE = 100
 _LEAST_ROWS = 2
 # Levels with more lines of remarks than this have the others behind their key.
 _MOST_REMARKS = 3
-_MARKED = ("best", "kept", "cliff", "missed", "unknown")
 
 
 class ResultRow(NamedTuple):
@@ -217,7 +216,8 @@ def _above(view: ResultView, width: int) -> list[Line]:
 def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[Line]:
     """The levels and remarks on them, after a blank line; in `room` lines those next to the marked ones.
 
-    What is left out, panel 4 shows, which has the same `height`.
+    What is left out, panel 4 shows, which has the same `height`. Rows of levels come before remarks, and before the
+    line that says how to see the others.
     """
     rows = len(view.table.rows)
     alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
@@ -227,20 +227,20 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
     notes = [*block_lines(view.alarms, width), *few]
     if rows + len(notes) + 2 <= room:
         return [[], *table_lines(view.table, width), *notes]
-    shown = room - len(notes) - 3
-    all_fit = shown >= _LEAST_ROWS and rows + 2 < height
-    left_out = Sentence(f"press 4 for {'all' if all_fit else 'more of the'} {rows} levels", "detail")
-    if shown < _LEAST_ROWS:
-        return block_lines([left_out._replace(text="press 4 for the levels")], width)
-    return [[], *table_lines(_near_marks(view.table, shown), width), *block_lines([left_out], width), *notes]
+    which = "all" if rows + 2 < height else "more of the"
+    left_out = block_lines([Sentence(f"press 4 for {which} {rows} levels", "detail")], width)
+    alarms, blank, least = block_lines(view.alarms, width), list[Line]([[]]), min(rows, _LEAST_ROWS)
+    ways: tuple[tuple[int, list[Line], list[Line]], ...]
+    ways = ((least, blank, [*left_out, *notes]), (least, [], [*left_out, *alarms]), (least, [], left_out), (1, [], []))
+    for fewest, above, below in ways:
+        shown = room - len(above) - 1 - len(below)
+        if shown >= fewest:
+            return [*above, *table_lines(_part(view, shown), width), *below]
+    return block_lines([Sentence("press 4 for the levels", "detail")], width)
 
 
-def _near_marks(table: Table, rows: int) -> Table:
-    """Return as many rows as are wanted, around those that are marked; the last ones if none is."""
-    marked = [at for at, row in enumerate(table.rows) if row[0].code in _MARKED] or [len(table.rows) - 1]
-    first = (marked[0] + marked[-1] + 1 - rows) // 2
-    first = max(0, min(first, len(table.rows) - rows))
-    return table.part(first, first + rows)
+def _part(view: LevelsView, room: int) -> Table:
+    return view.table._replace(rows=tuple(view.table.rows[at] for at in nearest_rows(view, room)))
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
