@@ -7,7 +7,6 @@ from copy import copy
 
 import msgspec
 
-from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
 from swarmtui.model.findings import SearchedLevel, SearchState, Slots
@@ -105,6 +104,8 @@ class LiveModel:
         search = frame.search
         if search is None or search.goal != "capacity" or frame.status == "ended":
             return frame
+        from swarmtui.analysis.quality.doubts import find_disturbances  # not needed for the first paint
+
         disturbed = bool(find_disturbances(frame.quality))
         missed = [level for level in search.levels if level.state == "missed"]
         self._doubted = {level: self._doubted.get(level, disturbed) for level in missed}

@@ -7,8 +7,10 @@ import unicodedata
 import pytest
 from rich.cells import cell_len
 from textual.widgets import Input
+from wcwidth import wcwidth
 
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.cell_text import OWN_CHARACTERS, with_stand_ins
 from swarmtui.tui.dialogs import SaveDialog, SessionDetails
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
@@ -24,6 +26,12 @@ HOSTILE = [
     "e\u0301\u0302\u0303" * 50 + "👩‍👩‍👧‍👦" * 20,
     "x" * 5_000,
 ]
+
+
+def test_our_own_characters_have_one_cell_by_every_measure() -> None:
+    assert {
+        char for char in OWN_CHARACTERS if not cell_len(char) == wcwidth(char) == len(with_stand_ins(char)) == 1
+    } == set()
 
 
 def model_with(words: str) -> LiveModel:
