@@ -87,7 +87,14 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
     known = frame.first_tokens
     if known is None or frame.status != "running":
         return ()
-    waits = "" if known.oldest_s is None else f"oldest wait {seconds(known.oldest_s, 2)} of {time_text(known.limit_s)}"
+    waits = ""
+    if known.oldest_s is not None:
+        limit = (
+            f", over {time_text(known.limit_s)}"
+            if known.oldest_s > known.limit_s
+            else f" of {time_text(known.limit_s)}"
+        )
+        waits = f"oldest wait {seconds(known.oldest_s, 2)}{limit}"
     in_time = f"{count_noun(known.in_time, 'first token', 'first tokens')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token', 'first tokens')} late"
     came = ", ".join(filter(None, (in_time, late if known.late else "")))
