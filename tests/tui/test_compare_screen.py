@@ -125,7 +125,7 @@ async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Pat
         assert lines[4].split()[1] == "tok/s", "below the large figure"
         await pilot.press("2")
         await until(lambda: "[2] curves" in screen_text(app))
-        assert app.screen.query_one(OverlayPanel).size.height >= 9
+        assert app.screen.query_one(OverlayPanel).size.height >= 12
         assert screen_text(app).count("│  ") >= 3 and "●" in screen_text(app) and "◆" in screen_text(app)
 
 

@@ -42,8 +42,8 @@ _PICTURES = {
 _NO_CHANGE = "no level can be compared"
 # The lines that a narrow terminal leaves to the changes at least, and the share that the answer of a wide one has.
 _LEAST_CHANGES, _MOST_ANSWER = 7, 0.45
-# The lines of a panel with curves that can be told apart: five, with the names, the axis and the frame.
-_LEAST_CURVES = 9
+# The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
+_LEAST_CURVES = 12
 # The hue of the sentence that says whether a change helped; without one, it is bold.
 _HEADLINES: dict[Code | None, str] = {
     "faster": "good", "slower": "bad", "likely faster": "warn", "likely slower": "warn", "refused": "bad",
