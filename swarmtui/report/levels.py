@@ -48,7 +48,7 @@ _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsu
 
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
-    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("▽", "unknown"),
+    "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
 }  # fmt: skip
 _KEPT = {True: "kept", False: "missed", None: "unsure"}
 

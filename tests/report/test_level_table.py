@@ -327,10 +327,10 @@ def test_an_slo_says_for_each_level_how_many_requests_met_it_and_whether_it_is_k
     dip = SearchedLevel(c=4, visits=1, n=16, good=10, state="dip")
     search = SearchState(goal="capacity", levels=(kept, dip))
     searched = paint(session_blocks(msgspec.structs.replace(found, search=search)))
-    assert "✓ 4 of 4" in searched and "▽ 10 of 16" in searched, "as the search judged them"
+    assert "✓ 4 of 4" in searched and "! 10 of 16" in searched, "as the search judged them"
     in_app = levels_view(found.levels, search=search, goodput=judged).table
     at = [column.id for column in in_app.columns].index("slo")
-    assert [row[at].text for row in in_app.rows] == ["✓ 4 of 4", "▽ 10 of 16"]
+    assert [row[at].text for row in in_app.rows] == ["✓ 4 of 4", "! 10 of 16"]
     assert "SLO met" not in paint(level_blocks([ALONE, FOUR]))
 
 

@@ -237,7 +237,7 @@ async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:
         await pilot.press("question_mark")
         await pilot.pause()
         shown = screen_text(app)
-        assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?▽○")
+        assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?!○")
 
 
 async def test_esc_leads_from_another_panel_back_to_the_result_and_only_then_away_from_it(until: Until) -> None:

@@ -59,7 +59,7 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ▽ 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+        "how many agents? 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
 
 
@@ -104,7 +104,7 @@ def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: Search
 
 def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
     shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
-    assert words(shown, 140) == ("how many agents? 1 ? 2 ✓ 4 ▽ 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
+    assert words(shown, 140) == ("how many agents? 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
     assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
     assert header_view(session(), shown, None, None).phase == "C=12 begins"
 
@@ -166,7 +166,7 @@ def test_the_room_in_the_kv_cache_is_linked_to_the_answer(code: str, is_said: bo
 def test_a_cliff_is_about_queues_not_an_slo() -> None:
     search = msgspec.structs.replace(SEARCH, goal="cliff", step=None)
     shown = msgspec.structs.replace(frame(12), search=search)
-    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ▽ 8 ✓ ┄ 12 ███░░░░░ 3 of 8 requests ┄ 16 ✖"
+    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 ███░░░░░ 3 of 8 requests ┄ 16 ✖"
     assert step_texts(search) == ()
 
 

@@ -21,7 +21,7 @@ _STATES: dict[str, Span] = {
     "kept": ("✓", "good"),
     "missed": ("✖", "bad"),
     "unsure": ("?", "warn"),
-    "dip": ("▽", "warn"),
+    "dip": ("!", "warn"),
 }
 _KEPT_SIGNS: dict[bool | None, Span] = {True: ("✓", "good"), False: ("✖", "bad"), None: ("?", "warn")}
 _GAP = "  "
