@@ -80,7 +80,7 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `12 first tokens in time, oldest wait 1.4 s of 2 s`.
+    """Say what decides a running level before its requests end: `12 first tokens in time, measured wait 1.4 s of 2 s`.
 
     The texts are from long to short; there is none before a request is measured.
     """
@@ -94,7 +94,7 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
             if known.oldest_s > known.limit_s
             else f" of {time_text(known.limit_s)}"
         )
-        waits = f"oldest wait {seconds(known.oldest_s, 2)}{limit}"
+        waits = f"measured wait {seconds(known.oldest_s, 2)}{limit}"
     in_time = f"{count_noun(known.in_time, 'first token', 'first tokens')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token', 'first tokens')} late"
     came = ", ".join(filter(None, (in_time, late if known.late else "")))
