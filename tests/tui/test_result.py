@@ -264,6 +264,10 @@ def test_rows_with_a_baseline_come_next_to_the_answer_and_the_first_miss() -> No
     view = levels_view(levels, pair, answer=answer)
     rows = [levels[at].c for at in nearest_rows(view, 4)]
     assert rows == [16, 26, 28, 32]
+    shown = result_view(ended_frame(answer, tuple(levels)), Ended("done", "", "/saved"), view, "")
+    above = len(result_lines(shown, 79, 40, with_levels=False))
+    lines = text_of(result_lines(shown, 79, 1 + above + 4, with_levels=True)).splitlines()[above + 1 :]
+    assert [line.split()[0] for line in lines] == ["▸26", "▼28", "32"], "no line is for the key of the others"
     alone = levels_view(levels, answer=answer)
     assert [levels[at].c for at in nearest_rows(alone, 4)] == [24, 26, 28, 32]
 

@@ -229,7 +229,9 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
         return [[], *table_lines(view.table, width), *notes]
     which = "all" if rows + 2 < height else "more of the"
     left_out = block_lines([Sentence(f"press 4 for {which} {rows} levels", "detail")], width)
-    alarms, blank, least = block_lines(view.alarms, width), list[Line]([[]]), min(rows, _LEAST_ROWS)
+    alarms, blank = block_lines(view.alarms, width), list[Line]([[]])
+    # A row that is compared with the baseline says more than the key for the others.
+    least = min(rows, _LEAST_ROWS + bool(view.compared))
     ways: tuple[tuple[int, list[Line], list[Line]], ...]
     ways = ((least, blank, [*left_out, *notes]), (least, [], [*left_out, *alarms]), (least, [], left_out), (1, [], []))
     for fewest, above, below in ways:
