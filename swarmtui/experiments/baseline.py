@@ -83,7 +83,7 @@ def explained(pair: Pair) -> str:
     if agents is None:
         return pair.sentence
     said = agents.claim(doubted=True) if agents.scatter else pair.sentence
-    return "; ".join(filter(None, (said, agents.brief, pair.predicted)))
+    return "; ".join(filter(None, (said, agents.why, pair.predicted)))
 
 
 def known_changes(pair: Pair) -> list[Difference]:

@@ -143,7 +143,10 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
     output = AnswerLine("First token", f"{times} {_where(first)} (median)" if first and times else "")
     if pair.agents and row and row.verdict:
-        text = (pair.throughput, f"first token {times} (median)" if times else "", _chosen_level(pair.agents, row))
+        rates = pair.throughput
+        if row.verdict.word == "not sure yet":  # the verdict is about the agents
+            rates = f"{_where(row)}: {rate(row.before)} → {rate(row.after)} tok/s, {change_percent(row)}"
+        text = (rates, f"first token {times} (median)" if times else "", _chosen_level(pair.agents, row))
         output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
@@ -185,7 +188,8 @@ def _at_capacity(pair: Pair) -> str:
     each = " → ".join(rate(value, half_width) for value in (a.per_stream_tps, b.per_stream_tps))
     cost = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
     first = (a.ttft_p90_s, b.ttft_p90_s)
-    times = " → ".join(seconds(value, 2) for value in first if value is not None) if None not in first else ""
+    shown = [seconds(value, 2) for value in first if value is not None]
+    times = " → ".join(shown) if len({*shown}) == 2 else ""
     first_token = f"first token {times} (p90)" if times else ""
     return "; ".join(filter(None, (total, f"{each} per agent while it writes{cost}", context, first_token)))
 
@@ -207,21 +211,25 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
     row = headline_row(pair)
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
-    again, why = _again(pair) if in_app else "", "two sessions can differ by chance"
+    again, why = step_to_decide(pair) if in_app else "", "two sessions can differ by chance"
     if pair.verdict is None:
         again, why = _MORE_RUNS if in_app else "", f"{MIN_RUNS} runs of each are needed"
     if pair.agents:
         why = pair.agents.why
         if pair.doubts and pair.agents.reason == "beyond_chance":
             why = f"{why}; but {name_doubts(pair.doubts)}"
-        again = again if pair.verdict == "not sure yet" else ""
     if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents):
         again = f"measure it again: {pair.again}"
     return "; ".join(filter(None, (why, again)))
 
 
-def _again(pair: Pair) -> str:
-    """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated."""
+def step_to_decide(pair: Pair) -> str:
+    """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated.
+
+    Empty if two capacities are decided, or more searches would hardly tell more.
+    """
+    if pair.agents and pair.verdict != "not sure yet":
+        return ""
     earlier, later = sorted((pair.a, pair.b))
     repeat_earlier = earlier in pair.doubtful
     if pair.agents and not pair.doubtful:

@@ -135,15 +135,15 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     if pair is None:
         return notice
     from swarmtui.experiments.baseline import describe_changes
-    from swarmtui.report.comparison import SIGNS, pair_code
+    from swarmtui.report.comparison import SIGNS, pair_code, step_to_decide
 
     said = pair.sentence
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
-    why = pair.agents.brief if pair.agents else ""
-    parts = (f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}", why, pair.predicted, pair.left_out)
-    return sanitize("; ".join(filter(None, parts)))
+    why, step = (pair.agents.why, step_to_decide(pair)) if pair.agents and not pair.refused else ("", "")
+    change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
+    return sanitize("; ".join(filter(None, (change, why, step, pair.predicted, pair.left_out))))
 
 
 def record_effect(directory: Path) -> str:

@@ -308,7 +308,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
-        "more than chance explains (10 agents)"
+        "one search each: 12 agents apart, and chance explains only up to 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))

@@ -336,10 +336,11 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     )
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "more than chance explains (2 agents)"
+    why = "one search each: 10 agents apart, and chance explains only up to 2"
+    again = "press R to measure this server again"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
-    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"
+    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}; {again}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
 

@@ -25,7 +25,6 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
-from swarmtui.text import count_noun
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal"]
@@ -44,11 +43,11 @@ _LIKELY = 0.75
 class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
-    `reason` is why the word is what it is; `why` says it with both ranges, or what chance explains, `brief` in few
-    words. `chance` are the agents by which two such searches of one server differ by chance; null if the ranges
-    overlap. `likely` is what a change within chance most likely is. `searches` are those of each side. `confidence` is
-    that of the less certain capacity; null if nothing is decided. `numbers` are shown where they stand alone.
-    `scatter`: the numbers differ, although everything that is known is the same.
+    `reason` is why the word is what it is; `why` says it with both ranges, or what chance explains. `chance` are the
+    agents by which two such searches of one server differ by chance; null if the ranges overlap. `likely` is what a
+    change within chance most likely is. `searches` are those of each side. `confidence` is that of the less certain
+    capacity; null if nothing is decided. `numbers` are shown where they stand alone. `scatter`: the numbers differ,
+    although everything that is known is the same.
     """
 
     word: AgentsWord
@@ -59,7 +58,6 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     numbers: tuple[str, str]
     reason: AgentsReason
     why: str
-    brief: str
     chance: int | None = None
     likely: Literal["more agents", "fewer agents"] | None = None
     searches: tuple[int, int] = (1, 1)
@@ -143,7 +141,6 @@ def compare_agents(
         numbers=(_number(first), _number(second)),
         reason=reason,
         why=_why(reason, a, b, chance),
-        brief=_brief(reason, chance),
         chance=None if reason == "overlap" else chance,
         likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
         searches=(len(a.answers), len(b.answers)),
@@ -208,16 +205,6 @@ def _searches(a: _Side, b: _Side) -> str:
         return "one search each"
     numbers = " → ".join(", ".join(_number(one) for one in reversed(side.answers)) for side in (a, b))
     return f"{len(a.answers)} v {len(b.answers)} searches ({numbers})"
-
-
-def _brief(reason: AgentsReason, chance: int) -> str:
-    agents = count_noun(chance, "agent", "agents")
-    texts = {
-        "beyond_chance": f"more than chance explains ({agents})",
-        "within_chance": f"chance explains up to {agents}",
-        "overlap": "the ranges overlap",
-    }
-    return texts.get(reason, "")
 
 
 def _text(number: float) -> str:
