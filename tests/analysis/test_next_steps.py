@@ -209,7 +209,7 @@ def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
         "tokens of context, unless --ctx-size grows"
     )
     assert step.forecast is not None and (step.forecast.context, step.forecast.least_tps) == (4096, 20.0)
-    assert step.forecast.agents_high is None, "what depends on a condition is not held against the next run"
+    assert step.forecast.agents_high is None, "what depends on a condition is no prediction"
 
 
 def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 
 class Direct(NamedTuple):
-    """What a direct run found at a level: how many requests kept the SLO, and the p90 of their first tokens."""
+    """The outcome of a direct run at a level: how many requests kept the SLO, and the p90 of their first tokens."""
 
     c: int
     good: int

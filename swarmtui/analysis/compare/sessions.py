@@ -142,7 +142,7 @@ class Pair(Stored, frozen=True, kw_only=True):
 
     @property
     def likely(self) -> Literal["faster", "slower", "more agents", "fewer agents"] | None:
-        """What the change most likely is, if that is not sure; null if it may be chance, or either run is in doubt."""
+        """Say what a change that is not sure most likely is; null if it may be chance, or either run is in doubt."""
         if self.refused or self.doubts:
             return None
         row = headline_row(self)

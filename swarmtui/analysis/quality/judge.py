@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
     @property
     def untouched(self) -> str:
-        """What is said about a line that touches none of the figures."""
+        """Say that a line touches none of the figures."""
         return "the number of agents is not touched" if self.agents else "tok/s and first tokens are not touched"
 
 

@@ -52,7 +52,7 @@ class NowView(NamedTuple):
     title: str
     figures: tuple[Figure, ...]
     parts: TtftSplit | None
-    # While a run goes on: after its end the result has the tall digits.
+    # Only during a run: after its end the result has the tall digits.
     is_tall: bool = True
 
 
