@@ -116,6 +116,26 @@ def test_history_of_the_baseline_gives_the_spread_between_sessions() -> None:
     assert "faster with 4 agents" in compare_pair(a, b, history=others).sentence
 
 
+def test_levels_of_a_search_have_no_verdict_by_earlier_searches() -> None:
+    """Three searches that agree by chance do not make a few requests sure; a large change stays likely."""
+    plan = Plan(goal="capacity", budget_s=60.0)
+    earlier = [summary([level(c, tps=tps) for c in (1, 4)], f"0{tps}", plan=plan) for tps in (99.9, 100.1)]
+    a = summary([level(c, tps=100, runs=BEFORE) for c in (1, 4)], "a", plan=plan)
+    slower = [level(1, tps=90, n=4, out_tps_steady_hw=40.0), level(4, tps=70, runs=[value * 0.7 for value in BEFORE])]
+    pair = compare_pair(a, summary(slower, "b", plan=plan), history=earlier)
+    assert all(row.interval is None for row in pair.rows)
+    found = [(row.verdict.word, row.likely) for row in pair.rows if row.leads and row.verdict]
+    assert found == [("not sure yet", None), ("not sure yet", "slower")]
+
+
+def test_a_level_that_is_not_exact_is_not_sure_by_sessions_that_agree() -> None:
+    earlier = [summary([level(1, tps=tps)], f"0{tps}") for tps in (99.9, 100.1)]
+    a, b = summary([level(1, tps=100)], "a"), summary([level(1, tps=90)], "b")
+    inexact = summary([level(1, tps=90, n=4, out_tps_steady_hw=40.0)], "b")
+    words = [headline_row(compare_pair(a, other, history=earlier)) for other in (b, inexact)]
+    assert [row.verdict.word for row in words if row and row.verdict] == ["slower", "not sure yet"]
+
+
 def test_a_doubted_comparison_does_not_say_how_sure_it_is() -> None:
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     a, b = (summary([level(4, tps=runs[0], runs=runs)], name) for name, runs in (("a", BEFORE), ("b", AFTER)))

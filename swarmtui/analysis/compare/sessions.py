@@ -184,6 +184,9 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
     evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
+    if searched and not is_pooled(a):
+        # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
+        evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
     every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
     judged = _with_verdicts(
         [row for row in every if row.before is not None or row.after is not None],
@@ -300,7 +303,11 @@ def _evidence(
                 factors=(variance_factor(at_a, rho), variance_factor(at_b, rho)),
                 correlation=estimate if rho == estimate else 0.0,
             )
-            found[key, figure] = with_session_spread(evidence, [value for value in known if value is not None])
+            found[key, figure] = with_session_spread(
+                evidence,
+                [value for value in known if value is not None],
+                _half_width(before[key], after[key]) if figure != "ttft_s" else None,
+            )
     return found
 
 
@@ -389,8 +396,13 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         change=evidence.change if evidence else None,
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
-        half_width=max(filter(None, (a.half_width, b.half_width)), default=None) if figure != "ttft_s" else None,
+        half_width=_half_width(a, b) if figure != "ttft_s" else None,
     )
+
+
+def _half_width(a: Level, b: Level) -> float | None:
+    """Return that of the less exact level, as a share of its rate."""
+    return max(filter(None, (a.half_width, b.half_width)), default=None)
 
 
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:

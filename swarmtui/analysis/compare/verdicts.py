@@ -154,12 +154,17 @@ def compare_replicates(
     return Evidence(n_a, n_b, unit, change, estimate, spread, paired=estimate is not welch, correlation=correlation)
 
 
-def with_session_spread(evidence: Evidence, history: Sequence[float]) -> Evidence:
-    """Replace the spread of runs by that between earlier sessions, if there are at least two."""
+def with_session_spread(evidence: Evidence, history: Sequence[float], half_width: float | None = None) -> Evidence:
+    """Replace the spread of runs by that between earlier sessions, if there are at least two.
+
+    Few sessions can be alike by chance: the interval is no narrower than the `half_width` of the levels compared.
+    """
     if evidence.change is None or evidence.change <= -1 or len(history) < 2 or min(history) <= 0:
         return evidence
     spread = standard_deviation([log(value) for value in history])
-    estimate = Estimate(log1p(evidence.change), sqrt(2) * spread, len(history) - 1)
+    df = len(history) - 1
+    error = max(sqrt(2) * spread, (half_width or 0.0) / t_quantile(1 - ALPHA / 2, df))
+    estimate = Estimate(log1p(evidence.change), error, df)
     return evidence._replace(estimate=estimate, spread=spread, sessions=len(history), paired=False)
 
 
