@@ -213,6 +213,11 @@ class SearchState(Stored, frozen=True, kw_only=True):
     step: SearchStep | None = None
     levels: tuple[SearchedLevel, ...] = ()
 
+    def keeps_so_far(self, level: SearchedLevel) -> bool:
+        """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""
+        running = self.goal == "capacity" and self.next_c is not None and self.low is not None
+        return running and level.state == "unsure" and level.c <= (self.low or 0)
+
 
 class Capacity(Stored, frozen=True, kw_only=True):
     """The most agents that keep an SLO, from a search; 0 if not even one does.

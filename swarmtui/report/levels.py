@@ -49,6 +49,7 @@ _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsu
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
+    "so far": ("…", "partial"),
 }  # fmt: skip
 _KEPT = {True: "kept", False: "missed", None: "unsure"}
 
@@ -106,7 +107,8 @@ def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> d
     """
     counts = {level.offered_load: (_KEPT[level.kept], *level.met_least) for level in found}
     if search is not None and search.goal == "capacity":
-        counts |= {float(level.c): (level.state, level.good or 0, level.n) for level in search.levels}
+        states = {level.c: "so far" if search.keeps_so_far(level) else level.state for level in search.levels}
+        counts |= {float(level.c): (states[level.c], level.good or 0, level.n) for level in search.levels}
     return counts
 
 

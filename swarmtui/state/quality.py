@@ -21,6 +21,7 @@ from swarmtui.analysis.quality.facts import (
     with_turns,
 )
 from swarmtui.analysis.quality.judge import EVERYTHING, judge
+from swarmtui.analysis.quality.quality_limits import Enough
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.record import CANCELLED, Record
@@ -85,6 +86,9 @@ class QualityMonitor:
         # The latest stage with cancelled requests: its number, and the chunks of these requests.
         self._last_cancelled = (0, 0)
         self._failed = False
+        # When the first measured request was sent, and the latest moment that is known.
+        self._measured_ns: int | None = None
+        self._now_ns = 0
         self.cpu: float | None = None
         self.clock_bound_s: float | None = None
         self.usage = QualityFacts()
@@ -129,9 +133,13 @@ class QualityMonitor:
             self._failed = True
         if record.ok and record.phase == "level":
             self._records.append(record.without_chunks())
+        if record.phase == "level" and record.t_sent_ns is not None:
+            self._measured_ns = min(record.t_sent_ns, self._measured_ns or record.t_sent_ns)
+            self._now_ns = max(self._now_ns, record.left_ns)
 
     def add_sample(self, sample: Telemetry, in_flight: int) -> None:
         self._own_counts.append((sample.t_ns, in_flight))
+        self._now_ns = max(self._now_ns, sample.t_ns)
         if sample.host is not None and in_flight and (not self._host or self._host[-1].t_ns < sample.host.t_ns):
             self._host.append(sample.host)
         reported = [gpu.throttle for gpu in sample.serving_gpus if gpu.throttle is not None]
@@ -164,7 +172,7 @@ class QualityMonitor:
 
     def lines(self, levels: tuple[Level, ...]) -> tuple[QualityLine, ...]:
         """Judge the present: the latest requests, and the latest level."""
-        return judge(self.facts(levels[-1:]), self.asked)
+        return judge(self.facts(levels[-1:]), self.asked, self._so_far)
 
     def final(self, levels: tuple[Level, ...]) -> QualityEntry:
         """Judge the whole session, once all requests have ended."""
@@ -213,6 +221,11 @@ class QualityMonitor:
                 several_servers=self._several_servers,
             ),
         )
+
+    @property
+    def _so_far(self) -> Enough:
+        measured_ns = self._now_ns if self._measured_ns is None else self._measured_ns
+        return Enough((self._now_ns - measured_ns) / 1e9, len(self._records))
 
     @property
     def _counters_lost(self) -> bool:

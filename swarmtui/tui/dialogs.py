@@ -300,6 +300,7 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("✖", "the SLO is missed", (4,)),
     ("?", "not sure: too few requests, or something made the server look slower (panel 6 says what)", (1, 4)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
+    ("…", "kept so far: the levels that follow, or more requests, decide it", (4,)),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
      (1, 2, 4)),
 )  # fmt: skip

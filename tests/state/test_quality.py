@@ -117,13 +117,37 @@ def test_preemptions_before_the_run_do_not_count() -> None:
 
 def test_clocks_set_by_the_user_are_not_throttling() -> None:
     monitor = QualityMonitor(cache="warm")
+    monitor.add_record(Record(task=0, t_sent_ns=1, t_done_ns=2))
     card: dict[str, Any] = {"uuid": "GPU-1", "index": 0, "name": "card"}
     for at, reasons in enumerate([("application clocks",)] * 8 + [("thermal",)] * 2):
-        monitor.add_sample(Telemetry(t_ns=at, gpus=(Gpu(**card, throttle=reasons),)), 1)
-    monitor.add_sample(Telemetry(t_ns=99, gpus=(Gpu(**card, throttle=()),)), 0)
+        monitor.add_sample(Telemetry(t_ns=at * SECOND, gpus=(Gpu(**card, throttle=reasons),)), 1)
+    monitor.add_sample(Telemetry(t_ns=10 * SECOND, gpus=(Gpu(**card, throttle=()),)), 0)
     facts = monitor.facts(())
     assert (facts.throttled, facts.throttle) == (0.2, ("thermal",))
     assert line(monitor.lines(()), "throttling").state == "doubtful"
+
+
+def test_a_share_of_the_first_second_is_no_doubt_yet_but_the_end_judges_what_there_is() -> None:
+    """A request follows 20 ms after the one before: much of half a second, and of few requests at all."""
+    monitor, start = QualityMonitor(cache="warm"), SECOND
+    for task in range(40):
+        end = start + SECOND // 4
+        monitor.add_record(Record(task=task, t_sent_ns=start, t_done_ns=end, chunks=9, first_coalesced=1))
+        start = end + SECOND // 50
+        if task == 3:
+            early = line(monitor.lines(()), "turnaround")
+            assert early.state == "note" and early.sentence.endswith("; too early to tell")
+            assert line(monitor.final(()).lines, "turnaround").state == "doubtful"
+    assert line(monitor.lines(()), "turnaround").state == "doubtful"
+
+
+def test_first_reads_are_judged_live_by_enough_answers() -> None:
+    monitor = QualityMonitor(cache="warm")
+    made: dict[str, Any] = {"t_sent_ns": 1, "t_first_ns": SECOND, "t_last_ns": 60 * SECOND, "first_coalesced": 3}
+    for task in range(64):
+        assert all(found.state != "doubtful" for found in monitor.lines(()) if found.code == "first_reads")
+        monitor.add_record(Record(task=task, chunks=9, **made))
+    assert line(monitor.lines(()), "first_reads").state == "doubtful"
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,21 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
+
+
+def test_a_level_that_keeps_the_slo_with_few_requests_is_open_only_while_the_search_runs() -> None:
+    """One agent met it in all of few requests: no doubt, as long as a higher level can show it."""
+    levels = tuple(level(c, tps=40.0 * c) for c in (1, 2, 4, 8, 16))
+    ended = msgspec.structs.replace(SEARCH, next_c=None)
+    cells = [
+        next(cell.text for cell in levels_view(levels, search=search).table.rows[0] if " of " in cell.text)
+        for search in (SEARCH, ended)
+    ]
+    assert [cell[0] for cell in cells] == ["…", "?"]
+    marks = [levels_view(levels, search=search).marks[0] for search in (SEARCH, ended)]
+    assert ["? not sure yet" in text for text in marks] == [False, True]
 
 
 def test_a_condition_below_its_share_has_a_sign() -> None:
@@ -104,7 +117,7 @@ def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: Search
 
 def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
     shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
-    assert words(shown, 140) == ("how many agents? 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
+    assert words(shown, 140) == ("how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
     assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
     assert header_view(session(), shown, None, None).phase == "C=12 begins"
 
@@ -183,7 +196,7 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "agents? 1 ? 2 ✓ ┄ 12 ▸ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "agents? 1 … 2 ✓ ┄ 12 ▸ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
 
 
 def moments() -> list[Frame]:
@@ -231,7 +244,7 @@ def test_while_something_slows_the_server_down_no_level_is_said_to_miss_the_slo(
     assert "8 ✓ ┄ 12" in text(shown, 140) and "┄ 16 ?" in text(shown, 140) and "✖" not in text(shown, 140)
     assert ("16 ?", "warn") in plan_line(plan_view(session(), shown), 140)
     curve = curve_view(levels, (), "", "", (), *live.marked_by)
-    assert curve.notes[0] == "▸ most agents 8 · ? not sure 16" and curve.charts[0].boundary is None
+    assert curve.notes[0] == "▸ most so far 8 · ? not sure 16" and curve.charts[0].boundary is None
     table = levels_view(levels, None, (), "", (), *live.marked_by).table
     assert "✖" not in "".join(cell.text for row in table.rows for cell in row)
 

@@ -11,7 +11,7 @@ from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.analysis.quality import quality_limits as limits
 from swarmtui.analysis.quality.grade import Grade
 from swarmtui.analysis.quality.host import HOST_LIMIT, grade_host, grade_steal
-from swarmtui.analysis.quality.quality_limits import STATES, Limit, QualityState
+from swarmtui.analysis.quality.quality_limits import STATES, Enough, Limit, QualityState
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
     """The rule for one fact. `unknown` explains why it can be missing; without it, a missing fact is not listed.
 
     `external`: the fact comes from the server or the machine, which may not report it. `touches` are the figures that
-    it makes inexact.
+    it makes inexact. `enough` is what a doubt needs behind it while the session runs.
     """
 
     code: str
@@ -67,14 +67,20 @@ class Rule(NamedTuple):
     grade: Callable[[QualityFacts], Grade | None]
     external: bool = False
     touches: tuple[str, ...] = FIGURES
+    enough: Enough = Enough()
 
 
-def judge(facts: QualityFacts, asked: Asked = EVERYTHING) -> tuple[QualityLine, ...]:
-    """Return one line for each fact that is known; one that touches nothing of what is asked is never a doubt."""
+def judge(facts: QualityFacts, asked: Asked = EVERYTHING, so_far: Enough | None = None) -> tuple[QualityLine, ...]:
+    """Return one line for each fact that is known; one that touches nothing of what is asked is never a doubt.
+
+    `so_far` is what a running session has measured; too little of it makes a doubt a remark.
+    """
     lines = []
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
+            if grade.state == "doubtful" and so_far is not None and not rule.enough.reached(so_far):
+                grade = grade.as_remark("too early to tell")
             inexact = rule.touches if grade.state == "doubtful" else ()
             if grade.state != "ok" and asked.figures.isdisjoint(rule.touches):
                 grade = grade.as_remark(asked.untouched)
@@ -322,7 +328,7 @@ RULES = (
     Rule(
         "client_lag", "client lag",
         f"kernel stamps, or p99 ≤ {short_percent(limits.CLIENT_LAG.ok)} of the time per token",
-        "the client's lag was not recorded", _client_lag,
+        "the client's lag was not recorded", _client_lag, enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "turnaround", "turnaround", f"≤ {short_percent(limits.TURNAROUND.ok)} of the time of requests", "",
@@ -330,6 +336,7 @@ RULES = (
             lambda facts: facts.turnaround, limits.TURNAROUND, lambda share: f"{short_percent(share, 2)} of the time",
             "the next request follows at once", "the client is slow to send the next request: C is not held",
         ),
+        enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "send_delay", "send delay", f"≤ {short_percent(limits.SEND_DELAY.ok)} of TTFT", "",
@@ -337,7 +344,7 @@ RULES = (
             lambda facts: facts.send_delay, limits.SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
             "requests were sent when they were due", "requests were sent late: the delay is part of TTFT",
         ),
-        touches=WAITS,
+        touches=WAITS, enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "client_cpu", "client CPU", f"≤ {short_percent(limits.CLIENT_CPU.note)} of a core",
@@ -346,14 +353,17 @@ RULES = (
             lambda facts: facts.worker_cpu, limits.CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
             "the client has CPU time to spare", "the client may be the bottleneck; use fewer streams, or more cores",
         ),
+        enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "host_pressure", "host CPU", HOST_LIMIT,
         "the host does not report how long tasks wait for a CPU", grade_host, external=True,
+        enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "host_steal", "host steal", f"≤ {short_percent(limits.STEAL.note)}",
         "the host does not report what its hypervisor takes", grade_steal, external=True,
+        enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "in_flight", "held C", f"{_within(limits.IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,
@@ -369,7 +379,7 @@ RULES = (
     Rule(
         "decode_rate", "decode rate", _within(limits.DECODE_RATE),
         "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
-        touches=(RATE, "tpot", "stall"),
+        touches=(RATE, "tpot", "stall"), enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(limits.CACHED.ok)} cached, or declared",
@@ -387,6 +397,7 @@ RULES = (
     Rule(
         "throttling", "throttling", f"≤ {short_percent(limits.THROTTLED.ok)} of the time",
         "no GPU reports whether it is throttled", _throttling, external=True,
+        enough=limits.ENOUGH_TIME,
     ),
     Rule(
         "gpu_clocks", "GPU clocks", _within(limits.GPU_CLOCKS), "no GPU reported its clocks under load",
@@ -415,7 +426,7 @@ RULES = (
     ),
     Rule(
         "first_reads", "shared first reads", f"≤ {short_percent(limits.FIRST_COALESCED.ok)}", "", _first_reads,
-        touches=("ttft", "ttfo", "tpot", RATE),
+        touches=("ttft", "ttfo", "tpot", RATE), enough=limits.ENOUGH_ANSWERS,
     ),
     Rule(
         "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(limits.COALESCED_CHUNKS.note)}", "",

@@ -19,6 +19,23 @@ class Limit(NamedTuple):
         return "ok" if value <= self.ok else "note" if value <= self.note else "doubtful"
 
 
+class Enough(NamedTuple):
+    """What a doubt needs behind it while a session runs: a share of a second or of a few answers proves nothing.
+
+    `seconds` are those since the first measured request was sent, `answers` those of levels.
+    """
+
+    seconds: float = 0.0
+    answers: int = 0
+
+    def reached(self, so_far: Enough) -> bool:
+        return so_far.seconds >= self.seconds and so_far.answers >= self.answers
+
+
+# Shares of the time, and shares of the answers. An ended session is judged by what it has.
+ENOUGH_TIME = Enough(seconds=5.0)
+ENOUGH_ANSWERS = Enough(answers=64)
+
 CLIENT_LAG = Limit(0.10)  # p99, as a share of the time per token
 TURNAROUND = Limit(0.01)  # between the end of a stream and its next request, as a share of the time of requests
 SEND_DELAY = Limit(0.02)  # of scheduled requests, as a share of their TTFT

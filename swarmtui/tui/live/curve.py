@@ -42,7 +42,9 @@ def curve_view(
     )
     if not any(charts[0].series):
         return ChartView(empty=empty)
-    return ChartView(charts if charts[1].series else charts[:1], _notes(marks))
+    return ChartView(
+        charts if charts[1].series else charts[:1], _notes(marks, searching=search is not None and answer is None)
+    )
 
 
 def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float, ...]:
@@ -55,8 +57,10 @@ def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float,
     return tuple(map(float, load.rates or load.levels)) if session.plan.goal == "sweep" else ()
 
 
-def _notes(marks: LevelMarks) -> tuple[str, ...]:
-    best, past = ("▸ most agents", "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
+def _notes(marks: LevelMarks, *, searching: bool) -> tuple[str, ...]:
+    """Name the marked levels, long and short; what is the most while a search runs is not its answer."""
+    most = "▸ most so far" if searching else "▸ most agents"
+    best, past = (most, "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
     past = "? not sure" if marks.doubted else past
     return tuple(
         " · ".join(f"{name} {at:g}" for name, at in zip(names, (marks.best, marks.past), strict=True) if at is not None)

@@ -117,7 +117,9 @@ def levels_view(
     measured_before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
-    judged = [level.state == "unsure" for level in search.levels] if search else [one.kept is None for one in goodput]
+    judged = [one.kept is None for one in goodput]
+    if search is not None:
+        judged = [level.state == "unsure" and not search.keeps_so_far(level) for level in search.levels]
     is_unsure = any(judged) and met is not None and not marks.doubted
     unsure = ("? not sure yet", "? not sure") if is_unsure else ("", "")
     names = mark_names(marks) if levels or provisional else ("", "")

@@ -23,6 +23,7 @@ _STATES: dict[str, Span] = {
     "unsure": ("?", "warn"),
     "dip": ("!", "warn"),
 }
+_SO_FAR: Span = ("…", "dim")
 _KEPT_SIGNS: dict[bool | None, Span] = {True: ("✓", "good"), False: ("✖", "bad"), None: ("?", "warn")}
 _GAP = "  "
 _BAR = 8
@@ -202,7 +203,9 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
         if c == search.next_c and frame.status != "ended":
             chips.append(_running_chip(f"{c}", frame, now, requested_c))
             continue
-        sign, style = _STATES[level.state] if level is not None else ("", "")
+        sign, style = ("", "")
+        if level is not None:
+            sign, style = _SO_FAR if search.keeps_so_far(level) else _STATES[level.state]
         chip: Line = [(f"{c} {sign}".rstrip(), style)]
         chips.append(Chip((chip, chip, chip), is_border=c in border))
     return tuple(chips)
