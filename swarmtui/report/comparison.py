@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.sessions import (
     Pair,
     headline_row,
 )
-from swarmtui.analysis.compare.verdicts import MIN_RUNS, VerdictWord, interval_text, verdict_text
+from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, VerdictWord, interval_text, verdict_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import load_title
@@ -46,6 +46,8 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FINE = 0.01
 # The cells of a bar on each side of zero.
 _BAR = 12
+# An end of an interval that is outside the axis, below and above.
+_OUTSIDE = "←→"
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
@@ -378,13 +380,9 @@ def comparison_tables(pair: Pair) -> list[Table]:
 def change_tables(pair: Pair) -> list[Table]:
     """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
     rows = [row for row in pair.rows if row.leads and row.change is not None]
-    known = [
-        abs(value)
-        for row in rows
-        for value in (row.change, *((row.interval.low, row.interval.high) if _is_known(row) and row.interval else ()))
-        if value is not None
-    ]
-    top = value_axis(known, 2).high if any(known) else 0.01
+    # A wide interval would make all changes one dot: its end may be outside, and the largest change has room for that.
+    largest = max((abs(row.change) for row in rows if row.change is not None), default=0.0)
+    top = value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
     words = {row.key: verdict_text(row.verdict.word if row.verdict else None) for row in rows}
     codes = {row.key: row_code(row) for row in rows}
     words |= {row.key: f"likely {row.likely}" for row in rows if row.likely}
@@ -423,7 +421,10 @@ def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
         f"{', '.join(f'{SIGNS[code]} {code}' for code in likely)}, with too few runs to be sure" if likely else ""
     )
     parts.append(f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "")
-    ends = " ├ ┤: the interval of the change." if any(set(bar) & {"├", "┤"} for bar in bars) else ""
+    drawn = set("".join(bars))
+    outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)
+    ends = " ├ ┤: the interval of the change" if drawn & {"├", "┤", *_OUTSIDE} else ""
+    ends += f"; {outside}: it is longer." if outside else "." if ends else ""
     return f"{'; '.join(filter(None, parts))}.{ends}"
 
 
@@ -443,7 +444,7 @@ def _is_known(row: ComparisonRow) -> bool:
 
 
 def change_bar(row: ComparisonRow, top: float) -> str:
-    """Draw a change around zero: `·····│━━━├●┤·`; the brackets are the ends of its interval."""
+    """Draw a change around zero: `·····│━━━├●┤·`; the brackets are the ends of its interval, arrows if they are outside."""
 
     def place(value: float) -> int:
         return _BAR + round(min(1.0, max(-1.0, value / top)) * _BAR)
@@ -454,7 +455,8 @@ def change_bar(row: ComparisonRow, top: float) -> str:
     if _is_known(row) and row.interval is not None:
         low, high = place(row.interval.low), place(row.interval.high)
         cells[low : high + 1] = "─" * (high - low + 1)
-        cells[low], cells[high] = "├", "┤"
+        cells[low] = "├" if row.interval.low >= -top else _OUTSIDE[0]
+        cells[high] = "┤" if row.interval.high <= top else _OUTSIDE[1]
     cells[_BAR] = "│"
     cells[at] = "●"
     return "".join(cells)

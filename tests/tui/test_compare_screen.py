@@ -169,6 +169,16 @@ def test_changes_are_bars_around_zero_with_their_intervals() -> None:
     assert worse.index("●") < zero < better.index("●") and "+24.0 % … +25.9 %" in better
 
 
+def test_a_wide_interval_leaves_the_axis_to_the_changes() -> None:
+    a = summary((level(4, tps=100, runs=SLOW), level(8, tps=100, runs=[85, 115, 95, 105])), "a")
+    b = summary((level(4, tps=113, runs=[1.13 * tps for tps in SLOW]), level(8, tps=103, runs=[108, 98, 118, 88])), "b")
+    shown = text_of(block_lines(comparison_blocks(compare([a, b]), {}), 100))
+    lines = [line for line in shown.splitlines() if "●" in line]
+    assert "+15 %" in shown and lines[0].index("●") > lines[1].index("●") + 5
+    assert "←" not in lines[0] and "←" in lines[1] and "→" in lines[1]
+    assert "← →: it is longer." in " ".join(shown.split())
+
+
 @given(st.floats(-5, 5), st.floats(0, 1), st.floats(0, 1), st.floats(0.001, 2))
 def test_a_bar_keeps_its_width_and_shows_the_change(change: float, below: float, above: float, top: float) -> None:
     found = Interval(middle=change, low=max(-0.99, change - below), high=max(-0.98, change + above))
