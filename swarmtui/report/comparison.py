@@ -411,6 +411,16 @@ def change_tables(pair: Pair) -> list[Table]:
     return [table.without_missing()] if rows else []
 
 
+def compared_rows(pair: Pair) -> range:
+    """Return which rows of the table of changes matter most: from one capacity to the other, else the headline."""
+    loads = [row.offered_load for row in pair.rows if row.leads and row.change is not None]
+    row = headline_row(pair)
+    ends = (pair.agents.before, pair.agents.after) if pair.agents else (row.offered_load,) * 2 if row else (0.0, 0.0)
+    first = max((at for at, load in enumerate(loads) if load <= min(ends)), default=0)
+    last = next((at for at, load in enumerate(loads) if load >= max(ends)), len(loads) - 1)
+    return range(first, last + 1)
+
+
 def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
     """Explain the signs that are used."""
     used = set(codes)
@@ -444,7 +454,7 @@ def _is_known(row: ComparisonRow) -> bool:
 
 
 def change_bar(row: ComparisonRow, top: float) -> str:
-    """Draw a change around zero: `·····│━━━├●┤·`; the brackets are the ends of its interval, arrows if they are outside."""
+    """Draw a change around zero: `·····│━━━├●┤·`; brackets, or arrows if they are outside, end its interval."""
 
     def place(value: float) -> int:
         return _BAR + round(min(1.0, max(-1.0, value / top)) * _BAR)

@@ -19,7 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
-from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks, pair_code
+from swarmtui.report.comparison import answer_lines, compared_rows, pair_answer, pair_blocks, pair_code
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
@@ -211,6 +211,16 @@ def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
     assert compared_text(compare_pair(before, after, history=[busy]), "").endswith("is left out: the host was busy")
     doubted = msgspec.structs.replace(before, quality=(line,))
     assert not compare_pair(doubted, after, history=[busy]).left_out
+
+
+def test_rows_from_one_capacity_to_the_other_matter_most() -> None:
+    before, after = (
+        quick_search(id, agents) for id, agents in (("20261115-014455-3f9a", 7), ("20261115-020000-aaaa", 6))
+    )
+    pair = compare_pair(before, after)
+    loads = [row.offered_load for row in pair.rows if row.leads]
+    assert loads == [1, 6, 7] and [loads[at] for at in compared_rows(pair)] == [6, 7]
+    assert not compared_rows(msgspec.structs.replace(pair, rows=()))
 
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import ComparisonRow, compare
 from swarmtui.analysis.compare.verdicts import Interval
+from swarmtui.model.findings import Capacity
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
 from swarmtui.report.comparison import change_bar, comparison_blocks
@@ -127,6 +128,29 @@ async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Pat
         await until(lambda: "[2] curves" in screen_text(app))
         assert app.screen.query_one(OverlayPanel).size.height >= 12
         assert screen_text(app).count("│  ") >= 3 and "●" in screen_text(app) and "◆" in screen_text(app)
+
+
+async def test_changes_around_the_answer_are_in_view(tmp_path: Path, until: Until) -> None:
+    """At first, below the titles; the movement keys show the others. The footer leads to the curves."""
+    sides = [
+        summary([level(2**k, tps=tps, runs=runs) for k in range(10)], id)
+        for id, tps, runs in (("a", 100, SLOW), ("b", 125, FAST))
+    ]
+    most = Capacity(slo="ttft_p90=2s", agents=64, low=64, high=128, next_c=128, alpha=0.01, visits=2, requests=88)
+    both = [msgspec.structs.replace(side, capacity=most) for side in sides]
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 16)) as pilot:
+        await until(lambda: "New benchmark" in screen_text(app))
+        app.push_screen(CompareScreen(tmp_path, both, {"a": "before", "b": "after"}))
+        await until(lambda: "  64  ▲" in screen_text(app))
+        shown = screen_text(app)
+        assert "change  −30 %" in shown and "  32  ▲" in shown and " 128  ▲" in shown and "   1  ▲" not in shown
+        assert "2 curves" in shown.splitlines()[-1]
+        await pilot.press("3", "g")
+        await until(lambda: "   1  ▲" in screen_text(app) and "  64  ▲" not in screen_text(app))
+        assert "change  −30 %" in screen_text(app)
+        await pilot.press("2")
+        await until(lambda: "2 curves" not in screen_text(app))
 
 
 async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until: Until) -> None:

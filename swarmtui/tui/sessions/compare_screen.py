@@ -92,8 +92,10 @@ class CompareScreen(PanelScreen):
             actions = relabel(actions, {"next_figure": f"{show}{_PICTURES[following]}"})
         if len(self._summaries) == 2:
             actions = relabel(actions, {"next_baseline": "swap"})
-        # A narrow footer has no room for it beside the keys of the panels.
-        return actions if self.is_narrow else in_footer(actions, "export")
+        # A narrow footer has no room for the export beside the key of the curves, which are not visible at first.
+        if self.is_narrow:
+            return actions if curves else in_footer(actions, f"panel({OverlayPanel.key})")
+        return in_footer(actions, "export")
 
     def help_topic(self) -> HelpTopic:
         """Explain the signs that are shown."""
@@ -107,7 +109,7 @@ class CompareScreen(PanelScreen):
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
-        from swarmtui.report.comparison import change_tables, figure_blocks
+        from swarmtui.report.comparison import change_tables, compared_rows, figure_blocks
 
         found = self._found = compare(self._summaries, self._baseline, history=self._history)
         answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
@@ -118,6 +120,8 @@ class CompareScreen(PanelScreen):
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
+        single = bool(bars) and len(found.pairs) == 1
+        changes.titles, changes.leading = int(single), compared_rows(found.pairs[0]) if single else range(0)
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
         sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
