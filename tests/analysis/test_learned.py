@@ -110,8 +110,26 @@ def test_slots_that_brought_output_are_advised_again() -> None:
     assert change is not None and after.answer is not None and learned_steps(change) == after.answer.next
 
 
-def test_slots_that_were_taken_back_have_the_answer_of_the_run_before() -> None:
-    change = find_slots_change(session(IDS[0], 8, 9, 802.0), session(IDS[1], 4, 5, 805.0, more_slots(8, 6, 10)))
+def test_fewer_slots_that_turned_out_worse_are_taken_back_with_what_that_costs() -> None:
+    step = more_slots(8, 6, 10)
+    assert step.forecast is not None
+    known = msgspec.structs.replace(step.forecast, least_tps=20.0, context=2048, context_flag="--ctx-size")
+    after = session(IDS[1], 4, 5, 805.0, msgspec.structs.replace(step, forecast=known))
+    change = find_slots_change(session(IDS[0], 8, 9, 802.0), after)
     assert change is not None
-    (step,) = learned_steps(change)
-    assert step.sentence == "8 slots had 9 agents and 802 tok/s in total in the run before"
+    (said,) = learned_steps(change)
+    assert (said.code, said.command) == ("slots_back", "--parallel 8")
+    assert said.sentence == (
+        "go back to --parallel 8: it had 9 agents and 800 tok/s in total, 100 tok/s each while it writes (the SLO asks "
+        "for 20), instead of 201; each slot then has 2,048 tokens of context, unless --ctx-size grows"
+    )
+
+
+def test_more_slots_are_not_advised_if_fewer_are_no_worse() -> None:
+    change = find_slots_change(session(IDS[0], 8, 5, 802.0), session(IDS[1], 4, 5, 805.0, more_slots(8, 6, 10)))
+    assert change is not None
+    said = learned_steps(change)[0]
+    assert (said.code, said.sentence) == (
+        "slots_tried",
+        "8 slots had no more agents than 4 (5 → 5): more slots do not help",
+    )

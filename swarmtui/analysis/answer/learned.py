@@ -11,7 +11,7 @@ from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.steps import asked_clause, context_clause, forecast_agents
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.words import range_text
-from swarmtui.analysis.compare.differences import flag_differences, server_differences
+from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
 from swarmtui.numbers import rate, short
@@ -22,12 +22,26 @@ _FOLLOWS = ("slots", "context")
 
 
 class SlotsChange(NamedTuple):
-    """A server with `was`, then `now` slots in total, and the answers of both sessions."""
+    """A server with `was`, then `now` slots in total, and the answers of both sessions.
+
+    `setting` is the flag that gave it the slots before; empty if that is not known.
+    """
 
     was: int
     now: int
     before: Answer
     after: Answer
+    setting: str = ""
+
+    @property
+    def fewer_are_worse(self) -> bool:
+        """Whether fewer slots have fewer agents; without a number of them, less output."""
+        if self.before.agents is not None and self.after.agents is not None:
+            return self.after.agents < self.before.agents
+        first, second = self.before.at_capacity, self.after.at_capacity
+        if not first or not second or first.out_tps is None or second.out_tps is None:
+            return False
+        return second.out_tps < first.out_tps * (1.0 - hypot(first.half_width or 0.0, second.half_width or 0.0))
 
     @property
     def no_more_output(self) -> bool:
@@ -51,9 +65,11 @@ def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
     if first is None or second is None or first.total == second.total or before.answer is None or after.answer is None:
         return None
     others = [found for found in server_differences(before, after) if found.code not in _FOLLOWS]
-    if len(flag_differences(before, after)) > 1 or others or before.answer.doubts or after.answer.doubts:
+    flags = flag_differences(before, after)
+    if len(flags) > 1 or others or before.answer.doubts or after.answer.doubts:
         return None
-    return SlotsChange(first.total, second.total, before.answer, after.answer)
+    setting = f"{option_name(flags[0].what)} {flags[0].before}" if flags and flags[0].before else ""
+    return SlotsChange(first.total, second.total, before.answer, after.answer, setting)
 
 
 def prediction_text(change: SlotsChange) -> str:
@@ -74,11 +90,11 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
         if found is None or not (change.no_more_output if change.now > change.was else found.slots >= change.was):
             steps.append(step)
         elif change.now < change.was:
-            steps.append(_tried(change, "", change.was))
+            steps.append(_back(change, found) if change.fewer_are_worse else _no_more(change))
         elif (change.after.agents or 0) > (change.before.agents or 0):
             steps.append(msgspec.structs.replace(step, sentence=_shared(change, found)))
         else:
-            steps.append(_tried(change, _finding(change), change.now))
+            steps.append(_no_more(change))
     if any(step.code == "slots_tried" for step in steps) and change.no_more_output and len(steps) == 1:
         total = rate(change.after.at_capacity.out_tps) if change.after.at_capacity else ""
         said = f"a smaller model, or weights of fewer bits: the server gives no more than {total} tok/s in total"
@@ -90,17 +106,35 @@ def _finding(change: SlotsChange) -> str:
     return f"{change.now} slots gave no more output than {change.was} ({change.output})"
 
 
-def _tried(change: SlotsChange, finding: str, slots: int) -> NextStep:
-    """Say what is known of these slots; the other answer is about them if the server has fewer now."""
-    if finding:
-        numbers = [answer.agents for answer in (change.before, change.after)]
-        more = f" and no more agents ({numbers[0]} → {numbers[1]})" if None not in numbers else ""
-        return NextStep(code="slots_tried", sentence=f"{finding}{more}: more slots do not help")
-    found, at = change.before, change.before.at_capacity
-    had = [agents(found.agents)] if found.agents is not None else []
-    had += [f"{rate(at.out_tps)} tok/s in total"] if at and at.out_tps is not None else []
-    said = f"{count_noun(slots, 'slot', 'slots')} had {' and '.join(had)} in the run before" if had else ""
-    return NextStep(code="slots_tried", sentence=said or f"{count_noun(slots, 'slot', 'slots')} were tried before")
+def _no_more(change: SlotsChange) -> NextStep:
+    """Say that more slots did not help: more of them were tried, or fewer are no worse."""
+    more, fewer = (change.was, change.now) if change.now < change.was else (change.now, change.was)
+    numbers = [answer.agents for answer in (change.before, change.after)]
+    if change.now < change.was:
+        what, known = ("agents", f" ({numbers[1]} → {numbers[0]})") if None not in numbers else ("output", "")
+        said = f"{count_noun(more, 'slot', 'slots')} had no more {what} than {fewer}{known}"
+    else:
+        known = f" and no more agents ({numbers[0]} → {numbers[1]})" if None not in numbers else ""
+        said = f"{_finding(change)}{known}"
+    return NextStep(code="slots_tried", sentence=f"{said}: more slots do not help")
+
+
+def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
+    """Advise the slots of the run before, with what they gave and cost."""
+    at, now = change.before.at_capacity, change.after.at_capacity
+    had = [agents(change.before.agents)] if change.before.agents is not None else []
+    had += [f"{rate(at.out_tps, at.half_width)} tok/s in total"] if at and at.out_tps is not None else []
+    cost = ""
+    if at and at.per_stream_tps is not None:
+        instead = ""
+        if now and now.per_stream_tps is not None:
+            instead = f", instead of {rate(now.per_stream_tps, now.half_width)}"
+        each = f"{rate(at.per_stream_tps, at.half_width)} tok/s each while it writes"
+        cost = f", {each}{asked_clause(found.least_tps)}{instead}"
+    slots = change.setting or count_noun(change.was, "slot", "slots")
+    context = context_clause(found) if found.slots == change.was else ""
+    said = f"go back to {slots}: {'it' if change.setting else 'they'} had {' and '.join(had)}{cost}{context}"
+    return NextStep(code="slots_back", sentence=said, command=change.setting)
 
 
 def _shared(change: SlotsChange, found: SlotsForecast) -> str:
