@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from swarmtui.client.session_client import start_session
-from swarmtui.experiments.store import read_log
+from swarmtui.experiments.store import baseline_effects, read_log
 from swarmtui.model.client_protocol import Subscribe
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -102,6 +102,35 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
     (change,) = read_log(tmp_path / "sessions")
     assert change.what == "--slots 1 → 4" and change.verdict in ("faster", "not sure yet")
     assert (change.before, change.after) == (first.session.id, again.session.id)
+
+
+async def test_a_run_that_is_compared_with_the_last_one_has_the_same_verdict_in_the_list(
+    tmp_path: Path, until: Until
+) -> None:
+    """Neither run was told what to be compared with."""
+    port = free_port()
+    request = RunRequest(
+        endpoints=(f"http://127.0.0.1:{port}",),
+        workload="coding",
+        plan=Plan(load=Closed(levels=(1, 4), runs=1, requests="2C", warmup=0), max_tokens=16, seed=7),
+        session_root=str(tmp_path / "sessions"),
+    )
+    root = Path(request.session_root)
+
+    async def measure(logged: int) -> RunScreen:
+        app = SwarmApp(source=LiveSource(start_session(request, Subscribe(hz=10, rows=True))), request=request)
+        async with app.run_test(size=(120, 40)):
+            screen = run_screen(app)
+            await until(lambda: screen.source.live.ended is not None and len(read_log(root)) == logged)
+        return screen
+
+    with simulator(port, 4):
+        await measure(0)
+        again = await measure(1)
+    session, pair = again.source.live.session, again.pair
+    assert session is not None and not session.previous and pair is not None
+    logged = baseline_effects(root)[session.id]
+    assert (logged.before, logged.verdict, logged.likely) == (pair.a, pair.verdict, pair.likely)
 
 
 def test_the_simulator_is_killed_if_a_test_fails() -> None:

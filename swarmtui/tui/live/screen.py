@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.events import Click
 
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
@@ -295,6 +297,13 @@ class LiveScreen(PanelScreen):
         self.pair = await asyncio.to_thread(compare_levels, self.baseline, session, frame, saved)
         if self._frozen is None:
             self.update_in_front()
+        # A baseline that was chosen is compared by `_record_effect`; the list of sessions shows what is logged.
+        if self.pair is not None and saved and not session.previous and not self.is_replay:
+            from swarmtui.experiments.baseline import record_baseline_verdict
+
+            directory = Path(saved)
+            with suppress(BadInput):
+                await asyncio.to_thread(record_baseline_verdict, directory.parent, self.pair.a, directory)
 
     def _handle_end(self, live: LiveModel) -> None:
         """Show the result, also if another panel was alone, and compare the session with its baseline."""
