@@ -68,7 +68,8 @@ def level_table(
     """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
     `baseline` compares them with another session. `provisional` are levels that are not finished. Without `marks`, the
-    levels alone decide. A `growing` table has the columns from the start that later levels may fill.
+    levels alone decide. A `growing` table has the columns from the start that later levels may fill, others only those
+    with a value.
     `slo` has the requests that met the SLO by load, which take the place of the number of requests. `over` has what
     stands for a TTFT that is not known, by load: see `first_tokens_over`.
     """
@@ -80,6 +81,8 @@ def level_table(
         met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
         columns = [met if column.id == "n" else column for column in columns]
     columns = [_with_limit(column, over) if column.id == "ttft" and over else column for column in columns]
+    if levels and not growing:
+        columns = [column for column in columns if any(column.cell(level).code != "missing" for level in levels)]
     marks = marks or level_marks(levels)
     rows = []
     for level in levels:
@@ -174,9 +177,6 @@ def _main_columns(
     unused |= set(() if baseline else ("baseline", "change"))
     if not growing:
         unused |= set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
-        unused |= set(() if any(level.out_tps_steady_hw is not None for level in levels) else ("half_width",))
-        compared = any(level.contention is not None or level.rate_speedup is not None for level in levels)
-        unused |= set(() if compared else ("slowdown", "scaling"))
     widest = max((level.half_width for level in levels if level.half_width is not None), default=None)
     own = _rate_columns(widest) | _baseline_columns(baseline, widest) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]

@@ -242,7 +242,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
         # One step makes it surer, and it is not about the runs of a level: a search chooses these itself.
         assert "--runs" not in text
         assert "△ +81.5 %" in text and "| verdict" not in text
-    assert "△ +81.5 % likely|" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
+    assert "△ +81.5 % likely |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"].startswith("the ranges 4–6 and 2–9 overlap; measure it again: swarmtui capacity http")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -270,6 +271,19 @@ def test_rows_with_a_baseline_come_next_to_the_answer_and_the_first_miss() -> No
     assert [line.split()[0] for line in lines] == ["▸26", "▼28", "32"], "no line is for the key of the others"
     alone = levels_view(levels, answer=answer)
     assert [levels[at].c for at in nearest_rows(alone, 4)] == [24, 26, 28, 32]
+
+
+def test_columns_that_no_shown_row_fills_give_way() -> None:
+    """Those of the baseline, where it has none of the rows; after the end, also others without any value."""
+    levels = [level(c, tps=10.0 * c) for c in (4, 8, 9)]
+    pair = compare_pair(summary([level(4, tps=36.0)]), summary(levels))
+
+    def titles(rows: Sequence[int], answer: Answer | None) -> set[str]:
+        return {column.title for column in levels_view(levels, pair, answer=answer).table_for(rows).columns}
+
+    assert {"baseline", "change"} <= titles([0, 1], None) & titles([0, 1], ANSWER)
+    assert not {"baseline", "change"} & (titles([1, 2], None) | titles([1, 2], ANSWER))
+    assert "±" in titles([1, 2], None) and not {"±", "TTFT"} & titles([1, 2], ANSWER)
 
 
 @pytest.mark.parametrize(

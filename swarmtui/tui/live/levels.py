@@ -62,14 +62,16 @@ class LevelsView(NamedTuple):
 
     `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
     are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
-    that are `compared` with a baseline come next. `marks` explains the signs, in several versions from long to short.
-    Where there is no room for all remarks, `by_kind` has one line for each kind, `grouped` a few words.
+    that are `compared` with a baseline come next. The baseline has the rows `measured_before` as well.
+    `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
+    `by_kind` has one line for each kind, `grouped` a few words.
     """
 
     table: Table
     leading: range
     pinned: tuple[int, ...]
     compared: tuple[int, ...]
+    measured_before: tuple[int, ...]
     legend: str
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
@@ -78,6 +80,10 @@ class LevelsView(NamedTuple):
     grouped: str
     empty: str
     tasks: Table
+
+    def table_for(self, rows: Sequence[int]) -> Table:
+        """Return the table with the columns that these rows fill: those of the baseline only if it has one of them."""
+        return self.table if {*rows} & {*self.measured_before} else self.table.without(("baseline", "change"))
 
 
 def levels_view(
@@ -106,15 +112,15 @@ def levels_view(
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
-    table = level_table(
-        levels, tasks, baseline, provisional, marks, growing=True, slo=met, over=first_tokens_over(goodput, slo)
-    )
+    over = first_tokens_over(goodput, slo)
+    table = level_table(levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over)
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
     table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
     marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
     running = now.load if now is not None else None
-    measured_before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
+    before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
+    measured_before = tuple(at for at, level in enumerate(levels) if level.key in before)
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = [one.kept is None for one in goodput]
@@ -134,7 +140,8 @@ def levels_view(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
         tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
-        tuple(at for at, level in enumerate(levels) if answer is not None and level.key in measured_before),
+        measured_before if answer is not None else (),
+        measured_before,
         table.note,
         tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
@@ -225,20 +232,24 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         view = self.view
         if view is None or not view.table.rows:
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
-        titles, *rows = table_lines(view.table, width, GAPS, WIDTHS)
+        total = len(view.table.rows)
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
-            remarks = block_lines(view.remarks, width)
-            meanings = [[], *block_lines([Sentence(text, "detail") for text in _meanings(view, width)], width)]
-            lines = [titles, *rows, *alarms, *remarks, *meanings, *([[], *tasks] if tasks else [])]
+            remarks, table = block_lines(view.remarks, width), view.table_for(range(total))
+            texts = _meanings(table, view.legend, width)
+            meanings = [[], *block_lines([Sentence(text, "detail") for text in texts], width)]
+            lines = [*table_lines(table, width, GAPS, WIDTHS), *alarms, *remarks, *meanings]
+            lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before the last line of remarks.
         room = height - 2 - len(view.alarms)
         few = room <= _FEW_ROWS
-        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and len(rows) != room and not few))
-        shown = self._visible_rows(len(rows), room, view)
+        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and total != room and not few))
+        shown = self._visible_rows(total, room, view)
+        table = view.table_for(shown)
+        titles, *rows = table_lines(table, width, GAPS, WIDTHS)
         is_run = shown[-1] + 1 - shown[0] == len(shown)
-        cut = part_text(range(shown[0], shown[-1] + 1), len(rows)) if is_run else f"↑↓ {len(shown)} of {len(rows)}"
+        cut = part_text(range(shown[0], shown[-1] + 1), total) if is_run else f"↑↓ {len(shown)} of {total}"
         cut = f"{cut}, all: {self.keys_alone}" if cut else ""
         marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
@@ -246,7 +257,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(_meanings(view, width, _PLAIN), width, height - len(lines))]
+        return [*lines, *_legend(_meanings(table, view.legend, width, _PLAIN), width, height - len(lines))]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
         """The rows that fit: those that were chosen, else those nearest to the pinned or the leading ones."""
@@ -258,13 +269,13 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         return nearest_rows(view, room)
 
 
-def _meanings(view: LevelsView, width: int, known: Sequence[str] = ()) -> list[str]:
+def _meanings(table: Table, legend: str, width: int, known: Sequence[str] = ()) -> list[str]:
     """Explain the columns that are shown; an open loop, where some mean something else, has the legend."""
-    columns = [column.id for column in view.table.columns]
+    columns = [column.id for column in table.columns]
     if "scaling" not in columns:
-        return [view.legend] if view.legend else []
+        return [legend] if legend else []
     headline = "steady" if "steady" in columns else "wall"
-    layout = fit(view.table, width, GAPS, WIDTHS)
+    layout = fit(table, width, GAPS, WIDTHS)
     named = ((column.id, title) for column, title in zip(layout.columns, layout.titles, strict=True))
     return [f"{title}: {_MEANINGS[id].format(headline)}" for id, title in named if id in _MEANINGS and id not in known]
 

@@ -226,7 +226,7 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
         few = block_lines([Sentence(f"{view.grouped}; press 4 for more", "note")], width)
     notes = [*block_lines(view.alarms, width), *few]
     if rows + len(notes) + 2 <= room:
-        return [[], *table_lines(view.table, width), *notes]
+        return [[], *table_lines(view.table_for(range(rows)), width), *notes]
     which = "all" if rows + 2 < height else "more of the"
     left_out = block_lines([Sentence(f"press 4 for {which} {rows} levels", "detail")], width)
     alarms, blank = block_lines(view.alarms, width), list[Line]([[]])
@@ -242,7 +242,9 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
 
 
 def _part(view: LevelsView, room: int) -> Table:
-    return view.table._replace(rows=tuple(view.table.rows[at] for at in nearest_rows(view, room)))
+    shown = nearest_rows(view, room)
+    table = view.table_for(shown)
+    return table._replace(rows=tuple(table.rows[at] for at in shown))
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
