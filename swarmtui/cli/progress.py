@@ -184,6 +184,6 @@ def _describe_level(level: Level) -> str:
         parts.append(f"{approximate}{supported(level.out_tps_steady, level.half_width)} tok/s steady")
     if level.out_tps_wall is not None:
         parts.append(f"{approximate}{supported(level.out_tps_wall, level.half_width)} wall")
-    if level.ttft_s.mean is not None:
-        parts.append(f"first token {seconds(level.ttft_s.median)}")
+    if level.shown_ttft_s.median is not None:
+        parts.append(f"first token {seconds(level.shown_ttft_s.median)}")
     return ", ".join(parts)

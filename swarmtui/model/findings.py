@@ -188,7 +188,8 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
     For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
-    higher level is kept. `cut`: its last visit ended with too few requests to say anything.
+    higher level is kept. `cut`: its last visit ended with too few requests to say anything. Each by itself,
+    `kept_visits` of its visits are shown to keep the SLO, and `missed_visits` to miss it.
     """
 
     c: int
@@ -197,6 +198,13 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     good: int | None
     state: Literal["kept", "missed", "unsure", "dip"]
     cut: bool = False
+    kept_visits: int = 0
+    missed_visits: int = 0
+
+    @property
+    def differs(self) -> bool:
+        """Whether one visit kept the SLO, and another one missed it."""
+        return bool(self.kept_visits and self.missed_visits)
 
 
 class SearchState(Stored, frozen=True, kw_only=True):
@@ -217,6 +225,16 @@ class SearchState(Stored, frozen=True, kw_only=True):
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""
         running = self.goal == "capacity" and self.next_c is not None and self.low is not None
         return running and level.state == "unsure" and level.c <= (self.low or 0)
+
+    def level(self, c: int | None) -> SearchedLevel | None:
+        """Return what is known of a level; None if it was not visited."""
+        return next((level for level in self.levels if level.c == c), None)
+
+    @property
+    def bound(self) -> int | None:
+        """The lowest level above `low` that is shown to be missed: the range of the answer ends below it."""
+        missed = (level.c for level in self.levels if level.state == "missed" and level.c > (self.low or 0))
+        return min(missed, default=None)
 
 
 class Capacity(Stored, frozen=True, kw_only=True):

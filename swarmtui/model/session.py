@@ -309,6 +309,8 @@ class Level(PerLevel, frozen=True, kw_only=True):
     With a `rate` (open loop), latencies count from when a request was due, and `send_delay_s` is how much later it was
     sent; `arrived_per_s` and `served_per_s` are measured from the first to the last request due, or completed. There
     `c` is only the maximum in flight, and levels differ by their rate.
+    `judged_ttft_s` is the TTFT of the requests that a search for the capacity counted for a limit on it, with those
+    that were late and still awaited: percentiles that depend on these are null.
     """
 
     runs: int
@@ -339,6 +341,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     per_stream_tps: RateSummary
     per_stream_tps_clean: RateSummary
     ttft_s: Spread
+    judged_ttft_s: Spread | None = None
     ttfo_s: Spread
     tpot_s: Spread
     icl_s: Spread
@@ -395,6 +398,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
     def tokens_estimated(self) -> bool:
         """Whether tokens were counted as chunks, at least in part; rates are then marked with ~."""
         return self.token_source in ("chunks", "mixed")
+
+    @property
+    def shown_ttft_s(self) -> Spread:
+        """The TTFT beside a verdict on the level: that of the requests that were judged, if a search judged it."""
+        return self.ttft_s if self.judged_ttft_s is None else self.judged_ttft_s
 
     @property
     def headline_tps(self) -> float | None:

@@ -87,7 +87,7 @@ def curve_charts(
     tok/s that the hardware allows; an open loop, whose levels are rates, has none. `slo` may limit the first token.
     """
     allowed = _curve("limit of the hardware", "dim", limit)._replace(stroke="sparse")
-    tail = _curve("p90", "latency", ((level.offered_load, level.ttft_s.p90) for level in levels))
+    tail = _curve("p90", "latency", ((level.offered_load, level.shown_ttft_s.p90) for level in levels))
     upper, lower = _picture(
         (
             _throughput("now", "throughput", levels, marks),
@@ -118,10 +118,9 @@ def _first_token_limit(slo: str, levels: Sequence[Level | ProvisionalLevel]) -> 
 
     A level may miss it although its median does not: the limit is on most of the requests.
     """
-    known = parse_slo(slo).conditions if usable_slo(slo) else ()
-    limit = min((condition.limits["ttft"] for condition in known if "ttft" in condition.limits), default=inf)
+    limit = (parse_slo(slo).strictest("ttft") if usable_slo(slo) else None) or inf
     loads = {level.offered_load for level in levels}
-    times = [level.ttft_s if isinstance(level, ProvisionalLevel) else level.ttft_s.median for level in levels]
+    times = [level.ttft_s if isinstance(level, ProvisionalLevel) else level.shown_ttft_s.median for level in levels]
     if len(loads) < 2 or limit > MOST_ABOVE * max(time or 0.0 for time in times):
         return ChartSeries("", ())
     series = _curve(f"SLO {time_text(limit)}", "bad", ((min(loads), limit), (max(loads), limit)))
@@ -152,7 +151,7 @@ def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelM
 
 
 def _first_token(name: str, hue: ChartHue, levels: Sequence[Level]) -> ChartSeries:
-    series = _curve(name, hue, ((level.offered_load, level.ttft_s.median) for level in levels))
+    series = _curve(name, hue, ((level.offered_load, level.shown_ttft_s.median) for level in levels))
     return series._replace(hollow=_incomplete(levels))
 
 

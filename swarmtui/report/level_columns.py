@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import floor
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from swarmtui.model.record import WATERFALL_PARTS, Waterfall
 from swarmtui.model.session import Level, SerialBaseline, Spread
@@ -91,6 +91,10 @@ def _with_interval(value: float | None, interval: tuple[float, float] | None) ->
     return f"{seconds(value)} ({seconds(interval[0])} … {seconds(interval[1])})"
 
 
+def _ttft_with_interval(name: Literal["p90", "p99"]) -> Callable[[Level], Value]:
+    return lambda x: _with_interval(getattr(x.shown_ttft_s, name), getattr(x.shown_ttft_s, f"{name}_interval"))
+
+
 def tail(spread: Spread | None) -> float | None:
     """The p99, or the maximum of too few requests for one."""
     return None if spread is None else spread.max if spread.p99 is None else spread.p99
@@ -142,13 +146,13 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("in_flight", "in flight", lambda x: x.c_achieved, _three),
         Column[Level]("wall_s", "wall time", lambda x: x.wall_s, seconds),
         # latency
-        Column[Level]("ttft", "TTFT", lambda x: x.ttft_s.median, seconds),
-        Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.ttft_s)),
-        Column[Level]("ttft_mean", "TTFT mean", lambda x: x.ttft_s.mean, seconds),
-        Column[Level]("ttft_p90", "TTFT p90", lambda x: _with_interval(x.ttft_s.p90, x.ttft_s.p90_interval)),
-        Column[Level]("ttft_p99", "TTFT p99", lambda x: _with_interval(x.ttft_s.p99, x.ttft_s.p99_interval)),
-        Column[Level]("ttft_max", "TTFT max", lambda x: x.ttft_s.max, seconds),
-        Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.ttft_s), seconds),
+        Column[Level]("ttft", "TTFT", lambda x: x.shown_ttft_s.median, seconds),
+        Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.shown_ttft_s)),
+        Column[Level]("ttft_mean", "TTFT mean", lambda x: x.shown_ttft_s.mean, seconds),
+        Column[Level]("ttft_p90", "TTFT p90", _ttft_with_interval("p90")),
+        Column[Level]("ttft_p99", "TTFT p99", _ttft_with_interval("p99")),
+        Column[Level]("ttft_max", "TTFT max", lambda x: x.shown_ttft_s.max, seconds),
+        Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.shown_ttft_s), seconds),
         Column[Level](
             "tpot", "TPOT mean", lambda x: tokens(x.tokens_estimated, x.tpot_s.mean, milliseconds), short="TPOT"
         ),

@@ -8,7 +8,7 @@ from swarmtui.analysis.capacity.agents import kv_sentence, session_kv
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.levels.traces import server_block_size
-from swarmtui.analysis.limits.slo import parse_slo, time_text
+from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
 from swarmtui.analysis.speed_of_light.session import KV_FULL
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput, SearchState
@@ -124,10 +124,13 @@ def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> di
     return cells or None
 
 
-def first_tokens_over(found: Iterable[Goodput], slo: str) -> dict[float, str]:
+def first_tokens_over(levels: Iterable[Level], found: Iterable[Goodput], slo: str) -> dict[float, str]:
     """Return by load the limit on the first token that most requests of a level were past: `> 2 s`"""
     conditions = parse_slo(slo).conditions if slo else ()
-    return {
+    limit_s = parse_slo(slo).strictest("ttft") if slo else None
+    late = {level.offered_load for level in levels if level.judged_ttft_s and is_awaited(level.judged_ttft_s)}
+    by_search = {} if limit_s is None else dict.fromkeys(late, f"> {time_text(limit_s)}")
+    return by_search | {
         level.offered_load: f"> {time_text(condition.limits['ttft'])}"
         for level in found
         for condition, share in zip(conditions, level.conditions, strict=False)

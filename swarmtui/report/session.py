@@ -356,7 +356,8 @@ def level_blocks(levels: Sequence[Level], summary: Summary | None = None) -> lis
     table = level_table(levels)
     if summary is not None:
         met = slo_cells(summary.goodput, summary.search)
-        over = first_tokens_over(summary.goodput, usable_slo(summary.session.plan.slo))
+        slo = summary.answer.slo if summary.answer else summary.session.plan.slo
+        over = first_tokens_over(levels, summary.goodput, usable_slo(slo))
         table = level_table(levels, summary.tasks, marks=summary_marks(summary), slo=met, over=over)
     return [table, *map(Sentence, remarks(levels))]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.quality.silence import silence_sentence
-from swarmtui.model.journal import StageEnd, StageStart, entry_encoder
+from swarmtui.model.journal import CapacitySearch, StageEnd, StageStart, entry_encoder
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
@@ -58,18 +58,18 @@ class LevelRecords:
             self._records, self._gap_cache = None, GapCache()
 
     def levels_in_memory(
-        self, servers: Sequence[DiscoveredServer], readings: Sequence[LevelReading]
+        self, servers: Sequence[DiscoveredServer], readings: Sequence[LevelReading], search: CapacitySearch | None
     ) -> tuple[Level, ...] | None:
         """Return the levels, or None if the journal has to be read for them."""
         if self._records is None:
             return None
-        return level_figures(self._records, self.starts, self.ends, self._rates, servers, readings)
+        return level_figures(self._records, self.starts, self.ends, self._rates, servers, readings, search)
 
-    async def levels_from_journal(self) -> tuple[Level, ...] | None:
+    async def levels_from_journal(self, search: CapacitySearch | None) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
         ended = {end.number for end in self.ends}
         starts = [start for start in self.starts if start.number in ended]
-        stages = [entry_encoder.encode(entry) for entry in (*starts, *self.ends)]
+        stages = [entry_encoder.encode(entry) for entry in (*starts, *self.ends, *([search] if search else []))]
         lines = [*stages, *self._journal.unsaved_requests]
         journal = self._journal.duplicate()
         try:
@@ -103,7 +103,7 @@ class LiveLevels:
         self._stale = False
 
     def refresh(self) -> None:
-        levels = self._records.levels_in_memory(self._state.servers, self._state.readings)
+        levels = self._records.levels_in_memory(self._state.servers, self._state.readings, self._state.capacity_search)
         if levels is not None:
             self._set(levels)
             return
@@ -114,7 +114,7 @@ class LiveLevels:
     async def _compute(self) -> None:
         while self._stale:
             self._stale = False
-            self._set(await self._records.levels_from_journal() or self._state.levels)
+            self._set(await self._records.levels_from_journal(self._state.capacity_search) or self._state.levels)
 
     def _set(self, levels: tuple[Level, ...]) -> None:
         """Keep the levels, and log the silences that were found in them."""

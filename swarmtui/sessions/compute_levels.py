@@ -1,7 +1,8 @@
 """Compute the levels of a running session in a process of its own: `python -m swarmtui.sessions.compute_levels FD`.
 
 FD is the open journal of the parent, since its directory may have been removed. Standard input holds the stages that
-have ended and the requests that could not be written to disk; the levels go to standard output as JSON.
+have ended, the search for the capacity and the requests that could not be written to disk; the levels go to standard
+output as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.analysis.levels.figures import level_figures, level_readings
-from swarmtui.model.journal import Head, RequestEntry, ServerEntry, StageEnd, StageStart, TelemetryEntry
+from swarmtui.model.journal import CapacitySearch, Head, RequestEntry, ServerEntry, StageEnd, StageStart, TelemetryEntry
 from swarmtui.sessions.journal import decode_line, read_entries, unique_records
 
 
@@ -36,6 +37,7 @@ def main() -> None:
         head.session.plan.load.serial_rates if head else None,
         [entry.server for entry in journal if isinstance(entry, ServerEntry)],
         level_readings(entry.telemetry for entry in journal if isinstance(entry, TelemetryEntry)),
+        next((entry for entry in unwritten if isinstance(entry, CapacitySearch)), None),
     )
     sys.stdout.buffer.write(msgspec.json.encode(levels))
 

@@ -14,6 +14,7 @@ import msgspec
 from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.client_protocol import Frame, Hello
 from swarmtui.model.journal import (
+    CapacitySearch,
     End,
     Entry,
     Head,
@@ -227,6 +228,7 @@ class Replay:
             self._loaded.journal.head.session.plan.load.serial_rates,
             [entry.server for entry in known if isinstance(entry, ServerEntry)],
             level_readings(entry for entry in known if isinstance(entry, Telemetry)),
+            next((entry for entry in reversed(known) if isinstance(entry, CapacitySearch)), None),
         )
 
 

@@ -174,7 +174,13 @@ def summarise(loaded: LoadedSession) -> Summary:
     session = journal.head.session
     rates = session.plan.load.serial_rates
     figures = level_figures(
-        journal.records, journal.stages, journal.ends, rates, journal.servers, level_readings(journal.telemetry)
+        journal.records,
+        journal.stages,
+        journal.ends,
+        rates,
+        journal.servers,
+        level_readings(journal.telemetry),
+        journal.search,
     )
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers

@@ -14,6 +14,7 @@ from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
 from swarmtui.model.client_protocol import TTFT_BOUNDS, FirstTokens, LiveTrace, Totals
 from swarmtui.model.findings import KeptShare
 from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.worker_protocol import StreamRow
@@ -107,6 +108,14 @@ class RunningSlo:
         late = (request.late for request in self._in_flight.values() if any(request.late))
         counts = [sum(of) for of in zip(*late, strict=True)]
         return self._tally.conditions(counts)
+
+    def judged_ttft_s(self) -> Spread | None:
+        """Return the first tokens of the requests that are counted; None without a limit on them."""
+        limit_s = self._tally.slo.strictest("ttft")
+        if limit_s is None:
+            return None
+        in_flight = ((inf if one.awaited else one.ttft_s, one.ttft_s) for one in self._in_flight.values())
+        return self._tally.first_tokens(shown for shown, ttft_s in in_flight if ttft_s > limit_s)
 
     def first_tokens(self) -> FirstTokens | None:
         """Return what is known about the first tokens; None without a limit on them, or without a request."""

@@ -77,6 +77,7 @@ class SessionState:
         self.left_at_least = False
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
+        self.capacity_search: CapacitySearch | None = None
         self._answer: Answer | None = None
         self._goodput: tuple[Goodput, ...] = ()
         self.telemetry: Telemetry | None = None
@@ -149,6 +150,7 @@ class SessionState:
                 # Levels are computed from what the journal has, as those of a saved session.
                 self.readings += level_readings([sample])
             case CapacitySearch(slo=slo, context_tokens=None):
+                self.capacity_search = entry
                 self._ask(slo, searched=True)
             case CapacitySearch(context_tokens=float(tokens)):
                 self._kv_cliff = predict_kv_cliff(tokens, self.servers)
@@ -292,6 +294,7 @@ class SessionState:
             # The same C again, with fewer requests than the first time.
             return
         tokens, seconds = self._stage_output
+        judged = self._running_slo.judged_ttft_s() if self._running_slo and self.capacity_search else None
         self._provisional[self.key] = ProvisionalLevel(
             c=self.c,
             rate=stage.rate,
@@ -299,7 +302,7 @@ class SessionState:
             of=of,
             out_tps=tokens / seconds if seconds else point.out_tps,
             per_stream_tps=self._stream_tps(),
-            ttft_s=point.ttft_s,
+            ttft_s=point.ttft_s if judged is None else judged.median,
         )
 
     def finish(self, summary: Summary) -> None:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.limits.fail_if import parse_fail_if
 from swarmtui.analysis.limits.quantities import QUANTITIES
-from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, goodput, parse_slo, slo_sentence, validate_slo
+from swarmtui.analysis.limits.slo import (
+    DEFAULT_SLO,
+    SloTally,
+    goodput,
+    is_awaited,
+    parse_slo,
+    slo_sentence,
+    validate_slo,
+)
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -364,6 +372,43 @@ def test_unfinished_request_counts_only_if_a_limit_was_already_met_or_missed(
     cut = msgspec.structs.replace(cut, t_done_ns=BOOT_NS + 200 * MS)
     tally = SloTally(parse_slo(text), [cut])
     assert (tally.n, tally.good) == (int(met is not None), int(met is True))
+
+
+def test_the_first_tokens_of_a_verdict_are_those_of_the_requests_that_it_counts() -> None:
+    """Awaited ones that are late count, as longer than the limit; failed, empty and open ones are in no latency."""
+    answered = [request(0, [ttft, ttft + 10]) for ttft in (10, 20, 30)]
+    unfinished = [request(0, chunks, phase="unfinished", error="cancelled") for chunks in ([40, 50], [60, 70])]
+    awaited = [
+        msgspec.structs.replace(request(0, [], phase="unfinished", error="cancelled"), t_done_ns=BOOT_NS + age * MS)
+        for age in (49, 51)
+    ]
+    others = [request(0, [90], phase="preroll"), request(0, [90], error="closed_early"), request(0, [])]
+    tally = SloTally(parse_slo("ttft_p90=50ms"), [*answered, *unfinished, *awaited, *others])
+    found = tally.first_tokens()
+    assert tally.counts == [(4, 8)]
+    assert (found.n, found.p50, found.min, found.max, found.mean) == (6, 0.035, 0.01, None, None)
+    assert SloTally(parse_slo("e2e_p90=50ms"), answered).first_tokens().n == 0
+
+
+@given(
+    st.lists(st.integers(1, 100), max_size=40),
+    st.lists(st.integers(1, 100), max_size=40),
+)
+def test_no_median_contradicts_the_count_of_a_verdict(came: list[int], waited: list[int]) -> None:
+    """A median is within the limit only if at least half of the requests are."""
+    requests = [request(0, [ttft, ttft + 10]) for ttft in came]
+    requests += [
+        msgspec.structs.replace(request(0, [], phase="unfinished", error="cancelled"), t_done_ns=BOOT_NS + age * MS)
+        for age in waited
+    ]
+    tally = SloTally(parse_slo("ttft_p90=50ms"), requests)
+    ((good, n),) = tally.counts
+    found = tally.first_tokens()
+    assert found.n == n
+    if found.median is not None:
+        assert 2 * good >= n if found.median <= 0.05 else 2 * good <= n
+    elif is_awaited(found):
+        assert 2 * good <= n
 
 
 def test_an_slo_is_said_in_plain_words() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.levels.stats import spread, survival_spread
+from swarmtui.analysis.limits.slo import is_awaited
+from swarmtui.model.journal import CapacitySearch
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
@@ -57,6 +59,41 @@ def level_of(records: list[Record], c: int) -> Level:
 
 def lengths(random: Random, count: int) -> list[int]:
     return [random.randint(5, 120) for _ in range(count)]
+
+
+def searched_level(slo: str, *, since_ms: float = 0.0) -> Level:
+    """Build a visit at which the pre-roll has its first tokens in time, and the measured requests have not."""
+    before = [request(n, [1900 + n, 2400 + n], task=n, c=4, agent=n, phase="preroll") for n in range(4)]
+    late = [request(2401 + n, [4501 + n, 4600 + n], task=4 + n, c=4, agent=n) for n in range(4)]
+    awaited = [
+        request(
+            4601 + n, [], task=8 + n, c=4, agent=n, phase="unfinished", error=CANCELLED, t_done_ns=BOOT_NS + 7000 * MS
+        )
+        for n in range(4)
+    ]
+    search = CapacitySearch(t_ns=BOOT_NS + round(since_ms * MS), slo=slo, alpha=0.2)
+    (found,) = level_figures([*before, *late, *awaited], [stage(c=4)], [end()], search=search)
+    return found
+
+
+def test_the_ttft_beside_a_verdict_is_that_of_the_requests_that_were_judged() -> None:
+    """The window has the first tokens of the pre-roll, too, and not those that were still awaited."""
+    found = searched_level("ttft_p90=2s")
+    assert found.judged_ttft_s == found.shown_ttft_s
+    assert (found.shown_ttft_s.n, found.shown_ttft_s.min, found.shown_ttft_s.median) == (8, 2.1, None)
+    assert is_awaited(found.shown_ttft_s)
+
+
+@pytest.mark.parametrize(("slo", "since_ms"), [("e2e_p90=2s", 0.0), ("ttft_p90=2s", 1.0), ("unreadable", 0.0)])
+def test_a_level_that_no_limit_on_the_first_token_judged_has_the_ttft_of_its_window(slo: str, since_ms: float) -> None:
+    found = searched_level(slo, since_ms=since_ms)
+    assert found.judged_ttft_s is None
+    assert found.shown_ttft_s == found.ttft_s
+
+
+def test_a_search_changes_no_other_figure() -> None:
+    judged, plain = searched_level("ttft_p90=2s"), searched_level("", since_ms=1.0)
+    assert msgspec.structs.replace(judged, judged_ttft_s=None) == plain
 
 
 @pytest.mark.parametrize("c", [1, 4, 16])

@@ -153,6 +153,15 @@ def test_a_level_without_a_ttft_says_that_most_requests_waited_past_the_limit(go
     assert table.rows[1][ttft].text == shown
 
 
+def test_a_running_search_says_that_the_median_of_the_judged_first_tokens_is_past_the_limit() -> None:
+    """Goodput is known at the end; the requests in the window, some of which are not judged, have another median."""
+    late = level(12, n=4, ttft_s=Spread(n=12, p50=1.9), judged_ttft_s=Spread(n=12, min=2.1))
+    known = level(14, n=4, ttft_s=Spread(n=12, p50=1.9), judged_ttft_s=Spread(n=12, p50=2.3))
+    table = levels_view([late, known], slo=DEFAULT_SLO).table
+    ttft = [column.id for column in table.columns].index("ttft")
+    assert [row[ttft].text for row in table.rows] == ["> 2 s", "2.30 s"]
+
+
 def test_without_a_single_stream_nothing_is_compared_with_it() -> None:
     measured = {"n": 8, "ok": 8, "out_tps_steady": 100.0}
     alone = level_table([level(2, **measured), level(4, **measured)])

@@ -9,10 +9,10 @@ import pytest
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.limits.slo import goodput, parse_slo
+from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.answer import AnswerPoint
-from swarmtui.model.findings import Capacity, SearchedLevel, SearchState, Slots
+from swarmtui.model.findings import Capacity, Goodput, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
@@ -116,6 +116,11 @@ def searched(
     return SearchedLevel(c=c, visits=visits, n=16, good=16, state=state, cut=cut)
 
 
+def differing(c: int, kept: int = 1, missed: int = 1) -> SearchedLevel:
+    visits = kept + missed
+    return SearchedLevel(c=c, visits=visits, n=36, good=17, state="unsure", kept_visits=kept, missed_visits=missed)
+
+
 @pytest.mark.parametrize(
     ("kept", "missed", "said"),
     [
@@ -129,6 +134,9 @@ def searched(
         (searched(18, "unsure", 2), searched(19, "missed"), "18 kept (not sure yet), 19 missed"),
         (searched(18, "kept", 2), searched(21, "missed"), "18 kept (confirmed), 21 missed, 19 and 20 not tried"),
         (searched(18, "kept", 2), None, "18 kept (confirmed)"),
+        (searched(18, "kept", 2), differing(19), "18 kept (confirmed), 19 kept once, missed once"),
+        (searched(18, "kept", 2), differing(19, 3, 2), "18 kept (confirmed), 19 kept 3 times, missed twice"),
+        (differing(18), searched(19, "missed"), "18 kept once, missed once, 19 missed"),
     ],
 )
 def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
@@ -145,3 +153,30 @@ def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
     assert dict(answer_rows(answered))["Levels"] == said
     disturbed = msgspec.structs.replace(asked, quality=BUSY)
     assert not answer(disturbed, slo, "ttft_p90=2s", {}).border, "what was missed proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("past", "said"),
+    [
+        (differing(24), "20 kept (seen once only), 24 kept once, missed once, 26 missed, 21 to 23 and 25 not tried"),
+        (searched(24, "missed"), "20 kept (seen once only), 24 missed, 21 to 23 not tried"),
+    ],
+)
+def test_the_level_that_ends_the_range_is_named_beside_one_that_does_not(past: SearchedLevel, said: str) -> None:
+    levels = (searched(20, "kept"), past, searched(26, "missed"), searched(52, "missed"))
+    search = SearchState(goal="capacity", low=20, high=24, levels=levels)
+    slo = parse_slo("ttft_p90=2s")
+    high = 25 if past.differs else 23
+    found = Capacity(
+        slo="ttft_p90=2s", agents=20, low=20, high=high, next_c=24, alpha=0.2, visits=5, requests=80
+    )  # fmt: skip
+    measured = [level(20, tps=100), level(24, tps=100)]
+    tally = SloTally(slo)
+    tally.add_counts(24, [(17, 36)])
+    judged = Goodput(
+        c=24, kept=None, good=17, n=36, share=None, per_s=None, out_tps=None, conditions=tally.conditions()
+    )
+    asked = msgspec.structs.replace(summary(measured), search=search, capacity=found, goodput=(judged,))
+    reply = answer(asked, slo, "ttft_p90=2s", {})
+    assert reply.border == said
+    assert ("at 24 agents (kept once, missed once) " in reply.limit.sentence) == past.differs

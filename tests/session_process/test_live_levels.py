@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.analysis.levels.figures import level_figures
-from swarmtui.model.journal import RequestEntry, StageEnd, StageStart
+from swarmtui.model.journal import CapacitySearch, RequestEntry, StageEnd, StageStart
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
@@ -20,6 +20,8 @@ from swarmtui.sessions.journal import decode_line, read_journal
 from swarmtui.sessions.replay import open_replay
 from swarmtui.state.session_state import SessionState
 from tests.sessions.session_builders import T0, full_session, head, record
+
+SEARCH = CapacitySearch(t_ns=0, slo="ttft_p90=2s", alpha=0.2)
 
 
 def level_records(journal_file: JournalQueue) -> LevelRecords:
@@ -39,17 +41,18 @@ def level_records(journal_file: JournalQueue) -> LevelRecords:
 
 
 def read(records: LevelRecords) -> tuple[Level, ...]:
-    levels = asyncio.run(records.levels_from_journal())
+    levels = asyncio.run(records.levels_from_journal(SEARCH))
     assert levels is not None
     return levels
 
 
 def test_levels_from_the_journal_equal_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = level_records(JournalQueue(tmp_path / "kept")).levels_in_memory((), ())
+    kept = level_records(JournalQueue(tmp_path / "kept")).levels_in_memory((), (), SEARCH)
     monkeypatch.setattr(live_levels, "_MAX_GAPS", 500)
     records = level_records(JournalQueue(tmp_path / "read"))
-    assert records.levels_in_memory((), ()) is None and records.answered
+    assert records.levels_in_memory((), (), SEARCH) is None and records.answered
     assert kept is not None and [level.ok for level in kept] == [5, 10]
+    assert all(level.judged_ttft_s is not None for level in kept)
     assert read(records) == kept
 
 
@@ -78,10 +81,10 @@ def test_frequent_refreshes_start_only_one_computation_after_another(
     records, state, computations = level_records(JournalQueue(tmp_path / "read")), SessionState(0), 0
     compute = records.levels_from_journal
 
-    async def counting() -> tuple[Level, ...] | None:
+    async def counting(search: CapacitySearch | None) -> tuple[Level, ...] | None:
         nonlocal computations
         computations += 1
-        return await compute()
+        return await compute(search)
 
     async def scenario() -> None:
         levels = LiveLevels(records, state, JournalQueue(tmp_path / "events"))

@@ -226,6 +226,31 @@ def test_a_late_first_token_has_missed_the_slo_before_its_request_ends() -> None
     assert counts(9.0) == [(0, 0), (0, 0)]
 
 
+def test_the_ttft_of_a_running_level_is_that_of_the_requests_that_its_search_counts() -> None:
+    """Not of those before them, whose first tokens are the newest; one that is awaited and late counts, too."""
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s", alpha=0.2))
+    state.apply(stage(2))
+
+    def median(*records: Record) -> float | None:
+        for record in records:
+            state.apply(RequestEntry(record=record))
+            state.task_done(record)
+        state.tick(int(9e9))
+        (shown,) = state.frame(int(9e9), rows=False).provisional
+        return shown.ttft_s
+
+    fast = StreamRow(0, "writing", 1, "", 5, 1, 1, 0.1)
+    state.apply_frame(0, WorkerFrame(int(8e9), 4, 4, 0, 0, (fast,), 0.0, 0, 0, 0))
+    assert median(*(request(0, [ttft, ttft + 10], task=ttft) for ttft in (1500, 1600, 2100, 2200))) == pytest.approx(
+        1.85
+    )
+    late = StreamRow(1, "waiting", 2, "", 5, 0, 0, None, measured=True)
+    state.apply_frame(0, WorkerFrame(int(8e9), 4, 4, 0, 0, (fast, late), 0.0, 0, 0, 0))
+    state.frame(int(8e9), rows=False)
+    assert median(request(0, [2300, 2310], task=9)) == pytest.approx(2.15)
+
+
 def test_the_first_tokens_of_requests_in_flight_say_how_a_level_is_going() -> None:
     state = SessionState(0)
     state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s,stream_p10=20", alpha=0.2))

@@ -308,3 +308,17 @@ def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:
     unsure = SearchedLevel(c=32, visits=1, n=9, good=7, state="unsure")
     search = SearchState(goal="capacity", low=16, high=32, visits=5, next_c=64, step="check", levels=(unsure,))
     assert step_texts(search)[1] == "checking 64, too: 32 is not sure yet"
+    differs = msgspec.structs.replace(unsure, visits=2, kept_visits=1, missed_visits=1)
+    again = msgspec.structs.replace(search, levels=(differs,))
+    assert step_texts(again)[1] == "checking 64, too: 32 was kept once, missed once"
+
+
+def test_the_level_that_ends_the_range_stays_in_the_line() -> None:
+    """24 may still be kept: 26 is why the answer is at most 25."""
+    kept = [SearchedLevel(c=c, visits=1, n=17, good=17, state="kept") for c in (1, 2, 4, 8, 16, 20)]
+    missed = [SearchedLevel(c=c, visits=1, n=17, good=0, state="missed") for c in (26, 28, 32, 52)]
+    levels = (*kept, SearchedLevel(c=24, visits=2, n=36, good=17, state="unsure"), *missed)
+    search = SearchState(goal="capacity", low=20, high=24, visits=11, levels=levels)
+    ended = msgspec.structs.replace(frame(24), search=search, slo=DEFAULT_SLO, status="ended")
+    for width in (60, 80, 120):
+        assert "20 ✓ ┄ 24 ? ┄ 26 ✖" in text(ended, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -11,11 +12,12 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, capacity_facts,
 from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.answer.table import rows_said
+from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
-from swarmtui.model.findings import Capacity, SearchState
+from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
 from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import QualityLine, ServerState
@@ -36,7 +38,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         best_c=facts.best_c,
         one_agent=_point(summary, 1, slo),
         at_capacity=_point(summary, at, slo),
-        limit=_limit(facts),
+        limit=_limit(facts, summary.search),
         border=_border(facts, summary.search),
         next=next_steps(facts),
         quality=_quality(summary.quality),
@@ -60,7 +62,7 @@ def _headline(facts: AnswerFacts) -> AnswerSentence:
 _DISTURBANCES = ("client", "host", "not_known")
 
 
-def _limit(facts: AnswerFacts) -> AnswerSentence:
+def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     """`at 20 agents the first token took 2.4 s (p90): all 16 slots are taken`
 
     If something made the server look slower, that is only what was seen, and the limit is not known.
@@ -74,33 +76,47 @@ def _limit(facts: AnswerFacts) -> AnswerSentence:
         said = f"not known, as {facts.disturbed}; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
-    at = f"at {agents(facts.c or 0)}{' (not sure yet)' if possible else ''}"
+    doubt = (doubt_words(search.level(facts.c)) if search is not None else "") or "not sure yet"
+    at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
     return AnswerSentence(code=row.code, sentence=said)
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept."""
+    """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
+
+    `18 kept (confirmed), 20 kept once, missed once, 22 missed, 19 and 21 not tried`: the range ends below 22.
+    """
     if not facts.agents or facts.disturbed is not None:
         return ""
-    searched = {level.c: level for level in search.levels} if search and search.goal == "capacity" else {}
-    at, past = searched.get(facts.agents), searched.get(facts.c or 0)
-    parts = [f"{facts.agents} kept"]
-    if at is not None:
-        visits = at.visits - at.cut
-        parts = [f"{facts.agents} kept ({'confirmed' if visits > 1 and at.state == 'kept' else _SEEN[visits > 1]})"]
+    searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
+    at, past = searched.level(facts.agents), searched.level(facts.c)
+    parts, levels = [_kept_words(facts.agents, at)], [facts.agents]
     if facts.c is not None:
-        unsure = past is not None and past.state == "unsure"
-        parts.append(f"{facts.c} missed{' (not sure yet)' if unsure else ''}")
-        first, last = facts.agents + 1, facts.c - 1
-        if first <= last:
-            between = f"{first}" if first == last else f"{first} {'and' if first + 1 == last else 'to'} {last}"
-            parts.append(f"{between} not tried")
-    return ", ".join(parts)
+        doubt = doubt_words(past)
+        differs = past is not None and past.differs
+        parts.append(f"{facts.c} {doubt if doubt and differs else f'missed ({doubt})' if doubt else 'missed'}")
+        levels.append(facts.c)
+        if doubt and searched.bound is not None and searched.bound > facts.c:
+            parts.append(f"{searched.bound} missed")
+            levels.append(searched.bound)
+    gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
+    return ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
 
 
-# What a level is that keeps the SLO without being confirmed: seen once, or with visits that do not agree.
-_SEEN = {False: "seen once only", True: "not sure yet"}
+def _kept_words(c: int, level: SearchedLevel | None) -> str:
+    """Say that a level is kept, and how sure that is: seen once, or with visits that do not agree, it is not."""
+    if level is None:
+        return f"{c} kept"
+    if level.state == "unsure" and level.differs:
+        return f"{c} {doubt_words(level)}"
+    visits = level.visits - level.cut
+    sure = "confirmed" if level.state == "kept" else "not sure yet"
+    return f"{c} kept ({sure if visits > 1 else 'seen once only'})"
+
+
+def _gap_words(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} {'and' if first + 1 == last else 'to'} {last}"
 
 
 def next_steps(facts: AnswerFacts) -> tuple[NextStep, ...]:
@@ -122,9 +138,9 @@ def _point(summary: Summary, c: int | None, slo: Slo | None) -> AnswerPoint | No
         return None
     point = AnswerPoint(
         c=level.c,
-        ttft_s=level.ttft_s.median,
-        ttft_p90_s=level.ttft_s.p90,
-        ttft_max_s=level.ttft_s.max,
+        ttft_s=level.shown_ttft_s.median,
+        ttft_p90_s=level.shown_ttft_s.p90,
+        ttft_max_s=level.shown_ttft_s.max,
         per_stream_tps=level.per_stream_tps.mean,
         out_tps=level.headline_tps,
         half_width=level.half_width,

@@ -39,7 +39,10 @@ _PARTS = {
 
 
 # The figures of a level that its tables show.
-_SPREADS: dict[str, Callable[[Level], Spread]] = {"ttft": lambda level: level.ttft_s, "e2e": lambda level: level.e2e_s}
+_SPREADS: dict[str, Callable[[Level], Spread]] = {
+    "ttft": lambda level: level.shown_ttft_s,
+    "e2e": lambda level: level.e2e_s,
+}
 
 
 class Missed(Stored, frozen=True, kw_only=True):

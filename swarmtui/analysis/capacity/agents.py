@@ -63,7 +63,7 @@ def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
             why = next(above.c for above in judged if above.c > one.c and above.kept)
             text = f"C={one.c} missed it ({good} of {n} requests met it), although C={why} keeps it"
             found.append(Finding(code="dip", text=text))
-        elif one.differs(alpha):
+        elif all(one.visits_by_verdict(alpha)):
             found.append(Finding(code="visits_differ", text=f"C={one.c} kept it in one run and missed it in another"))
     return tuple(found)
 

@@ -90,9 +90,10 @@ class JudgedLevel(NamedTuple):
     def n(self) -> int:
         return sum(visit.n for visit in self.visits)
 
-    def differs(self, alpha: float) -> bool:
-        """Whether one visit kept the SLO, and another one missed it."""
-        return {True, False} <= {_visit_kept(visit, alpha) for visit in self.visits}
+    def visits_by_verdict(self, alpha: float) -> tuple[int, int]:
+        """Return how many visits kept the SLO, and how many missed it, each by itself."""
+        verdicts = [_visit_kept(visit, alpha) for visit in self.visits]
+        return verdicts.count(True), verdicts.count(False)
 
 
 def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
@@ -205,9 +206,12 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
                 good=good,
                 state=_verdict(one, highest),
                 cut=one.visits[-1].n < FIRST_LOOK,
+                kept_visits=kept,
+                missed_visits=missed,
             )
             for one in judged
             for good, n in [met_least(one)]
+            for kept, missed in [one.visits_by_verdict(alpha)]
         ),
     )
 

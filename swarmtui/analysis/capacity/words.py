@@ -7,7 +7,7 @@ from typing import Literal
 from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.findings import KeptShare, SearchState
+from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
 from swarmtui.numbers import seconds
 from swarmtui.text import count_noun
 
@@ -47,14 +47,29 @@ def range_clause(agents: int, low: int | None, high: int | None) -> str:
     return f"{text}," if text.startswith(",") else text
 
 
+_TIMES = {1: "once", 2: "twice"}
+
+
+def doubt_words(level: SearchedLevel | None) -> str:
+    """Say why a level is not decided: `kept once, missed once`, or `not sure yet`; empty if it is."""
+    if level is None or level.state != "unsure":
+        return ""
+    if not level.differs:
+        return "not sure yet"
+    kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
+    return f"kept {kept}, missed {missed}"
+
+
 def step_texts(search: SearchState) -> tuple[str, ...]:
     """Say what the running level is for, from long to short."""
     low, high = search.low, search.high
     gap = f"between {low} and {high}" if low is not None and high is not None else ""
     capacity = search.goal == "capacity"
     missed = "the SLO is missed" if capacity else "requests queue"
-    unsure = any(level.c == high and level.state == "unsure" for level in search.levels)
-    why = f"{high} is not sure yet" if unsure else f"{high} {'missed' if capacity else 'queues'}, which may be a dip"
+    at_high = search.level(high)
+    unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
+    dip = f"{high} {'missed' if capacity else 'queues'}, which may be a dip"
+    why = unsure if at_high is not None and at_high.state == "unsure" else dip
     words: dict[str, tuple[str, ...]] = {
         "climb": (f"doubling until {missed}", "doubling"),
         "check": (f"checking {search.next_c}, too: {why}", f"checking {search.next_c}, too"),

@@ -44,9 +44,10 @@ from swarmtui.analysis.levels.window import (
     steady_half_width,
     window_stream_rate,
 )
+from swarmtui.analysis.limits.slo import SloTally, parse_slo, usable_slo
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
-from swarmtui.model.journal import StageEnd, StageStart
+from swarmtui.model.journal import CapacitySearch, StageEnd, StageStart
 from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -74,13 +75,15 @@ def level_figures(
     single_stream: SerialRates | None = None,
     servers: Sequence[DiscoveredServer] = (),
     readings: Sequence[LevelReading] = (),
+    search: CapacitySearch | None = None,
 ) -> tuple[Level, ...]:
     """Return one level for each C, or for each rate of an open loop.
 
     Warm-up is in no figure; pre-roll and fillers only in the steady rate. Each stage is a run, except stages that the
     user steered through on the way to another C if that level was measured completely at another time, and those
     repeated after a pause, of which only errors count. The rates of a `single_stream` replace a measured serial
-    baseline. `servers` report the block size of their prefix cache; the `readings` are in the order of time.
+    baseline. `servers` report the block size of their prefix cache; the `readings` are in the order of time. `search`
+    is the last one for the capacity, whose SLO judged some of the requests.
     """
     block_size = server_block_size(servers)
     runs_by_key = runs_by_level(records, stages, ends)
@@ -88,7 +91,12 @@ def level_figures(
     rejections = find_rejections([run for runs in runs_by_key.values() for run in runs if run.has_cycles])
     levels = [
         _with_serial(
-            _level(key[0], runs, block_size, readings, rejections), runs, serial_by_key.get(key, []), single_stream
+            msgspec.structs.replace(
+                _level(key[0], runs, block_size, readings, rejections), judged_ttft_s=_judged_first_tokens(runs, search)
+            ),
+            runs,
+            serial_by_key.get(key, []),
+            single_stream,
         )
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
@@ -300,6 +308,16 @@ def _first_tokens_of_unfinished(runs: Sequence[LevelRun]) -> Spread:
     unfinished = [record for run in runs for record in run.unfinished]
     waits = [record.age_s for record in unfinished if record.t_first_ns is None]
     return survival_spread(_known(record.ttft_s for record in unfinished), waits)
+
+
+def _judged_first_tokens(runs: Sequence[LevelRun], search: CapacitySearch | None) -> Spread | None:
+    """Return the first tokens of the requests that a search judged; None if it judged none, or does not limit them."""
+    slo = parse_slo(search.slo) if search is not None and usable_slo(search.slo) else None
+    visits = [run for run in runs if search is not None and run.start_ns >= search.t_ns and not run.steered]
+    if slo is None:
+        return None
+    found = SloTally(slo, [record for run in visits for record in run.requests]).first_tokens()
+    return found if found.n else None
 
 
 def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:

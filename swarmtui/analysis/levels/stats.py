@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import ceil, fsum, sqrt
+from math import ceil, fsum, isfinite, sqrt
 from typing import Any, Protocol
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
@@ -80,6 +80,17 @@ def survival_spread(values: Sequence[float], censored: Sequence[float]) -> Sprea
     n = len(ordered)
     known: dict[str, Any] = {name: value for name, value in found.items() if n >= SMALLEST_N[name]}
     return Spread(n=n, min=ordered[0] if ordered else None, max=None, **known)
+
+
+def late_spread(values: Iterable[float]) -> Spread:
+    """Return the statistics of times of which some have not ended and are infinite; null where they depend on those."""
+    ordered = sorted(values)
+    known = [value for value in ordered if isfinite(value)]
+    if len(known) == len(ordered):
+        return spread(known)
+    enough = ((name, percentile(ordered, q)) for name, q in _SHARES.items() if len(ordered) >= SMALLEST_N[name])
+    figures: dict[str, Any] = {name: value for name, value in enough if isfinite(value)}
+    return Spread(n=len(ordered), min=known[0] if known else None, **figures)
 
 
 def tally_spread(tally: Tally) -> Spread:

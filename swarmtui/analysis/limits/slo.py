@@ -12,13 +12,13 @@ import msgspec
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.jobs import JobEnd, Jobs
-from swarmtui.analysis.levels.stats import SMALLEST_N, percentile, ratio
+from swarmtui.analysis.levels.stats import SMALLEST_N, late_spread, percentile, ratio
 from swarmtui.analysis.limits.quantities import parse_amount
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.findings import Goodput, KeptShare
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.record import Record
-from swarmtui.model.session import Level
+from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.session import Level, Spread
 from swarmtui.numbers import seconds, short, short_percent
 
 _KEY = "--slo"
@@ -170,6 +170,10 @@ class Slo(Stored, frozen=True, kw_only=True):
     def figures(self) -> frozenset[str]:
         return frozenset(name for condition in self.conditions for name in condition.limits)
 
+    def strictest(self, figure: str) -> float | None:
+        """Return the shortest of the limits on a time; None without one."""
+        return min((one.limits[figure] for one in self.conditions if figure in one.limits), default=None)
+
     @property
     def has_jobs(self) -> bool:
         """Whether a limit is about jobs."""
@@ -268,6 +272,7 @@ class SloTally:
         self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # Of each condition with one limit.
         self._values: list[list[float]] = [[] for _ in slo.conditions]
+        self._first_tokens: list[float] = []
         for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
 
@@ -283,6 +288,24 @@ class SloTally:
         for condition, one, values in zip(self.slo.conditions, met, self._values, strict=True):
             if one is not None and len(condition.limits) == 1:
                 values.append(condition.counted_value(record, job, one))
+        by_ttft = (one for condition, one in zip(self.slo.conditions, met, strict=True) if "ttft" in condition.limits)
+        if any(one is not None for one in by_ttft):
+            self._add_first_token(record)
+
+    def _add_first_token(self, record: Record) -> None:
+        """Add the first token of a counted request: failed ones are in no latency, an awaited one was already late."""
+        if record.phase in _JUDGED and record.error in (None, CANCELLED):
+            if record.ttft_s is not None:
+                self._first_tokens.append(record.ttft_s)
+            elif record.error == CANCELLED:
+                self._first_tokens.append(inf)
+
+    def first_tokens(self, in_flight: Iterable[float] = ()) -> Spread:
+        """Return the times to the first token of the requests that a limit on it counted, and of some `in_flight`.
+
+        One that was still awaited, and late, is longer than the limit: a percentile that depends on it is null.
+        """
+        return late_spread((*self._first_tokens, *in_flight))
 
     def _count(self, run: tuple[int, int], counts: Sequence[tuple[int, int]]) -> None:
         known = self._by_run.get(run, [(0, 0)] * len(counts))
@@ -338,6 +361,11 @@ class SloTally:
                 )
             )
         return tuple(found)
+
+
+def is_awaited(first_tokens: Spread) -> bool:
+    """Return whether the median is that of first tokens that were late and still awaited."""
+    return first_tokens.median is None and (first_tokens.n > 4 or (first_tokens.min is None and first_tokens.n > 0))
 
 
 def dispersion(runs: Sequence[tuple[int, int]]) -> float:

@@ -112,7 +112,7 @@ def levels_view(
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
-    over = first_tokens_over(goodput, slo)
+    over = first_tokens_over(levels, goodput, slo)
     table = level_table(levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over)
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]

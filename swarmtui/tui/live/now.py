@@ -104,7 +104,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
         _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
         _figure(first_token, f"first token {percentile}|TTFT {percentile}", "latency", numbers.notes[2],
-                course(lambda p: p.ttft_s, lambda x: x.ttft_s.median)),
+                course(lambda p: p.ttft_s, lambda x: x.shown_ttft_s.median)),
         _figure(count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
@@ -201,10 +201,10 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
     found = next((one for one in frame.goodput if one.key == level.key), None) if frame is not None else None
     judged = None
     if frame is not None and found is not None:
-        judged = _judged_first_token(frame, found.conditions, level.ttft_s.max)
-    p90 = f"p90 {seconds(level.ttft_s.p90)}" if level.ttft_s.p90 is not None else "median"
-    p90 = p90 if judged is None else _median(level.ttft_s.median, judged)
-    numbers = level.headline_tps, level.per_stream_tps.mean, level.ttft_s.median, level.queued
+        judged = _judged_first_token(frame, found.conditions, level.shown_ttft_s.max)
+    p90 = f"p90 {seconds(level.shown_ttft_s.p90)}" if level.shown_ttft_s.p90 is not None else "median"
+    p90 = p90 if judged is None else _median(level.shown_ttft_s.median, judged)
+    numbers = level.headline_tps, level.per_stream_tps.mean, level.shown_ttft_s.median, level.queued
     turns = _take_turns(frame.slots if frame is not None else None, level.c)
     return _Numbers(*numbers, (half, "", p90, ""), level.half_width, judged, turns)
 

@@ -190,7 +190,7 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
 def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) -> tuple[Chip, ...]:
     """The levels in order of C, each with its state; one that is visited again has none until it is judged again."""
     known = {level.c: level for level in search.levels}
-    border = (search.low, search.high, search.next_c)
+    border = (search.low, search.high, search.bound, search.next_c)
     following = following_c(frame)
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):

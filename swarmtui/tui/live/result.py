@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
+from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
@@ -153,7 +154,7 @@ def _finding(frame: Frame | None) -> str:
 
 
 def _bracket(search: SearchState) -> str:
-    doubt = {level.c: " (not sure yet)" for level in search.levels if level.state == "unsure"}
+    doubt = {level.c: f" ({words})" for level in search.levels if (words := doubt_words(level))}
     kept = f"kept with {count_noun(search.low, 'agent', 'agents')}{doubt.get(search.low, '')}" if search.low else ""
     missed = f"missed with {search.high}{doubt.get(search.high, '')}" if search.high is not None else ""
     return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
