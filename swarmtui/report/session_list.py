@@ -16,7 +16,7 @@ from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun, sanitize
 
 IN_TERMINAL = ("id", "state", "model", "workload", "name", "requests", "answer", "effect")
-IN_APP = ("time", "name", "model", "workload", "answer", "effect", "state")
+IN_APP = ("time", "name", "model", "workload", "answer", "range", "effect", "state")
 _FAILED = ("unreadable", "failed", "interrupted")
 _KINDS = {"ab": "A/B test", "tune": "tune", "probe": "probes"}
 
@@ -70,12 +70,14 @@ def session_table(
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
         "requests": Column("requests", "requests", _requests),
         "answer": Column("answer", "answer", _answer, right=False),
-        "effect": Column("effect", "since its baseline", effect, right=False, short="baseline"),
+        "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
+        "effect": Column("effect", "compared with its baseline", effect, right=False, short="compared"),
         "state": Column("state", "state", _state_cell, right=False),
     }
-    drop = [id for id in ("requests", "workload", "model", "effect") if id in shown]
+    drop = [id for id in ("range", "requests", "workload", "model", "effect") if id in shown]
     table = tabulate("", rows, [columns[id] for id in shown], drop=drop)
-    return table if any(row.id in effects for row in rows) else table.without(["effect"])
+    used = {"effect": any(row.id in effects for row in rows), "range": any(answer_range(row.entry) for row in rows)}
+    return table.without(id for id, is_used in used.items() if not is_used)
 
 
 def session_list(
@@ -131,6 +133,13 @@ def answer_text(row: SessionRow) -> str:
         return ""
     best = f"{'? ' if row.doubtful else ''}{'best ' if len(row.levels) > 1 else ''}"
     return f"{best}{row.best_at}: {'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s"
+
+
+def answer_range(entry: SessionRow | SessionGroup) -> str:
+    """`26–27`: the ends of the range of the agents, unless they are the answer itself."""
+    if isinstance(entry, SessionGroup) or entry.agents_range or not entry.agents_low or entry.agents_high is None:
+        return ""
+    return f"{entry.agents_low}–{entry.agents_high}" if entry.agents_low < entry.agents_high else ""
 
 
 def _newest(row: ListRow) -> SessionRow:

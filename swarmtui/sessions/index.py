@@ -28,7 +28,7 @@ from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 8
+_INDEX_VERSION = 9
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -45,9 +45,10 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
     chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
     in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
-    the number of agents that keep the SLO, `agents_open` if it may be any number more, `agents_range` where it is wide,
-    `doubtful` if the measurement is in doubt; `previous` is the baseline, or what it `repeats`. `shared`: it was
-    imported from a shared file, and has no journal.
+    the number of agents that keep the SLO, `agents_open` if it may be any number more, `agents_low` and `agents_high`
+    are the ends of its range, which is `agents_range` where it is wide, `doubtful` if the measurement is in doubt;
+    `previous` is the baseline, or what it `repeats`. `shared`: it was imported from a shared file, and has no
+    journal.
     """
 
     id: str
@@ -68,6 +69,8 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     agents: int | None = None
     agents_open: bool = False
     agents_range: tuple[int, int] | None = None
+    agents_low: int | None = None
+    agents_high: int | None = None
     doubtful: bool = False
     requests: int | None = None
     simulated: bool = False
@@ -228,6 +231,8 @@ def _summary_row(summary: Summary) -> SessionRow:
         agents=summary.answer.agents if summary.answer else None,
         agents_open=summary.answer is not None and summary.answer.is_open,
         agents_range=summary.answer.wide_range if summary.answer else None,
+        agents_low=summary.answer.shown_range[0] if summary.answer else None,
+        agents_high=summary.answer.shown_range[1] if summary.answer else None,
         doubtful=summary.answer is not None and summary.answer.quality == "doubtful",
         requests=sum(level.n for level in summary.levels),
     )

@@ -19,12 +19,14 @@ from swarmtui.model.findings import Finding, Goodput, KeptShare, SearchedLevel, 
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import MISSING
 from swarmtui.report.level_columns import COLUMNS
 from swarmtui.report.levels import throughput_tables
 from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
-from swarmtui.report.session_list import session_list
-from swarmtui.report.table import Cell
+from swarmtui.report.session_list import IN_APP, session_list
+from swarmtui.report.session_list import session_table as tabulated
+from swarmtui.report.table import Cell, fit
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
@@ -244,6 +246,23 @@ def test_session_table() -> None:
     assert cells[3][5:] == ["60", "C=4: 225 tok/s"]
     assert cells[4][:2] == ["holiday photos", "unreadable"] and cells[4][5:] == ["–", "–"]
     assert shown.endswith("\n\nholiday photos: no journal.jsonl in it\n")
+
+
+def test_the_range_of_an_answer_is_listed_and_is_the_first_to_go_without_room() -> None:
+    """What it was compared with comes before it; a wide range is the answer itself."""
+    made: dict[str, Any] = {"state": "done", "agents_low": 26, "agents_high": 27}
+    rows = [ListRow(SessionRow(id="20261117-231739-c441", agents=26, label="--parallel 2 → 4", **made))]
+    rows.append(ListRow(SessionRow(id="b", agents=34, agents_range=(16, 35), agents_low=16, agents_high=35)))
+    change = LoggedChange(
+        before="b", after=rows[0].id, what="", effect="", verdict="more agents", agents=(22, 26), agents_detail=""
+    )
+    table = tabulated(rows, {}, IN_APP, effects={rows[0].id: change})
+    titles = [column.id for column in table.columns]
+    assert titles[-4:] == ["answer", "range", "effect", "state"]
+    assert [row[titles.index("range")].text for row in table.rows] == ["26–27", ""]
+    narrow = [column.id for column in fit(table, 94, (2,)).columns]
+    assert "range" not in narrow and "effect" in narrow
+    assert "range" not in [column.id for column in tabulated(rows[1:], {}, IN_APP).columns]
 
 
 def test_counted_chunks_are_marked_in_the_session_table() -> None:
