@@ -106,7 +106,7 @@ class CommandGroup(click.Group):
 )
 @click.version_option(__version__, message="swarmtui %(version)s")
 @click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
-@click.option("--session-dir", metavar="DIR", hidden=True)
+@click.option("--session-dir", metavar="DIR", help="Where the app keeps sessions; commands have this option, too.")
 @click.pass_context
 def commands(context: click.Context, slow: bool, session_dir: str | None) -> None:
     """Benchmark LLM endpoints under the load of an agent swarm, live. Without a command, open the app.
@@ -182,7 +182,9 @@ def complete_presets(context: click.Context, param: click.Parameter, typed: str)
 
 
 session_dir = click.option(
-    "--session-dir", metavar="DIR", help="Where sessions are saved.  [default: the user's data directory]"
+    "--session-dir",
+    metavar="DIR",
+    help="Where sessions are saved.  [default: swarmtui/sessions in $XDG_DATA_HOME or ~/.local/share]",
 )
 slow = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")

@@ -30,7 +30,7 @@ from swarmtui.tui.live.watch_screens import SavedScreen
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
-from swarmtui.tui.setup.view import align_columns, last_time_text, plan_text, server_lines, workload_lines
+from swarmtui.tui.setup.view import align_columns, last_time_text, plan_text, server_lines, server_rows, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
@@ -195,6 +195,35 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
         assert not started
         await pilot.press("enter")
         await until(lambda: [request.endpoints for request in started] == [(other.url,)])
+
+
+def test_a_recent_server_of_this_host_that_was_not_found_is_not_running() -> None:
+    recent = ("http://127.0.0.1:8091", "http://localhost:1", "http://10.0.0.4:8000")
+    rows = dict(server_rows((found_server(2),), {}, recent, searched=True))
+    assert [rows[url] for url in recent] == [
+        "127.0.0.1:8091  recent, not running",
+        "localhost:1  recent",
+        "10.0.0.4:8000  recent",
+    ]
+    assert dict(server_rows((), {}, recent))[recent[0]] == "127.0.0.1:8091  recent", "it may be found yet"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+async def test_the_field_of_the_slo_explains_its_words_while_it_has_the_cursor(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2),))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(width, 40)):
+        await until(lambda: "● Enter asks" in screen_text(app))
+        app.screen.query_one("#slo", Input).focus()
+        await until(lambda: "ttft_p90=2s: first token" in screen_text(app))
+        assert "stream_p10=20: 20 tok/s for 90 %" in screen_text(app)
+        app.screen.query_one("#slo", Input).value = "ttft=never"
+        await until(lambda: "✖ " in screen_text(app))
+        app.screen.query_one("#slo", Input).value = ""
+        app.screen.query_one("#label", Input).focus()
+        await until(lambda: "● Enter asks" in screen_text(app))
 
 
 async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(

@@ -95,7 +95,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     ended = level is not None
     total = "tok/s" if ended else "tok/s now|tok/s"
     # C agents that take turns write more each than their share of the total.
-    shared = "|while writing" if numbers.take_turns else ""
+    shared = "|each writing" if numbers.take_turns else ""
     each = f"per agent while it writes|per agent, writing|per agent writing{shared}|per agent"
     percentile, first_token = numbers.judged or ("", seconds(numbers.ttft_s))
     figures = (

@@ -26,7 +26,7 @@ from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, first_lines, heading, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import LastSetup
-from swarmtui.tui.setup.view import preset_rows, server_lines, server_rows
+from swarmtui.tui.setup.view import LOOPBACK, preset_rows, server_lines, server_rows
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ FOLD = "fold"
 _FIRST = "first"
 _API_HINTS = (f"{AUTO} {' '.join(PATHS)}", f"{AUTO}, {', '.join(list(PATHS)[:2])} …")
 _SEARCHING = "looking for servers on this host …"
-_LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 _INSPECT_AFTER_S = 0.6
 _DISCOVER_S = (1.0, 5.0)
 _LEAST_ROWS, _LEAST_ABOUT = 3, 2
@@ -247,7 +246,7 @@ class EndpointPart(VerticalScroll):
         if not self._found:
             status = _SEARCHING if self._searching else "no server found on this host"
             items.append(("", status))
-        servers = server_rows(self._found, configured, self._setup.recent)
+        servers = server_rows(self._found, configured, self._setup.recent, searched=not self._searching)
         items += [*servers, (TYPED, "another server: its URL below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
@@ -274,7 +273,7 @@ class EndpointPart(VerticalScroll):
         last = self._setup.endpoint
         if any(server.user and last.startswith(server.url) for server in self._found):
             last = ""
-        gone = last.startswith((SIMULATOR_PREFIX, *_LOOPBACK)) and last not in configured
+        gone = last.startswith((SIMULATOR_PREFIX, *LOOPBACK)) and last not in configured
         own = [server for server in self._found if not server.user]
         own = [server for server in own if server.reachable] or own
         if own and (gone or not last) and not any(last.startswith(server.url) for server in own):

@@ -25,7 +25,7 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
-from swarmtui.tui.lines import ljust, shorten
+from swarmtui.tui.lines import ljust, longest_fit, shorten
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, PartHeading, field, fit_list
 from swarmtui.tui.setup.form import (
@@ -41,6 +41,7 @@ from swarmtui.tui.setup.last_time import LastTime
 from swarmtui.tui.setup.view import (
     FIELD_HELP,
     PLAN_TEXTS,
+    SLO_HINTS,
     align_columns,
     field_hints,
     ready_text,
@@ -162,6 +163,7 @@ class SetupScreen(Screen[None]):
     @on(DescendantFocus)
     def _focus_moved(self, event: DescendantFocus) -> None:
         self._update_footer(typing=isinstance(event.widget, Input))
+        self._validate()
 
     def _update_footer(self, typing: bool) -> None:
         """Show the keys; in a text field, where letters are text, only those that work there."""
@@ -295,6 +297,8 @@ class SetupScreen(Screen[None]):
             server = self._endpoint_part.server
             bad = server is not None and not server.reachable
             text = ready_text(request, bad, width)
+            if self.focused is not None and self.focused.id == "slo":
+                text = longest_fit(tuple(f"● {hint}" for hint in SLO_HINTS), width - 1)
             self._update_fields(choices.plan, workload, request.plan)
         status.update(ljust(f" {shorten(text, width - 1)}", width))
         status.set_class(bad, "-bad")

@@ -19,6 +19,8 @@ from swarmtui.tui.setup.form import PlanField
 _SAMPLE_CHARS = 600
 _SHORT = 4
 _LEAST_DESCRIPTION = 24
+# How the address of a server on this host begins.
+LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 
 PLAN_TEXTS: dict[PlanKind, str] = {
     "quick": "how many agents? about a minute",
@@ -67,16 +69,26 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
 
 
 def server_rows(
-    found: Sequence[DiscoveredServer], configured: Mapping[str, str], recent: Sequence[str]
+    found: Sequence[DiscoveredServer], configured: Mapping[str, str], recent: Sequence[str], *, searched: bool = False
 ) -> list[tuple[str, str]]:
-    """Return URL and text of the discovered, configured and recently used endpoints, each once."""
+    """Return URL and text of the discovered, configured and recently used endpoints, each once.
+
+    Once this host was `searched`, a recent endpoint on it that was not found is not running.
+    """
+    ports = {_port(server.url) for server in found}
     rows = {server.url: server_text(server) for server in found}
     for name, url in configured.items():
         rows.setdefault(url, f"{sanitize(name)}  {sanitize(show_url(url))}")
     for url in recent:
         if not url.startswith(SIMULATOR_PREFIX) or "?" in url:
-            rows.setdefault(url, f"{sanitize(url)}  recent")
+            gone = searched and url.startswith(LOOPBACK) and _port(url) not in ports
+            address = sanitize(url).removeprefix("http://")
+            rows.setdefault(url, f"{address}  recent{', not running' if gone else ''}")
     return list(rows.items())
+
+
+def _port(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].rpartition(":")[2]
 
 
 def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
@@ -167,6 +179,14 @@ FIELD_HELP: dict[str, tuple[str, str]] = {
     "too_long": ("too long", "requests of a trace that do not fit into the context: refuse, skip or truncate"),
     "hosts": ("load from", "where the load comes from: this host, or the nodes of a Ray cluster (auto, ray://…)"),
 }  # fmt: skip
+
+
+# What the words of an SLO mean, while its field has the cursor; from long to short.
+SLO_HINTS = (
+    "ttft_p90=2s: first token within 2 s for 90 % of requests; stream_p10=20: 20 tok/s for 90 %; also p50, p95, e2e …",
+    "ttft_p90=2s: first token ≤ 2 s for 90 %; stream_p10=20: 20 tok/s for 90 %",
+    "ttft_p90=2s: first token ≤ 2 s for 90 %",
+)
 
 
 def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
