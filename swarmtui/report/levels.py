@@ -284,11 +284,13 @@ def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open
             precision += "SLO met: requests that met the condition that was met least often. "
         elif any(level.unfinished for level in levels):
             precision += "n: requests that ended while steady was measured. "
+        by_slo = any(level.judged_ttft_s is not None for level in levels)
+        judged = ", TTFT of the requests that the SLO counts" if by_slo else ""
         if "cap_hits" in shown:
             precision += "cut: answers that ended at the token limit. "
         legend = (
             f"{rates}from the first request to the last token, and of one stream{of} (mean). "
-            f"{precision}TTFT and e2e: median. TPOT: mean. "
+            f"{precision}TTFT and e2e: median{judged}. TPOT: mean. "
             "in flight: mean, Σ (last token − sent) / wall. "
         )
         if "scaling" in shown:

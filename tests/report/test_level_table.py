@@ -162,6 +162,8 @@ def test_a_running_search_says_that_the_median_of_the_judged_first_tokens_is_pas
     table = levels_view([late, known], slo=DEFAULT_SLO).table
     ttft = [column.id for column in table.columns].index("ttft")
     assert [row[ttft].text for row in table.rows] == ["> 2 s", "2.30 s"]
+    assert "TTFT of the requests that the SLO counts" in level_table([late, known])
+    assert "SLO counts" not in level_table([level(14, n=4, ttft_s=Spread(n=12, p50=1.9))])
 
 
 def test_without_a_single_stream_nothing_is_compared_with_it() -> None:
