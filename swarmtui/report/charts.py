@@ -120,7 +120,7 @@ def _first_token_limit(slo: str, levels: Sequence[Level | ProvisionalLevel]) -> 
     """
     limit = (parse_slo(slo).strictest("ttft") if usable_slo(slo) else None) or inf
     loads = {level.offered_load for level in levels}
-    times = [level.ttft_s if isinstance(level, ProvisionalLevel) else level.shown_ttft_s.median for level in levels]
+    times = [level.ttft_s if isinstance(level, ProvisionalLevel) else _median(level) for level in levels]
     if len(loads) < 2 or limit > MOST_ABOVE * max(time or 0.0 for time in times):
         return ChartSeries("", ())
     series = _curve(f"SLO {time_text(limit)}", "bad", ((min(loads), limit), (max(loads), limit)))
@@ -151,8 +151,16 @@ def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelM
 
 
 def _first_token(name: str, hue: ChartHue, levels: Sequence[Level]) -> ChartSeries:
-    series = _curve(name, hue, ((level.offered_load, level.shown_ttft_s.median) for level in levels))
+    series = _curve(name, hue, ((level.offered_load, _median(level)) for level in levels))
     return series._replace(hollow=_incomplete(levels))
+
+
+def _median(level: Level) -> float | None:
+    """Return the first token of a level; of one whose judged requests mostly waited past the limit, of all that came.
+
+    These are late, too, and a curve that ends at the limit would hide by how much.
+    """
+    return level.ttft_s.median if level.shown_ttft_s.median is None else level.shown_ttft_s.median
 
 
 def _curve(name: str, hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:

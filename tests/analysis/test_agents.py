@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
@@ -349,6 +349,7 @@ def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
     st.lists(st.tuples(st.integers(1, 24), st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=12),
     st.sampled_from([0.2, ALPHA]),
 )
+@example([(1, 0, 1), (2, 19, 0)], 0.2)
 def test_the_range_holds_no_level_that_was_missed_and_begins_at_the_highest_that_was_kept(
     counted: list[tuple[int, int, int]], alpha: float
 ) -> None:

@@ -101,18 +101,29 @@ def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
     ordered = sorted((visit for visit in visits if visit.slo.n), key=lambda visit: visit.c)
     levels = [(c, tuple(visit.slo for visit in of)) for c, of in groupby(ordered, lambda visit: visit.c)]
     alone = [_kept(of, alpha) for _, of in levels]
-    highest = max((at for at, kept in enumerate(alone) if kept), default=-1)
-    line = [of for at, (_, of) in enumerate(levels) if alone[at] is not False or at > highest]
-    passing, judged = _falling(line), []
+    shown = highest = max((at for at, kept in enumerate(alone) if kept), default=-1)
+    line, decided = list[int](), list(alone)
+    while True:
+        # What was missed below a level that is kept is a dip, and says nothing about others.
+        line = [at for at, kept in enumerate(alone) if kept is not False or at > highest]
+        tallies = [levels[at][1] for at in line]
+        for number, at in enumerate(line):
+            decided[at] = _decided(tallies, number, alpha)
+        kept_at = max((at for at in line if decided[at]), default=-1)
+        if kept_at <= highest:
+            break
+        highest = kept_at
+    passing, judged, below = dict(zip(line, _falling(tallies), strict=True)), list[JudgedLevel](), False
     for at, (c, of) in enumerate(levels):
-        if alone[at] is False and at < highest:
+        if at not in passing:
             judged.append(JudgedLevel(c, of, False, False, dip=True))
             continue
-        kept = _decided(line, line.index(of), alpha)
-        if at <= highest:
+        kept = decided[at]
+        if at <= shown:
             kept = None if any(is_missed(visit, alpha) for visit in of) else True
-        passes = at <= highest or (kept is not False and passing[line.index(of)])
-        judged.append(JudgedLevel(c, of, passes, kept))
+        # Above a level that is missed none passes, whatever both are together.
+        below = below or kept is False
+        judged.append(JudgedLevel(c, of, at <= highest or (not below and passing[at]), kept))
     return judged
 
 
