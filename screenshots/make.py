@@ -206,7 +206,7 @@ async def take(
             await pilot.press(key)
             await pilot.pause(0.5)
         if live_help:
-            app.open_screen("help", app.keys, "live")
+            app.open_screen("help", app.keys.actions("live"))
         await pilot.pause(1.0)
         svg = with_local_font(app.export_screenshot(title="swarmtui", simplify=True))
     write(name, svg)
