@@ -85,13 +85,23 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
 @pytest.mark.parametrize(
     ("searches", "word", "likely", "why"),
     [
-        ((1, 1), "not sure yet", "more agents", "one search each: 4 agents apart, and chance explains up to 4"),
-        ((1, 2), "more agents", None, "1 v 2 searches (22 → 26, 26): 4 agents apart, and chance explains only up to 3"),
+        (
+            (1, 1),
+            "not sure yet",
+            "more agents",
+            "one search each: 4 agents apart, about the most that chance explains (4)",
+        ),
+        (
+            (1, 2),
+            "more agents",
+            None,
+            "1 v 2 searches (22 → 26, 26): on average 4 agents apart, and chance explains only up to 3",
+        ),
         (
             (2, 2),
             "more agents",
             None,
-            "2 v 2 searches (22, 22 → 26, 26): 4 agents apart, and chance explains only up to 3",
+            "2 v 2 searches (22, 22 → 26, 26): on average 4 agents apart, and chance explains only up to 3",
         ),
     ],
 )
@@ -107,7 +117,9 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
     apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
     assert apart is not None and apart.word == "more agents"
     assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 (22–23) → 28 (28–29)"
-    assert mixed.why == "1 v 2 searches (22 → 22, 28): 3 agents apart, and chance explains up to 3"
+    assert (
+        mixed.why == "1 v 2 searches (22 → 22, 28): on average 3 agents apart, about the most that chance explains (3)"
+    )
 
 
 def test_searches_for_another_slo_or_without_a_number_do_not_count() -> None:

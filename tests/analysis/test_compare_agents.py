@@ -16,7 +16,7 @@ from swarmtui.experiments.groups import ListRow
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Summary
+from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
 from swarmtui.report.comparison import answer_lines, compared_rows, pair_answer, pair_blocks, pair_code
@@ -110,7 +110,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "likely slower"
-    assert lines["How sure"].startswith("one search each: 1 agent apart, and chance explains up to 1")
+    assert lines["How sure"].startswith("one search each: 1 agent apart, about the most that chance explains (1)")
     assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes (+17 %)"
     names = list(lines)
     assert names.index("Changed") < names.index("How sure") < names.index("At capacity")
@@ -134,7 +134,10 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     assert pair.sentence.startswith(said) and pair.verdict == ("same" if after == 4 else "not sure yet")
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
-    end = {5: "1 agent apart, and chance explains up to 1", 9: "5 agents apart, and chance explains only up to 1"}
+    end = {
+        5: "1 agent apart, about the most that chance explains (1)",
+        9: "5 agents apart, and chance explains only up to 1",
+    }
     assert end.get(after, "chance explains up to 1, so that less would not show") in " ".join(text.split())
     assert compared_text(pair, "").count("change") == 1, "it is said once"
     unknown = [
@@ -385,7 +388,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
         (1, 1, "press R to measure this server again (about 60 s)"),
         (1, 2, "press R to measure this server again (about 60 s)"),
         (1, 3, "to repeat the earlier run, start the server with --parallel 2 and press R"),
-        (3, 3, "and chance explains up to 1"),
+        (3, 3, "about the most that chance explains (1)"),
     ],
 )
 def test_repeats_count_and_the_side_with_fewer_is_asked_for(earlier: int, later: int, step: str) -> None:
@@ -422,3 +425,17 @@ def test_what_each_agent_loses_is_said_with_the_context() -> None:
     pair = compare_pair(*sides)
     text = " ".join(paint([pair_answer(pair, {}), *pair_blocks(pair)]).split())
     assert "context of each 8,192 → 4,096 tokens" in text and text.count("8192") == 0
+
+
+def test_first_tokens_of_searched_levels_are_those_beside_their_verdicts() -> None:
+    """Unless most of the judged ones were still awaited: then those that came are compared."""
+    judged, awaited = Spread(n=17, min=1.5, p50=1.7), Spread(n=17, min=1.9)
+    before, after = (
+        summary([msgspec.structs.replace(level(c, tps=tps, ttft=1.4), judged_ttft_s=of) for c, of in levels], id)
+        for id, tps, levels in (
+            ("20261115-014455-3f9a", 100, ((4, judged), (8, judged))),
+            ("20261115-020000-aaaa", 120, ((4, judged), (8, awaited))),
+        )
+    )
+    rows = {row.c: (row.before, row.after) for row in compare_pair(before, after).rows if row.figure == "ttft_s"}
+    assert rows == {4: (1.7, 1.7), 8: (1.4, 1.4)}

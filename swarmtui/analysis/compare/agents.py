@@ -191,12 +191,14 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     if reason == "overlap":
         several = f"{searches}; " if len(a.answers) + len(b.answers) > 2 else ""
         return f"{several}the ranges {_ends(a)} and {_ends(b)} overlap"
-    only = "only " if reason == "beyond_chance" else ""
-    explains = f"chance explains {only}up to {chance}"
     if reason == "equal":
-        return f"{searches}; {explains}, so that less would not show"
+        return f"{searches}; chance explains up to {chance}, so that less would not show"
     distance = abs(b.agents - a.agents)
-    return f"{searches}: {_text(distance)} {'agent' if distance == 1 else 'agents'} apart, and {explains}"
+    mean = "on average " if len(a.answers) + len(b.answers) > 2 else ""
+    apart = f"{searches}: {mean}{_text(distance)} {'agent' if distance == 1 else 'agents'} apart"
+    if reason == "within_chance" and distance > _LIKELY * chance:
+        return f"{apart}, about the most that chance explains ({chance})"
+    return f"{apart}, and chance explains {'only ' if reason == 'beyond_chance' else ''}up to {chance}"
 
 
 def _searches(a: _Side, b: _Side) -> str:

@@ -53,7 +53,7 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 best_c=at.c if at else None,
                 best_rate=at.rate if at else None,
                 tpot_s=at.tpot_s.mean if at else None,
-                ttft_s=at.ttft_s.median if at else None,
+                ttft_s=at.shown_ttft_s.median if at else None,
                 changes=_changes(summaries[index - 1], summary) if index else (),
                 best_of_model=rate is not None and rate == best[model_names(summary)],
             )

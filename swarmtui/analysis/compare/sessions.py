@@ -407,16 +407,17 @@ def _half_width(a: Level, b: Level) -> float | None:
 
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
     """Return the figure of both levels: the median of TTFT if both have one, otherwise both means."""
-    if figure == "ttft_s" and (a.ttft_s.median is None or b.ttft_s.median is None):
-        return a.ttft_s.mean, b.ttft_s.mean
-    return _value(figure, a), _value(figure, b)
+    if figure != "ttft_s" or (a.shown_ttft_s.median is not None and b.shown_ttft_s.median is not None):
+        return _value(figure, a), _value(figure, b)
+    medians = a.ttft_s.median, b.ttft_s.median
+    return medians if None not in medians else (a.ttft_s.mean, b.ttft_s.mean)
 
 
 def _value(figure: Figure, level: Level) -> float | None:
     if figure == "per_stream_tps":
         return level.per_stream_tps.mean
     if figure == "ttft_s":
-        return level.ttft_s.median
+        return level.shown_ttft_s.median
     value: float | None = getattr(level, figure)
     return value
 
