@@ -251,7 +251,7 @@ def test_session_table() -> None:
 
 
 def test_the_range_of_an_answer_is_listed_and_is_the_first_to_go_without_room() -> None:
-    """What it was compared with comes before it; a wide range is the answer itself."""
+    """The comparison stays for longer, and a wide range is the answer itself."""
     made: dict[str, Any] = {"state": "done", "agents_low": 26, "agents_high": 27}
     rows = [ListRow(SessionRow(id="20261117-231739-c441", agents=26, label="--parallel 2 → 4", **made))]
     rows.append(ListRow(SessionRow(id="b", agents=34, agents_range=(16, 35), agents_low=16, agents_high=35)))

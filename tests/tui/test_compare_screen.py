@@ -131,7 +131,7 @@ async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Pat
 
 
 async def test_changes_around_the_answer_are_in_view(tmp_path: Path, until: Until) -> None:
-    """At first, below the titles; the movement keys show the others. The footer leads to the curves."""
+    """They stand below the titles at first, the movement keys show the others, and the footer leads to the curves."""
     sides = [
         summary([level(2**k, tps=tps, runs=runs) for k in range(10)], id)
         for id, tps, runs in (("a", 100, SLOW), ("b", 125, FAST))

@@ -20,7 +20,7 @@ class Limit(NamedTuple):
 
 
 class Enough(NamedTuple):
-    """What a doubt needs behind it while a session runs: a share of a second or of a few answers proves nothing.
+    """The least that a live doubt is based on: a share of a second or of a few answers proves nothing.
 
     `seconds` are those since the first measured request was sent, `answers` those of levels.
     """
