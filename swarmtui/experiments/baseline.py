@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, comparison_refusals, option_name
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
@@ -39,22 +38,22 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
     return found
 
 
-def use_last_change(root: Path, directory: Path, summary: Summary) -> tuple[Summary, str]:
-    """Return a saved session with the advice that its baseline leaves, and what came of its prediction.
+def use_earlier_sessions(root: Path, directory: Path, summary: Summary) -> tuple[Summary, str]:
+    """Return a saved session with what earlier ones add to its answer, and what came of the last prediction.
 
-    Without a baseline it is the last session of the same endpoint, model and workload.
+    These are the searches of its configuration, and the advice that its baseline leaves; without a baseline it is the
+    last session of the same endpoint, model and workload.
     """
     before = None
     with suppress(BadInput):
         if found := baseline_of(list_sessions(root), read_row(directory)):
             before = read_summary(root, found)
-    if before is None or summary.answer is None or comparison_refusals(before, summary):
+    if before is None or summary.answer is None:
         return summary, ""
-    change = find_slots_change(before, summary)
-    if change is None:
-        return summary, ""
-    learned = msgspec.structs.replace(summary.answer, next=learned_steps(change))
-    return msgspec.structs.replace(summary, answer=learned), prediction_text(change)
+    pair = compare_pair(before, summary, history=earlier_sessions(root, (before.session, summary.session)))
+    steps = summary.answer.next if pair.refused else pair.next
+    answer = msgspec.structs.replace(summary.answer, next=steps, searches=pair.searches)
+    return msgspec.structs.replace(summary, answer=answer), pair.predicted
 
 
 def compare_with_baseline(
@@ -74,6 +73,7 @@ def compare_with_baseline(
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
         agents_detail=agents.detail if agents else "",
+        searches=agents.searches if agents else (1, 1),
     )
 
 

@@ -82,10 +82,12 @@ class Answer(Stored, frozen=True, kw_only=True):
     measured. `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level.
     `at_capacity` is the level of `agents`, else the best one. `limit` says why there are no more: its code is
     `not_known` where no fact tells. `border` says what the levels at the capacity and above it did, and which were not
-    tried. `doubts` is empty if nothing puts the measurement in doubt.
+    tried. `doubts` is empty if nothing puts the measurement in doubt. `searches` says what this search and earlier ones
+    of its configuration give together; it is not saved, as a session does not know the others.
     """
 
     headline: AnswerSentence
+    searches: AnswerSentence | None = None
     agents: int | None = None
     low: int | None = None
     high: int | None = None

@@ -316,7 +316,8 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept.
 
     `verdict` is null with too few runs; `likely` is what a change that is not sure most likely is. `agents` are those
-    of two capacities, before and after; `agents_detail` has their ranges.
+    of two capacities, before and after; `agents_detail` has their ranges. `searches` are those of each side: of several
+    these are means.
     """
 
     number: int = 0
@@ -330,6 +331,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     change: float | None = None
     agents: tuple[int, int] | None = None
     agents_detail: str = ""
+    searches: tuple[int, int] = (1, 1)
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""
 

@@ -15,6 +15,8 @@ from swarmtui.text import count_noun
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried")
 
 NO_STEP = "nothing that these figures point to"
+# The line below the number of agents.
+SEARCHES = "This server"
 
 
 def answer_number(found: Answer) -> str:
@@ -38,6 +40,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     rows = [
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
+        (SEARCHES, found.searches.sentence if found.searches else ""),
         ("Levels", found.border),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord
+from swarmtui.analysis.compare.agents import AgentsWord
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.compare.machine import MachineRow
@@ -46,7 +47,11 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FINE = 0.01
 # The cells of a bar on each side of zero.
 _BAR = 12
-# An end of an interval that is outside the axis, below and above.
+# A figure that is worse by less than this share may be so by chance.
+_DRIFT = 0.1
+# A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
+_FAR, _NEAR = 3.0, 0.2
+# A change, or an end of its interval, that is outside the axis, below and above.
 _OUTSIDE = "←→"
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
@@ -145,10 +150,11 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         times = f"{seconds(first.before)} → {seconds(first.after)}"
     output = AnswerLine("First token", f"{times} {_where(first)} (median)" if first and times else "")
     if pair.agents and row and row.verdict:
-        rates = pair.throughput
+        rates, chosen = pair.throughput, _chosen_level(pair, row)
         if row.verdict.word == "not sure yet":  # the verdict is about the agents
-            rates = f"{_where(row)}: {rate(row.before)} → {rate(row.after)} tok/s, {change_percent(row)}"
-        text = (rates, f"first token {times} (median)" if times else "", _chosen_level(pair.agents, row))
+            where, chosen = ", ".join(filter(None, (_where(row), chosen))), ""
+            rates = f"{where}: {rate(row.before)} → {rate(row.after)} tok/s, {change_percent(row)}"
+        text = (rates, f"first token {times} (median)" if times else "", chosen)
         output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
@@ -156,6 +162,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", _at_capacity(pair)),
+        AnswerLine("Costs", _costs(pair)),
         *(() if pair.agents else (output,)),
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
@@ -166,10 +173,10 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     return [line for line in lines if line.text]
 
 
-def _chosen_level(agents: AgentsChange, row: ComparisonRow) -> str:
+def _chosen_level(pair: Pair, row: ComparisonRow) -> str:
     """Say which of the levels that both sessions measured was chosen."""
-    both_kept = row.rate is None and row.c <= min(agents.before, agents.after)
-    return "the most agents that both measured and kept" if both_kept else ""
+    both_kept = row.rate is None and all(at is not None and row.c <= at.c for at in (pair.at_a, pair.at_b))
+    return "the most that both kept" if both_kept else ""
 
 
 def _changed(pair: Pair) -> str:
@@ -178,29 +185,62 @@ def _changed(pair: Pair) -> str:
     return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
 
 
+class _Change(NamedTuple):
+    """A figure at two capacities; `worse` if it is a cost, null if it does not matter, or may be chance."""
+
+    text: str
+    worse: bool
+
+
 def _at_capacity(pair: Pair) -> str:
-    """`310 → 280 tok/s in total; 210 → 82 per agent while it writes (−61 %)`: what more agents cost each of them."""
-    a, b, context = pair.at_a, pair.at_b, _context(pair)
-    if a is None or b is None or a.out_tps is None or b.out_tps is None:
-        return context
-    half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
-    total = f"{rate(a.out_tps, half_width)} → {rate(b.out_tps, half_width)} tok/s in total"
-    if a.per_stream_tps is None or b.per_stream_tps is None:
-        return "; ".join(filter(None, (total, context)))
-    each = " → ".join(rate(value, half_width) for value in (a.per_stream_tps, b.per_stream_tps))
-    cost = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
-    first = (a.ttft_p90_s, b.ttft_p90_s)
-    shown = [seconds(value, 2) for value in first if value is not None]
-    times = " → ".join(shown) if len({*shown}) == 2 else ""
-    first_token = f"first token {times} (p90)" if times else ""
-    return "; ".join(filter(None, (total, f"{each} per agent while it writes{cost}", context, first_token)))
+    """`310 → 380 tok/s in total; first token 1.8 s → 1.4 s (p90)`: the figures that more agents do not cost."""
+    found = [change.text for change in _changes_at_capacity(pair) if not change.worse]
+    return f"{_last_searches(pair)}{'; '.join(found)}" if found else ""
 
 
-def _context(pair: Pair) -> str:
-    """`context of each 8,192 → 4,096 tokens`: slots may share what the server has; empty if it is the same."""
+def _costs(pair: Pair) -> str:
+    """`each writes 210 → 82 tok/s (−61 %)`: what a change costs; empty if nothing is worse."""
+    found = _changes_at_capacity(pair)
+    text = "; ".join(change.text for change in found if change.worse)
+    return f"{_last_searches(pair)}{text}" if text and all(change.worse for change in found) else text
+
+
+def _last_searches(pair: Pair) -> str:
+    """Say which agents the figures are of, where the numbers above are means."""
+    if pair.agents is None or not pair.agents.average or pair.at_a is None or pair.at_b is None:
+        return ""
+    return f"last searches, {pair.at_a.c} → {pair.at_b.c} agents: "
+
+
+def _changes_at_capacity(pair: Pair) -> list[_Change]:
+    """Return the figures of both capacities; one is worse if drift and half-width do not explain it."""
+    a, b, found = pair.at_a, pair.at_b, list[_Change]()
+    if a is not None and b is not None and a.out_tps is not None and b.out_tps is not None:
+        half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
+        least = max(_DRIFT, half_width or 0.0)
+
+        def rates(before: float, after: float) -> tuple[str, bool]:
+            return f"{rate(before, half_width)} → {rate(after, half_width)} tok/s", after < (1.0 - least) * before
+
+        text, worse = rates(a.out_tps, b.out_tps)
+        found.append(_Change(f"{text} in total", worse))
+        if a.per_stream_tps is not None and b.per_stream_tps is not None:
+            text, worse = rates(a.per_stream_tps, b.per_stream_tps)
+            share = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
+            found.append(_Change(f"each writes {text}{share}", worse))
+        first = [value for value in (a.ttft_p90_s, b.ttft_p90_s) if value is not None]
+        shown = [seconds(value, 2) for value in first]
+        if len({*shown}) == 2:
+            found.append(_Change(f"first token {' → '.join(shown)} (p90)", first[1] > (1.0 + _DRIFT) * first[0]))
+    if context := _context(pair):
+        found.append(_Change(f"context {context[0]:,} → {context[1]:,}", context[1] < context[0]))
+    return found
+
+
+def _context(pair: Pair) -> tuple[int, int] | None:
+    """Return the tokens of a request before and after: slots may share what the server has; null if it is the same."""
     found = next((item for item in pair.differences if item.code == "context"), None)
-    value = _numbers(found) if found and pair.agents and not _follows(found, pair.flags) else None
-    return f"context of each {value[0]:,} → {value[1]:,} tokens" if value else ""
+    return _numbers(found) if found and pair.agents and not _follows(found, pair.flags) else None
 
 
 def pair_code(pair: Pair) -> Code:
@@ -380,9 +420,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
 def change_tables(pair: Pair) -> list[Table]:
     """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
     rows = [row for row in pair.rows if row.leads and row.change is not None]
-    # A wide interval would make all changes one dot: its end may be outside, and the largest change has room for that.
-    largest = max((abs(row.change) for row in rows if row.change is not None), default=0.0)
-    top = value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
+    top = _axis_end(rows)
     words = {row.key: verdict_text(row.verdict.word if row.verdict else None) for row in rows}
     codes = {row.key: row_code(row) for row in rows}
     words |= {row.key: f"likely {row.likely}" for row in rows if row.likely}
@@ -411,6 +449,19 @@ def change_tables(pair: Pair) -> list[Table]:
     return [table.without_missing()] if rows else []
 
 
+def _axis_end(rows: Sequence[ComparisonRow]) -> float:
+    """Return where the axis of changes ends: at the largest one, unless it is not sure and far from most others.
+
+    One noisy level, or a wide interval, would make all changes one dot: what is outside has an arrow.
+    """
+    sizes = [abs(row.change or 0.0) for row in rows]
+    far = max(_NEAR, _FAR * median(sizes)) if sizes else 0.0
+    largest = max(
+        (size for size, row in zip(sizes, rows, strict=True) if size <= far or row_code(row) != "unsure"), default=0.0
+    )
+    return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
+
+
 def compared_rows(pair: Pair) -> range:
     """Return which rows of the table of changes matter most: from one capacity to the other, else the headline."""
     loads = [row.offered_load for row in pair.rows if row.leads and row.change is not None]
@@ -433,9 +484,9 @@ def _legend(codes: Iterable[Code], bars: Iterable[str]) -> str:
     parts.append(f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "")
     drawn = set("".join(bars))
     outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)
-    ends = " ├ ┤: the interval of the change" if drawn & {"├", "┤", *_OUTSIDE} else ""
-    ends += f"; {outside}: it is longer." if outside else "." if ends else ""
-    return f"{'; '.join(filter(None, parts))}.{ends}"
+    ends = "├ ┤: the interval of the change" if drawn & {"├", "┤"} else ""
+    drawn_as = "; ".join(filter(None, (ends, f"{outside}: outside the axis" if outside else "")))
+    return f"{'; '.join(filter(None, parts))}.{f' {drawn_as}.' if drawn_as else ''}"
 
 
 def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
@@ -454,7 +505,7 @@ def _is_known(row: ComparisonRow) -> bool:
 
 
 def change_bar(row: ComparisonRow, top: float) -> str:
-    """Draw a change around zero: `·····│━━━├●┤·`; brackets, or arrows if they are outside, end its interval."""
+    """Draw a change around zero: `·····│━━━├●┤·`; brackets end its interval, and what is outside has an arrow."""
 
     def place(value: float) -> int:
         return _BAR + round(min(1.0, max(-1.0, value / top)) * _BAR)
@@ -468,7 +519,7 @@ def change_bar(row: ComparisonRow, top: float) -> str:
         cells[low] = "├" if row.interval.low >= -top else _OUTSIDE[0]
         cells[high] = "┤" if row.interval.high <= top else _OUTSIDE[1]
     cells[_BAR] = "│"
-    cells[at] = "●"
+    cells[at] = "●" if abs(row.change or 0.0) <= top else _OUTSIDE[at > _BAR]
     return "".join(cells)
 
 

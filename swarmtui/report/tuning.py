@@ -256,9 +256,13 @@ def _noise_floor(spread: float) -> str:
 
 
 def effect_text(change: LoggedChange, *, brief: bool = False) -> str:
-    """Return the agents before and after, with their ranges unless `brief`, or the change of the throughput, or ""."""
+    """Return the agents before and after, with their ranges unless `brief`, or the change of the throughput, or "".
+
+    Means of several searches have the number of these.
+    """
     if change.agents is not None:
-        return f"{(not brief and change.agents_detail) or '{} → {}'.format(*change.agents)} agents"
+        several = "" if brief or sum(change.searches) < 3 else " ({} v {} searches)".format(*change.searches)
+        return f"{(not brief and change.agents_detail) or '{} → {}'.format(*change.agents)} agents{several}"
     return "" if change.change is None else signed_percent(change.change)
 
 

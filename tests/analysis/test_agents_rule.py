@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.agents import AgentsChange, compare_agents
+from swarmtui.analysis.compare.agents import AgentsChange, compare_agents, pool_searches
 from swarmtui.model.answer import Answer, AnswerSentence
 
 SAID = AnswerSentence(code="capacity", sentence="")
@@ -95,13 +95,13 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
             (1, 2),
             "more agents",
             None,
-            "1 v 2 searches (22 → 26, 26): on average 4 agents apart, and chance explains only up to 3",
+            "searches 22 → 26, 26: 4 agents apart, and chance explains only up to 3",
         ),
         (
             (2, 2),
             "more agents",
             None,
-            "2 v 2 searches (22, 22 → 26, 26): on average 4 agents apart, and chance explains only up to 3",
+            "searches 22, 22 → 26, 26: 4 agents apart, and chance explains only up to 3",
         ),
     ],
 )
@@ -116,10 +116,49 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
     before, high, low = answer(22, 0, 1), answer(28, 0, 1), answer(22, 0, 1)
     apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
     assert apart is not None and apart.word == "more agents"
-    assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 (22–23) → 28 (28–29)"
-    assert (
-        mixed.why == "1 v 2 searches (22 → 22, 28): on average 3 agents apart, about the most that chance explains (3)"
-    )
+    assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 → 25"
+    assert mixed.why == "searches 22 → 22, 28: 3 agents apart, about the most that chance explains (3)"
+
+
+def test_of_several_searches_the_means_are_shown_everywhere() -> None:
+    found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
+    assert found is not None and (found.before, found.after, found.numbers) == (18, 20, ("18", "20"))
+    assert found.sentence() == "likely more agents: 17.5 → 20.3 on average of 2 and 4 searches"
+    assert found.why == ("searches 18, 17 → 22, 17, 20, 22: 2.8 agents apart, about the most that chance explains (3)")
+
+
+def test_many_searches_are_not_all_listed() -> None:
+    found = pool_searches([answer(number, 0, 0) for number in range(29, 20, -1)])
+    assert found is not None and found.gave == "…, 24, 25, 26, 27, 28, 29"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "take"),
+    [((26, 28, 26), (27, 25, 29)), ((22, 17, 20, 22), (20, 19, 22)), ((18, 17), (18, 16, 19)), ((7, 7), (7, 6, 8))],
+)
+def test_searches_together_have_the_mean_and_a_range_that_a_repeat_of_them_stays_in(
+    numbers: tuple[int, ...], take: tuple[int, int, int]
+) -> None:
+    found = pool_searches([answer(number, 0, 0) for number in reversed(numbers)])
+    assert found is not None and (found.agents, found.low, found.high) == take
+    assert found.numbers == tuple(map(str, numbers)), "the oldest is the first"
+
+
+@given(st.lists(agents, min_size=1, max_size=8), width, width)
+def test_the_range_of_searches_has_their_mean(numbers: list[int], below: int, above: int) -> None:
+    found = pool_searches([answer(number, below, above) for number in numbers])
+    assert (found is None) == (len(numbers) < 2), "one search is no repeat"
+    if found is not None:
+        assert found.low is not None and found.high is not None
+        assert found.low <= sum(numbers) / len(numbers) <= found.high and found.low <= found.agents <= found.high
+
+
+def test_searches_together_have_no_upper_end_if_one_of_them_has_none() -> None:
+    first, open_ = answer(26, 0, 0), msgspec.structs.replace(answer(30, 0, 0), high=None)
+    found = pool_searches([first, open_])
+    assert found is not None and (found.numbers, found.high) == (("30+", "26"), None)
+    more = compare_agents([answer(8, 0, 0)], [first, open_])
+    assert more is not None and more.detail == "8 → 28 or more" and more.numbers == ("8", "28+")
 
 
 def test_searches_for_another_slo_or_without_a_number_do_not_count() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow
 from swarmtui.analysis.answer.table import TABLE, rows_said
+from swarmtui.analysis.compare.agents import PooledSearches
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.numbers import MISSING
@@ -35,6 +36,7 @@ MEASURED: dict[str, Any] = {"levels": 4, "lowest_c": 1, "highest_c": 32}
 SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "high": 19, "sure": 0.8, "c": 20}
 BUSY: dict[str, Any] = {"high": None, "doubts": ("the host was busy",), "disturbed": "the host was busy"}
 AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
+REPEATED = PooledSearches(numbers=("26", "28", "26"), agents=27, low=25, high=28)
 SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
 # All slots are taken at 800 tok/s; with twice as many, agents share them, as tok/s did not grow before, either.
 FULL: dict[str, Any] = {"full_tps": 800.0, "full_stream": 215.0, "shared_stream": 107.5}
@@ -60,6 +62,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      f"not even one agent with {SLO} (80 % sure)"),
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
+    ("searches", "repeated_searches", {"searches": REPEATED},
+     "3 searches gave 26, 28, 26: take 27 (25–28)"),
+    ("searches", "repeated_searches", {"searches": msgspec.structs.replace(REPEATED, high=None)},
+     "3 searches gave 26, 28, 26: take 27 (25 or more)"),
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"doubts": ("tokens were estimated",)}, f"18 agents (17–19) with {SLO}"),
     ("headline", "capacity_or_more", SEARCHED | BUSY,
@@ -171,51 +177,50 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "find out why answers are empty: the chat template, the stop words or the model may end them at once"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 24", "more_at_once": 24, "more_agents": 30, "rate_limit": 20.0},
-     "--max-num-seqs 24: 24 to 30 agents, as fewer requests wait for a slot; then 20 tok/s each is the limit "
-     "(prediction)"),
+     "--max-num-seqs 24: 24 to 30 agents (prediction), as fewer wait for a slot; then 20 tok/s each is the limit"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 18", "more_at_once": 18, "more_agents": 20},
-     "--max-num-seqs 18: up to 20 agents, as fewer requests wait for a slot (prediction)"),
+     "--max-num-seqs 18: up to 20 agents (prediction), as fewer wait for a slot"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30},
-     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; they share the same 800 tok/s: about 108 each "
-     "while it writes, instead of 215 (prediction)"),
+     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 108 tok/s instead of "
+     "215, as they share 800 tok/s in total"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0},
-     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; each writes about 163 tok/s instead of 215 "
-     "(prediction)"),
+     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
+     "215"),
     ("next", "more_slots_tps", CLIFF | FULL | {"more_slots": "--parallel 8", "more_tps": 0.26, "more_stream": 135.0},
-     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests; each writes about 135 tok/s "
-     "instead of 215 (prediction)"),
+     "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; each writes about "
+     "135 tok/s instead of 215"),
     ("next", "more_slots_tps", CLIFF | {"more_slots": "--parallel 8", "more_tps": 0.26},
-     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests (prediction)"),
+     "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests"),
     ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
      "--parallel 8: more agents start at once, if memory allows it"),
     ("next", "more_slots", AT_SLOTS | FULL | {"more_slots": "--parallel 8", "kv_fits": 40},
-     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 108 each while it writes, "
-     "instead of 215"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "
+     "do not grow"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
-     "--parallel 8: more agents start at once; they share the same 800 tok/s: about 108 each while it writes, "
-     "instead of 215"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, as they share 800 tok/s in "
+     "total"),
     ("next", "more_slots",
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24}
      | {"least_rate": 20.0, "more_context": (4096, "--ctx-size")},
-     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 24 agents with about 108 "
-     "each while it writes (the SLO asks for 20), instead of 215; each slot then has 4,096 tokens of context, unless "
-     "--ctx-size grows"),
+     "--parallel 8: up to 24 agents if the 800 tok/s in total do not grow, as fewer wait for a slot; each writes about "
+     "108 tok/s instead of 215 (the SLO asks for 20); each slot then has 4,096 tokens of context, unless --ctx-size "
+     "grows"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0}
      | {"least_rate": 20.0, "more_context": (2048, "--ctx-size")},
-     "--parallel 24: 24 to 30 agents, as fewer requests wait for a slot; each writes about 163 tok/s (the SLO asks for "
-     "20) instead of 215 (prediction); each slot then has 2,048 tokens of context, unless --ctx-size grows"),
+     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
+     "215 (the SLO asks for 20); each slot then has 2,048 tokens of context, unless --ctx-size grows"),
     ("next", "more_slots_tps",
      CLIFF | {"more_slots": "--parallel 8", "more_at_once": 8, "more_tps": 0.26, "more_context": (2048, "--ctx-size")},
-     "--parallel 8: about 26 % more tok/s in total, as a step serves more requests (prediction); each slot then has "
+     "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; each slot then has "
      "2,048 tokens of context, unless --ctx-size grows"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
-     "--parallel 8: more agents start at once; if the 800 tok/s in total do not grow, about 108 each while it writes, "
-     "instead of 215"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "
+     "do not grow"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
     ("next", "queue", AT_SLOTS | {"kv_fits": 12},

@@ -19,7 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
-from swarmtui.report.comparison import answer_lines, compared_rows, pair_answer, pair_blocks, pair_code
+from swarmtui.report.comparison import answer_lines, compared_rows, large_change, pair_answer, pair_blocks, pair_code
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
@@ -111,7 +111,8 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "likely slower"
     assert lines["How sure"].startswith("one search each: 1 agent apart, about the most that chance explains (1)")
-    assert lines["At capacity"] == "210 → 180 tok/s in total; 30.0 → 35.0 per agent while it writes (+17 %)"
+    assert lines["At capacity"] == "each writes 30.0 → 35.0 tok/s (+17 %)"
+    assert lines["Costs"] == "210 → 180 tok/s in total"
     names = list(lines)
     assert names.index("Changed") < names.index("How sure") < names.index("At capacity")
 
@@ -261,7 +262,10 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
     before, after = (
         msgspec.structs.replace(
             summary([level(c, tps=tps * c, ttft=0.2) for c in levels], id, server_flags=f"--parallel {slots}"),
-            answer=answered(agents, agents, agents),
+            answer=msgspec.structs.replace(
+                answered(agents, agents, agents),
+                at_capacity=AnswerPoint(c=agents, ttft_s=0.2, per_stream_tps=tps, out_tps=tps * agents),
+            ),
         )
         for id, slots, agents, tps, levels in (
             ("20261115-014455-3f9a", 4, 15, 10, (1, 4, 8, 12, 15, 16, 20)),
@@ -272,8 +276,65 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
         assert compare_pair(a, b).headline == (12, None)
     lines = {line.name: line.text for line in answer_lines(compare_pair(before, after))}
     assert "with 12 agents: 120 → 144 tok/s" in lines["Output"]
-    assert lines["Output"].endswith("first token 200 ms → 200 ms (median); the most agents that both measured and kept")
+    assert lines["Output"].endswith("first token 200 ms → 200 ms (median); the most that both kept")
     assert list(lines)[-2:] == ["Why no more", "Output"]
+
+
+def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_shows() -> None:
+    """Only those that measured the same thing count, and none that came later."""
+    ids = [f"20261115-01{minute}00-aaaa" for minute in range(10, 20)]
+    before = [quick_search(id, agents, flags="--parallel 2") for id, agents in zip(ids[:2], (18, 17), strict=True)]
+    after = [quick_search(id, agents) for id, agents in zip(ids[2:6], (22, 17, 20, 22), strict=True)]
+    doubtful = QualityLine(code="host_pressure", name="host CPU", state="doubtful", value="", sentence="")
+    busy = msgspec.structs.replace(quick_search(ids[3][:-1] + "b", 40), quality=(doubtful,))
+    swept = quick_search(ids[3][:-1] + "c", 50)
+    swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
+    later = quick_search(ids[8], 60)
+    pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], busy, swept, later])
+    assert pair.searches == AnswerSentence(
+        code="repeated_searches", sentence="4 searches gave 22, 17, 20, 22: take 20 (19–22)"
+    )
+    assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.average in pair.sentence
+    lines = {line.name: line.text for line in answer_lines(pair)}
+    assert lines["Agents"] == "more agents: 17.5 → 20.3 on average of 2 and 4 searches, 80 % sure"
+    assert lines["At capacity"].startswith("last searches, 17 → 22 agents: 510 → 660 tok/s in total")
+    logged = compare_with_baseline(before[1], after[3], [before[0], *after[:3]])
+    row = ListRow(SessionRow(id=after[3].session.id, agents=22))
+    shown = session_table([row], {}, ("id", "effect"), effects={row.id: logged})
+    assert shown.rows[0][1].text == "▲ 17.5 → 20.3 agents (2 v 4 searches)" and "ended" in shown.columns[1].title
+    alone = compare_pair(before[1], after[0], history=[before[0]])
+    assert alone.searches is None, "one search is no mean"
+    assert compare_pair(after[0], swept, history=after[:1]).searches is None, "a sweep is no search"
+    unknown = [msgspec.structs.replace(quick_search(id, 20, flags=""), servers=()) for id in ids[:2]]
+    assert compare_pair(*unknown).searches is None, "flags that are not known may have changed"
+
+
+def at_capacity(c: int, each: float, total: float, p90: float, half_width: float | None = 0.02) -> AnswerPoint:
+    return AnswerPoint(c=c, ttft_s=0.5, ttft_p90_s=p90, per_stream_tps=each, out_tps=total, half_width=half_width)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "at", "costs"),
+    [
+        (at_capacity(5, 45, 220, 0.4), at_capacity(9, 31, 260, 0.9), "220 → 260 tok/s in total",
+         "each writes 45.0 → 31.0 tok/s (−31 %); first token 400 ms → 900 ms (p90)"),
+        (at_capacity(5, 45, 220, 0.9), at_capacity(9, 44, 260, 0.4),
+         "220 → 260 tok/s in total; each writes 45.0 → 44.0 tok/s (−2 %); first token 900 ms → 400 ms (p90)",
+         None),
+        (at_capacity(5, 45, 220, 0.9), at_capacity(9, 35, 150, 0.9, 0.3),
+         "each writes 45 → 35 tok/s (−22 %)", "220 → 150 tok/s in total"),
+    ],
+)  # fmt: skip
+def test_what_a_change_costs_has_a_line_of_its_own(
+    before: AnswerPoint, after: AnswerPoint, at: str, costs: str | None
+) -> None:
+    """Nothing is a cost that drift or the half-width explains."""
+    sides = (
+        search(id, slots, msgspec.structs.replace(answered(point.c, point.c, point.c), at_capacity=point), 100)
+        for id, slots, point in (("20261115-014455-3f9a", 2, before), ("20261115-020000-aaaa", 4, after))
+    )
+    lines = {line.name: line.text for line in answer_lines(compare_pair(*sides))}
+    assert (lines["At capacity"], lines.get("Costs")) == (at, costs)
 
 
 @pytest.mark.parametrize(
@@ -424,7 +485,7 @@ def test_what_each_agent_loses_is_said_with_the_context() -> None:
     ]  # fmt: skip
     pair = compare_pair(*sides)
     text = " ".join(paint([pair_answer(pair, {}), *pair_blocks(pair)]).split())
-    assert "context of each 8,192 → 4,096 tokens" in text and text.count("8192") == 0
+    assert "context 8,192 → 4,096" in text and text.count("8192") == 0
 
 
 def test_first_tokens_of_searched_levels_are_those_beside_their_verdicts() -> None:

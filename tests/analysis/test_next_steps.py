@@ -159,8 +159,8 @@ def test_more_slots_have_a_price_where_the_throughput_is_used_up() -> None:
     (step,) = next_steps(facts)
     assert (step.code, step.command) == ("more_slots_agents", "--parallel 8")
     assert step.sentence == (
-        "--parallel 8: up to 8 agents, as fewer requests wait for a slot; they share the same 790 tok/s: about 99 each "
-        "while it writes, instead of 198 (prediction)"
+        "--parallel 8: up to 8 agents (prediction), as fewer wait for a slot; each writes about 99 tok/s instead of "
+        "198, as they share 790 tok/s in total"
     )
 
 
@@ -204,9 +204,9 @@ def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
     (step,) = next_steps(add_slots(searched, made, parse_slo(DEFAULT_SLO)))
     assert (step.code, step.command) == ("more_slots", "--parallel 4")
     assert step.sentence == (
-        "--parallel 4: more agents start at once, if memory allows it; if the 1,362 tok/s in total do not grow, about "
-        "24 agents with about 382 each while it writes (the SLO asks for 20), instead of 765; each slot then has 4,096 "
-        "tokens of context, unless --ctx-size grows"
+        "--parallel 4: up to 24 agents if the 1,362 tok/s in total do not grow, as fewer wait for a slot, if memory "
+        "allows it; each writes about 380 tok/s instead of 765 (the SLO asks for 20); each slot then has 4,096 tokens "
+        "of context, unless --ctx-size grows"
     )
     assert step.forecast is not None and (step.forecast.context, step.forecast.least_tps) == (4096, 20.0)
     assert step.forecast.agents_high is None, "what depends on a condition is no prediction"

@@ -11,7 +11,7 @@ from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
-from swarmtui.model.answer import AnswerPoint
+from swarmtui.model.answer import AnswerPoint, AnswerSentence
 from swarmtui.model.findings import Capacity, Goodput, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -45,6 +45,14 @@ def test_lines_of_a_sweep_answer_the_three_questions() -> None:
         "Try next": "beyond C=4 requests only queue: send fewer at once, or give the server more slots",
         "Quality": "ok",
     }
+
+
+def test_what_earlier_searches_add_is_the_line_below_the_number() -> None:
+    found = summary([level(1, tps=50, ttft=0.03)])
+    said = AnswerSentence(code="repeated_searches", sentence="3 searches gave 26, 28, 26: take 27 (25–28)")
+    with_searches = msgspec.structs.replace(answer(found, None, "", {}), searches=said)
+    rows = answer_rows(msgspec.structs.replace(found, answer=with_searches))
+    assert rows[2] == ("This server", said.sentence) and rows[1][0] == "Result"
 
 
 def test_how_it_scales_is_said_once() -> None:

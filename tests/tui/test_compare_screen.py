@@ -6,15 +6,16 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.sessions import ComparisonRow, compare
+from swarmtui.analysis.compare.sessions import ComparisonRow, compare, compare_pair
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.model.findings import Capacity
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
-from swarmtui.report.comparison import change_bar, comparison_blocks
+from swarmtui.report.comparison import change_bar, change_tables, comparison_blocks
 from swarmtui.report.text import paint
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
@@ -200,7 +201,7 @@ def test_a_wide_interval_leaves_the_axis_to_the_changes() -> None:
     lines = [line for line in shown.splitlines() if "●" in line]
     assert "+15 %" in shown and lines[0].index("●") > lines[1].index("●") + 5
     assert "←" not in lines[0] and "←" in lines[1] and "→" in lines[1]
-    assert "← →: it is longer." in " ".join(shown.split())
+    assert "← →: outside the axis." in " ".join(shown.split())
 
 
 @given(st.floats(-5, 5), st.floats(0, 1), st.floats(0, 1), st.floats(0.001, 2))
@@ -208,8 +209,34 @@ def test_a_bar_keeps_its_width_and_shows_the_change(change: float, below: float,
     found = Interval(middle=change, low=max(-0.99, change - below), high=max(-0.98, change + above))
     row = ComparisonRow(c=4, figure="out_tps_steady", before=1.0, after=1.0, change=change, interval=found)
     bar = change_bar(row, top)
+    if abs(change) > top:
+        assert len(bar) == 25 and "●" not in bar and bar[-1 if change > 0 else 0] == ("→" if change > 0 else "←")
+        return
     assert len(bar) == 25 and bar.count("●") == 1
     assert bar[12] in "│●" and (bar.index("●") >= 12 if change >= 0 else bar.index("●") <= 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "axis", "arrows"),
+    [
+        ((0.79, 0.14, 0.18, 0.15, 0.19, -0.06), "+25 %", 1),
+        ((0.79, 0.14), "+100 %", 0),
+        ((0.79, 0.5, 0.6, 0.4), "+100 %", 0),
+        ((0.15, 0.0, 0.01, 0.0), "+20 %", 0),
+    ],
+)
+def test_one_noisy_level_does_not_choose_the_axis(changes: tuple[float, ...], axis: str, arrows: int) -> None:
+    """The other levels can be told apart; a change outside has an arrow at the border."""
+    sides = [
+        summary(
+            tuple(level(2**at, tps=100 * (1 + by * x), out_tps_steady_hw=30.0) for at, x in enumerate(changes)),
+            id,
+        )
+        for by, id in ((0, "a"), (1, "b"))
+    ]
+    shown = text_of(block_lines(change_tables(compare_pair(*sides)), 100))
+    assert axis in shown and sum("━→" in line for line in shown.splitlines()) == arrows
+    assert ("→: outside the axis." in " ".join(shown.split())) == bool(arrows)
 
 
 def test_incomparable_sessions_show_the_reason_and_no_ratio() -> None:

@@ -73,6 +73,17 @@ def result_text(
     return text_of(result_lines(view, width, height, with_levels=True))
 
 
+def test_what_several_searches_give_together_is_right_below_the_number() -> None:
+    """With and without a baseline that leaves advice of its own."""
+    said = AnswerSentence(code="repeated_searches", sentence="2 searches gave 17, 18: take 18 (16–20)")
+    shown, levels = ended_frame(), levels_view(LEVELS)
+    for steps in ((), ANSWER.next):
+        view = result_view(shown, None, levels, "▲ more agents", repeats=True, steps=steps, searches=said)
+        names = [row.name for row in view.rows]
+        assert names[:3] == ["", "This server", "Compared"] and view.rows[1].text == said.sentence
+        assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
+
+
 def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> None:
     lines = result_text(ended_frame(), Ended("done", "", "/saved"), "C=4: 25.6 % faster (24.9 to 26.3)").splitlines()
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
@@ -132,8 +143,8 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     disturbed = "the host was busy, so missed levels prove nothing"
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
     seen = "at 12 agents the first token took 2.43 s (p90), and all 8 slots are taken; the KV cache has room"
-    then = "--parallel 16: 16 to 20 agents, as fewer requests wait for a slot; they share the same 800 tok/s: about 51"
-    price = "each while it writes, instead of 104"
+    then = "--parallel 16: 16 to 20 agents (prediction), as fewer wait for a slot; each writes about 51 tok/s"
+    price = "instead of 104, as they share 800 tok/s in total"
     answer = msgspec.structs.replace(
         ANSWER,
         headline=AnswerSentence(code="capacity_or_more", sentence=f"10 agents (8 or more: {disturbed}) with {slo}"),
@@ -153,7 +164,7 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
-        for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "writes, instead of 104"):
+        for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "instead of 104"):
             assert end in shown, (end, screen_text(app))
 
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.answer.rows import agents
-from swarmtui.analysis.answer.steps import asked_clause, context_clause, forecast_agents
+from swarmtui.analysis.answer.steps import PREDICTED, asked_clause, context_clause, forecast_agents, writes_clause
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
-from swarmtui.numbers import rate, short
+from swarmtui.numbers import rate
 from swarmtui.text import count_noun
 
 # What servers report differently because their slots changed.
@@ -24,20 +24,23 @@ _FOLLOWS = ("slots", "context")
 class SlotsChange(NamedTuple):
     """A server with `was`, then `now` slots in total, and the answers of both sessions.
 
-    `setting` is the flag that gave it the slots before; empty if that is not known.
+    `agents` are the numbers of both, means where there are several searches of them. `setting` is the flag that gave it
+    the slots before; empty if that is not known.
     """
 
     was: int
     now: int
     before: Answer
     after: Answer
+    agents: tuple[int | None, int | None]
     setting: str = ""
 
     @property
     def fewer_are_worse(self) -> bool:
         """Whether fewer slots have fewer agents; without a number of them, less output."""
-        if self.before.agents is not None and self.after.agents is not None:
-            return self.after.agents < self.before.agents
+        was, now = self.agents
+        if was is not None and now is not None:
+            return now < was
         first, second = self.before.at_capacity, self.after.at_capacity
         if not first or not second or first.out_tps is None or second.out_tps is None:
             return False
@@ -59,8 +62,11 @@ class SlotsChange(NamedTuple):
         return f"{rate(first.out_tps)} → {rate(second.out_tps)} tok/s"
 
 
-def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
-    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt."""
+def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] | None = None) -> SlotsChange | None:
+    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt.
+
+    `agents` are the numbers of both if they are not those of these sessions alone.
+    """
     first, second = (one.scaling.reported_slots if one.scaling else None for one in (before, after))
     if first is None or second is None or first.total == second.total or before.answer is None or after.answer is None:
         return None
@@ -69,16 +75,22 @@ def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
     if len(flags) > 1 or others or before.answer.doubts or after.answer.doubts:
         return None
     setting = f"{option_name(flags[0].what)} {flags[0].before}" if flags and flags[0].before else ""
-    return SlotsChange(first.total, second.total, before.answer, after.answer, setting)
+    numbers = agents or (before.answer.agents, after.answer.agents)
+    return SlotsChange(first.total, second.total, before.answer, after.answer, numbers, setting)
 
 
-def prediction_text(change: SlotsChange) -> str:
-    """`slots 4 → 8: predicted 6 to 10 agents, came out 9`; empty if nothing was predicted for these slots."""
+def prediction_text(change: SlotsChange, searches: int = 1) -> str:
+    """`slots 4 → 8: predicted 6 to 10 agents, came out 9`; empty if nothing was predicted for these slots.
+
+    `searches` are those of the later side.
+    """
     steps = (step.forecast for step in change.before.next)
     found = next((one for one in steps if one and one.slots == change.now and one.agents_high is not None), None)
     if found is None or change.after.agents is None or change.before.slo != change.after.slo:
         return ""
     came = f"{change.after.agents}{range_text(change.after.agents, *change.after.shown_range)}"
+    if searches > 1:
+        came = f"{change.agents[1]} on average of {searches} searches"
     return f"slots {change.was} → {change.now}: predicted {forecast_agents(found)}, came out {came}"
 
 
@@ -91,7 +103,7 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
             steps.append(step)
         elif change.now < change.was:
             steps.append(_back(change, found) if change.fewer_are_worse else _no_more(change))
-        elif (change.after.agents or 0) > (change.before.agents or 0):
+        elif (change.agents[1] or 0) > (change.agents[0] or 0):
             steps.append(msgspec.structs.replace(step, sentence=_shared(change, found)))
         else:
             steps.append(_no_more(change))
@@ -109,7 +121,7 @@ def _finding(change: SlotsChange) -> str:
 def _no_more(change: SlotsChange) -> NextStep:
     """Say that more slots did not help: more of them were tried, or fewer are no worse."""
     more, fewer = (change.was, change.now) if change.now < change.was else (change.now, change.was)
-    numbers = [answer.agents for answer in (change.before, change.after)]
+    numbers = change.agents
     if change.now < change.was:
         what, known = ("agents", f" ({numbers[1]} → {numbers[0]})") if None not in numbers else ("output", "")
         said = f"{count_noun(more, 'slot', 'slots')} had no more {what} than {fewer}{known}"
@@ -122,7 +134,7 @@ def _no_more(change: SlotsChange) -> NextStep:
 def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
     """Advise the slots of the run before, with what they gave and cost."""
     at, now = change.before.at_capacity, change.after.at_capacity
-    had = [agents(change.before.agents)] if change.before.agents is not None else []
+    had = [agents(change.agents[0])] if change.agents[0] is not None else []
     had += [f"{rate(at.out_tps, at.half_width)} tok/s in total"] if at and at.out_tps is not None else []
     cost = ""
     if at and at.per_stream_tps is not None:
@@ -139,11 +151,9 @@ def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
 
 def _shared(change: SlotsChange, found: SlotsForecast) -> str:
     """Say what more slots bring and cost, if the total is known not to grow."""
-    number = forecast_agents(found) if found.agents_high is not None else "more agents start at once"
+    known = found.agents_high is not None
+    number = f"{forecast_agents(found)}{PREDICTED}" if known else "more agents start at once"
     cost = ""
     if found.shared_tps is not None and found.each_tps is not None:
-        now = rate(found.each_tps)
-        each = f"about {short(found.shared_tps, 2)} tok/s each while it writes{asked_clause(found.least_tps)}"
-        cost = f", so they share it: {each}, instead of {now}"
-    predicted = " (prediction)" if found.agents_high is not None else ""
-    return f"{found.setting}: {number}; {_finding(change)}{cost}{predicted}{context_clause(found)}"
+        cost = writes_clause(found.shared_tps, found.each_tps, found.least_tps)
+    return f"{found.setting}: {number}{cost}, as {_finding(change)}{context_clause(found)}"

@@ -29,14 +29,20 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
     return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
 
 
+# A rate that is predicted is known to no less than this share.
+_KNOWN = 0.05
+# Every number of agents that more slots may have is said with the same words.
+FEWER_WAIT = ", as fewer wait for a slot"
+PREDICTED = f" (prediction){FEWER_WAIT}"
+
+
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
     """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
     then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
     found = _forecast(facts)
     assert found is not None
     number = forecast_agents(found)
-    price = f"{_price(facts)}{then} (prediction){context_clause(found)}"
-    return f"{facts.more_slots}: {number}, as fewer requests wait for a slot{price}"
+    return f"{facts.more_slots}: {number}{PREDICTED}{_price(facts)[0]}{then}{context_clause(found)}"
 
 
 def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
@@ -76,25 +82,38 @@ def asked_clause(least_tps: float | None) -> str:
     return "" if least_tps is None else f" (the SLO asks for {short(least_tps)})"
 
 
-def _price(facts: AnswerFacts) -> str:
-    """Say what more slots cost each agent: they share what the server gives in total."""
-    if facts.full_tps is None or facts.full_stream is None or facts.shared_stream is None:
-        return ""
-    now, total = rate(facts.full_stream, facts.full_half_width), rate(facts.full_tps, facts.full_half_width)
-    asked = asked_clause(facts.least_rate if facts.rate_limit is None else None)
-    shared = f"about {short(facts.shared_stream, 2)} each while it writes{asked}, instead of {now}"
-    if facts.flat is not None and not facts.doubts:
-        return f"; they share the same {total} tok/s: {shared}"
-    if facts.more_stream is not None and not facts.doubts:
-        return f"; each writes about {short(facts.more_stream, 2)} tok/s{asked} instead of {now}"
-    if facts.shared_agents is not None and not facts.doubts:
-        shared = f"about {agents(facts.shared_agents)} with {shared}"
-    return f"; if the {total} tok/s in total do not grow, {shared}"
+def writes_clause(each: float, now: float, least_tps: float | None, half_width: float | None = None) -> str:
+    """`; each writes about 110 tok/s instead of 215 (the SLO asks for 20)`: what more slots cost each agent."""
+    then = rate(each, max(_KNOWN, half_width or 0.0))
+    return f"; each writes about {then} tok/s instead of {rate(now, half_width)}{asked_clause(least_tps)}"
+
+
+def _total(facts: AnswerFacts) -> str:
+    return f"{rate(facts.full_tps, facts.full_half_width)} tok/s in total"
+
+
+def _price(facts: AnswerFacts) -> tuple[str, str]:
+    """Say what more slots cost each agent, and the condition: they share the total, unless it is known to grow."""
+    now, shared = facts.full_stream, facts.shared_stream
+    if facts.full_tps is None or now is None or shared is None:
+        return "", ""
+    known = facts.flat is not None and not facts.doubts
+    grown = facts.more_stream if not known and not facts.doubts else None
+    asked = facts.least_rate if facts.rate_limit is None else None
+    price = writes_clause(shared if grown is None else grown, now, asked, facts.full_half_width)
+    if grown is not None:
+        return price, ""
+    return (f"{price}, as they share {_total(facts)}", "") if known else (price, f"if the {_total(facts)} do not grow")
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
+    """Say how many agents there are if the total does not grow; nothing else is known about them."""
     memory = ", if memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
-    return f"{facts.more_slots}: more agents start at once{memory}{_price(facts)}{context_clause(_forecast(facts))}"
+    price, condition = _price(facts)
+    said = f"more agents start at once{memory}{price}{f', {condition}' if condition else ''}"
+    if facts.shared_agents is not None and condition and not facts.doubts:
+        said = f"up to {agents(facts.shared_agents)} {condition}{FEWER_WAIT}{memory}{price}"
+    return f"{facts.more_slots}: {said}{context_clause(_forecast(facts))}"
 
 
 def _queue_text(facts: AnswerFacts) -> str:
@@ -190,8 +209,8 @@ STEPS = (
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
-        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total, as a step serves more requests"
-        f"{_price(f)} (prediction){context_clause(_forecast(f))}",
+        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total (prediction), as a step serves "
+        f"more requests{_price(f)[0]}{context_clause(_forecast(f))}",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),

@@ -13,7 +13,7 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
-from swarmtui.analysis.capacity.words import range_clause
+from swarmtui.analysis.capacity.words import range_clause, range_text
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import JOB, RATE, time_text
@@ -87,6 +87,21 @@ _HEADLINES = (
     AnswerRow("headline", "best_level", ("best_c", "best_tps"), lambda f: True,
         lambda f: f"best with {agents(f.best_c or 0)}: {_best_rate(f)} tok/s in total"),
     AnswerRow("headline", "no_throughput", (), lambda f: True, lambda f: "no level has a throughput"),
+)  # fmt: skip
+
+# how many agents by several searches
+
+
+def _searches(facts: AnswerFacts) -> str:
+    found = facts.searches
+    assert found is not None
+    take = f"take {found.agents}{range_text(found.agents, found.low, found.high)}"
+    return f"{len(found.numbers)} searches gave {found.gave}: {take}"
+
+
+_SEARCHES = (
+    AnswerRow("searches", "repeated_searches", ("searches",),
+        lambda f: f.searches is not None and len(f.searches.numbers) > 1 and f.searches.agents > 0, _searches),
 )  # fmt: skip
 
 # why no more: what was missed
@@ -282,7 +297,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_SEARCHES, *_MISSED, *_LIMITS, *STEPS, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:

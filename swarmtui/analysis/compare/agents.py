@@ -11,7 +11,8 @@ sure, a share of the smaller number. `python -m tests.bench.capacity scatter` co
 said to differ. A larger change, or one of narrower ranges, is never less sure.
 
 Several searches of one configuration count as one with the mean of their numbers: its range, and what chance explains,
-shrink with the root of their number. Their drift is taken to be as large within a side as between both.
+shrink with the root of their number. Their drift is taken to be as large within a side as between both. What is shown
+of them is the mean, and where it may end with as many searches more: its range with that drift.
 """
 
 from __future__ import annotations
@@ -38,16 +39,19 @@ _DRIFT = 0.1
 CHANCE = 0.16
 # Two equal servers are further apart than this part of what chance explains in at most a fifth of the pairs.
 _LIKELY = 0.75
+# As many searches are listed one by one.
+_SHOWN = 6
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
-    `reason` is why the word is what it is; `why` says it with both ranges, or what chance explains. `chance` are the
-    agents by which two such searches of one server differ by chance; null if the ranges overlap. `likely` is what a
-    change within chance most likely is. `searches` are those of each side. `confidence` is that of the less certain
-    capacity; null if nothing is decided. `numbers` are shown where they stand alone. `scatter`: the numbers differ,
-    although everything that is known is the same.
+    Of several searches these are means, without ranges; `before` and `after`, and `numbers`, which are shown where they
+    stand alone, are rounded. `reason` is why the word is what it is; `why` says it with both ranges, or what chance
+    explains. `chance` are the agents by which two such searches of one server differ by chance; null if the ranges
+    overlap. `likely` is what a change within chance most likely is. `searches` are those of each side. `confidence` is
+    that of the less certain capacity; null if nothing is decided. `scatter`: the numbers differ, although everything
+    that is known is the same.
     """
 
     word: AgentsWord
@@ -63,16 +67,22 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     searches: tuple[int, int] = (1, 1)
     scatter: bool = False
 
+    @property
+    def average(self) -> str:
+        """`on average of 2 and 3 searches`; empty if each side has one."""
+        return "on average of {} and {} searches".format(*self.searches) if sum(self.searches) > 2 else ""
+
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_chance" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
+        found = " ".join(filter(None, (self.detail, self.average)))
         if self.likely and not doubted:
-            return f"likely {self.likely}: {self.detail}"
+            return f"likely {self.likely}: {found}"
         probably = doubted and self.word != "not sure yet"
         same = "the " if probably and self.word == "same" else ""
-        return f"{'probably ' if probably else ''}{same}{self.word}: {self.detail}"
+        return f"{'probably ' if probably else ''}{same}{self.word}: {found}"
 
     def sentence(self, doubts: Sequence[str] = ()) -> str:
         """Say what was found, then how sure it is, or why it is not."""
@@ -81,6 +91,23 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
             sure = f"{'; ' if self.word == 'not sure yet' else ', not sure: '}{name_doubts(doubts)}"
         start = "nothing is known to have changed, so " if self.scatter else ""
         return f"{start}{self.claim(doubted=bool(doubts))}{sure}"
+
+
+class PooledSearches(Stored, frozen=True, kw_only=True):
+    """Several searches of one configuration: their `numbers`, the oldest first, their mean, rounded, and its range.
+
+    The range ends where as many searches more may end; `high` is null if one of them has no upper end.
+    """
+
+    numbers: tuple[str, ...]
+    agents: int
+    low: int | None
+    high: int | None
+
+    @property
+    def gave(self) -> str:
+        """`22, 17, 20`; of many, the last ones."""
+        return f"{'…, ' if len(self.numbers) > _SHOWN else ''}{', '.join(self.numbers[-_SHOWN:])}"
 
 
 class _Side(NamedTuple):
@@ -97,6 +124,23 @@ class _Side(NamedTuple):
             one.quality != "doubtful" and (one.confidence is None or one.confidence >= _SURE) for one in self.answers
         )
 
+    @property
+    def shown(self) -> PooledSearches:
+        """What is shown of the searches; a single one has its own range."""
+        several = len(self.answers) > 1
+        low, high = self.ends_after(1 / sqrt(len(self.answers))) if several else self.answers[0].shown_range
+        numbers = tuple(_number(one) for one in reversed(self.answers))
+        return PooledSearches(numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high)
+
+    @property
+    def mean(self) -> float:
+        """The mean of the numbers with one decimal, as it is said."""
+        return floor(round(10 * self.agents + 0.5, 6)) / 10
+
+    @property
+    def is_open(self) -> bool:
+        return any(one.is_open for one in self.answers)
+
     def ends_after(self, factor: float) -> tuple[int | None, int | None]:
         """Return where a repeat may end: a tenth, or less by the factor, and at least one agent beside the range."""
         low, high = self.low, self.high
@@ -104,6 +148,12 @@ class _Side(NamedTuple):
             None if low is None else max(0, floor(round(min(low - 1, low - _DRIFT * factor * low), 6))),
             None if high is None else ceil(round(max(high + 1, high + _DRIFT * factor * high), 6)),
         )
+
+
+def pool_searches(answers: Sequence[Answer | None]) -> PooledSearches | None:
+    """Pool the searches of one configuration, the newest first; null if fewer than two have a number for its SLO."""
+    side = _side(answers, answers[0].slo) if answers and answers[0] is not None else None
+    return side.shown if side is not None and len(side.answers) > 1 else None
 
 
 def compare_agents(
@@ -125,20 +175,17 @@ def compare_agents(
         reason = "equal"
     elif not order:
         reason = "overlap"
-    first, second = a.answers[0], b.answers[0]
     scatter = unchanged and bool(distance)
     moved: Literal["more agents", "fewer agents"] = "more agents" if order > 0 else "fewer agents"
     claims = reason == "beyond_chance" and not scatter
     known = [answer.confidence for answer in (*a.answers, *b.answers) if answer.confidence is not None]
     return AgentsChange(
         word="same" if reason == "equal" else moved if claims else "not sure yet",
-        before=first.agents or 0,
-        after=second.agents or 0,
-        detail=" → ".join(
-            f"{found.agents}{range_text(found.agents or 0, *found.shown_range)}" for found in (first, second)
-        ),
+        before=a.shown.agents,
+        after=b.shown.agents,
+        detail=" → ".join(_detail(side, several=len(a.answers) + len(b.answers) > 2) for side in (a, b)),
         confidence=min(known) if known and claims else None,
-        numbers=(_number(first), _number(second)),
+        numbers=(_large(a), _large(b)),
         reason=reason,
         why=_why(reason, a, b, chance),
         chance=None if reason == "overlap" else chance,
@@ -181,42 +228,39 @@ def _order(a: _Side, b: _Side) -> int:
     return int(above) - int(below)
 
 
+def _detail(side: _Side, *, several: bool) -> str:
+    """`22 (22–23)`; beside the mean of several, without the range: `20.3`"""
+    if several:
+        return f"{side.mean:g}{' or more' if side.is_open else ''}"
+    return f"{side.shown.agents}{range_text(side.shown.agents, side.shown.low, side.shown.high)}"
+
+
+def _large(side: _Side) -> str:
+    return "".join(agents_number(side.shown.agents, is_open=side.is_open, doubtful=False))
+
+
 def _number(answer: Answer) -> str:
     return "".join(agents_number(answer.agents or 0, is_open=answer.is_open, doubtful=False))
 
 
 def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     """Say what decides: the ranges of both sides, or how far apart they are and what chance explains."""
-    searches = _searches(a, b)
+    several = len(a.answers) + len(b.answers) > 2
+    gave = " → ".join(side.shown.gave for side in (a, b))
+    searches = f"searches {gave}" if several else "one search each"
     if reason == "overlap":
-        several = f"{searches}; " if len(a.answers) + len(b.answers) > 2 else ""
-        return f"{several}the ranges {_ends(a)} and {_ends(b)} overlap"
+        return f"{f'{searches}; ' if several else ''}the ranges {_ends(a.shown)} and {_ends(b.shown)} overlap"
     if reason == "equal":
         return f"{searches}; chance explains up to {chance}, so that less would not show"
-    distance = abs(b.agents - a.agents)
-    mean = "on average " if len(a.answers) + len(b.answers) > 2 else ""
-    apart = f"{searches}: {mean}{_text(distance)} {'agent' if distance == 1 else 'agents'} apart"
-    if reason == "within_chance" and distance > _LIKELY * chance:
+    distance = round(abs(b.mean - a.mean), 1)
+    apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
+    if reason == "within_chance" and abs(b.agents - a.agents) > _LIKELY * chance:
         return f"{apart}, about the most that chance explains ({chance})"
     return f"{apart}, and chance explains {'only ' if reason == 'beyond_chance' else ''}up to {chance}"
 
 
-def _searches(a: _Side, b: _Side) -> str:
-    """`one search each`, `1 v 2 searches (22 → 26, 26)`"""
-    if len(a.answers) == len(b.answers) == 1:
-        return "one search each"
-    numbers = " → ".join(", ".join(_number(one) for one in reversed(side.answers)) for side in (a, b))
-    return f"{len(a.answers)} v {len(b.answers)} searches ({numbers})"
-
-
-def _text(number: float) -> str:
-    """Return a mean of numbers of agents with at most one decimal: `26`, `21.5`"""
-    return f"{round(number, 1):g}"
-
-
-def _ends(side: _Side) -> str:
+def _ends(found: PooledSearches) -> str:
     """Return a range with both ends: `15–15`, `18–19`, `9 or more`, `at most 4`."""
-    low, high = (None if end is None else _text(end) for end in (side.low, side.high))
-    if high is None:
-        return f"{low or 0} or more"
-    return f"{low}–{high}" if side.low or not side.high else f"at most {high}"
+    if found.high is None:
+        return f"{found.low or 0} or more"
+    return f"{found.low}–{found.high}" if found.low or not found.high else f"at most {found.high}"

@@ -9,9 +9,11 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.answer.commands import command_again
+from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
+from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
-from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
+from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents, pool_searches
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
@@ -92,7 +94,8 @@ class Pair(Stored, frozen=True, kw_only=True):
     two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
     levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
     the newer session of ours, by what both have shown; `predicted` holds the prediction of the older one against it.
-    `again` is the command that measures its server again; `takes` says how long, if that is known. `doubts` are those
+    `searches` says what the search of `b` and the earlier ones of its configuration give together. `again` is the
+    command that measures the newer one's server again; `takes` says how long, if that is known. `doubts` are those
     about either measurement, with the run they are about, and `doubtful` the ids of the sessions that have any.
     `searched`: one of them chose its levels itself. `measured_again`: the newer one repeats a plan on a server that was
     measured before as it is. `since` is the time of an earlier baseline, and `left_out` names a session after it that
@@ -120,6 +123,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
     predicted: str = ""
+    searches: AnswerSentence | None = None
     again: str = ""
     takes: str = ""
     doubts: tuple[str, ...] = ()
@@ -211,7 +215,10 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
             unchanged=unchanged,
         )
     throughput = _sentence(rows, refused, headline, searched=searched)
-    slots = find_slots_change(*sorted((a, b), key=lambda one: one is newer)) if not refused else None
+    shown = (agents.before, agents.after) if agents else None
+    slots = None
+    if not refused:
+        slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -235,7 +242,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=learned_steps(slots) if slots else newer.answer.next if newer.answer else (),
-        predicted=prediction_text(slots) if slots else "",
+        predicted=prediction_text(slots, agents.searches[newer is b] if agents else 1) if slots else "",
+        searches=_find_searches(b, (a, *history)),
         again=command_again(newer),
         takes=f"about {newer.session.plan.budget_s:.0f} s" if newer.session.plan.budget_s else "",
         doubts=doubts,
@@ -271,9 +279,23 @@ def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summar
 
 
 def _searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[Answer | None]:
-    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first."""
+    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first.
+
+    The levels of a sweep are no search, whatever they say about the SLO. Flags that are not known may have changed.
+    """
+    if known_flags(one) is None:
+        return [one.answer]
     repeats = sorted(_repeats(one, other, history)[1:], key=lambda found: found.session.id, reverse=True)
-    return [one.answer, *(found.answer for found in repeats if not doubts_of(found))]
+    goal = one.session.plan.goal
+    return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not doubts_of(x))]
+
+
+def _find_searches(summary: Summary, history: Sequence[Summary]) -> AnswerSentence | None:
+    """Say what a search and the earlier ones of its configuration give together; null if it is alone, or in doubt."""
+    if summary.session.plan.goal != "capacity" or doubts_of(summary):
+        return None
+    facts = AnswerFacts(searches=pool_searches(_searches(summary, summary, history)))
+    return next((AnswerSentence(code=row.code, sentence=row.text(facts)) for row in rows_said("searches", facts)), None)
 
 
 def _evidence(

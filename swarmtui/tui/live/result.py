@@ -10,11 +10,11 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.model.answer import Answer, NextStep
+from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import NO_STEP, answer_number, leading_steps, point_text, quality_text
+from swarmtui.report.answer import NO_STEP, SEARCHES, answer_number, leading_steps, point_text, quality_text
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
@@ -70,15 +70,16 @@ def result_view(
     *,
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
+    searches: AnswerSentence | None = None,
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
 
-    `steps` are what to try by what both have shown.
+    `steps` are what to try by what both have shown, and `searches` is what this search gives with earlier ones.
     """
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
-    if answer is not None and steps:
-        answer = msgspec.structs.replace(answer, next=steps)
+    if answer is not None and (steps or searches):
+        answer = msgspec.structs.replace(answer, next=steps or answer.next, searches=searches)
     number, unit = _large(answer, frame)
     finding = _finding(frame) if answer is None else ""
     rows = (
@@ -115,6 +116,7 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool) -> tuple[Result
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     return (
         ResultRow("", answer.headline.sentence, "bold"),
+        ResultRow(SEARCHES, answer.searches.sentence if answer.searches else ""),
         *([_verdict(comparison)] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
@@ -170,8 +172,8 @@ def result_of(data: LiveData) -> ResultView:
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
-    steps = data.pair.next if data.pair else ()
-    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps)
+    steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
+    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches)
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:
