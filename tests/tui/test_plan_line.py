@@ -122,10 +122,20 @@ def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_befo
     assert header_view(session(), shown, None, None).phase == "C=12 begins"
 
 
-def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
+def test_a_level_that_measures_nothing_yet_says_how_many_agents_began_and_what_its_bar_will_count() -> None:
+    def phase(seen: Frame) -> str:
+        return header_view(session(), seen, None, None).phase
+
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
-    assert header_view(session(), shown, None, None).phase == "warming up: 3 of 12 agents began"
+    assert phase(shown) == "warming up: 3 of 12 agents began, 0 of at most 8 requests"
     assert "┄ 12 ░░░░░░░░ ┄" in words(shown, 140)
+    # The requests of an earlier visit count, too.
+    search = msgspec.structs.replace(SEARCH, levels=(SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure"),))
+    again = msgspec.structs.replace(shown, search=search, run=2)
+    assert phase(again) == "warming up: 3 of 12 agents began, 5 of at most 13 requests"
+    # Time makes it a level, or its chip counts its requests.
+    assert phase(msgspec.structs.replace(shown, of=None)) == "warming up: 3 of 12 agents began"
+    assert phase(msgspec.structs.replace(shown, search=None)) == "warming up: 3 of 12 agents began"
 
 
 def test_a_visit_says_in_words_at_every_width_how_many_requests_may_decide_it() -> None:
@@ -135,7 +145,7 @@ def test_a_visit_says_in_words_at_every_width_how_many_requests_may_decide_it() 
 
     for width in (80, 120, 200):
         assert said(4, width).startswith(" measuring 12 agents: 4 of at most 8 requests ")
-        assert said(0, width).startswith(" measuring 12 agents: at most 8 requests ")
+        assert said(0, width).startswith(" measuring 12 agents: 0 of at most 8 requests ")
 
 
 def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:

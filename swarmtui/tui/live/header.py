@@ -22,9 +22,9 @@ from swarmtui.tui.live.plan_line import (
     following_c,
     is_finishing,
     is_visited,
+    level_text,
     plan_line,
     plan_view,
-    visit_text,
 )
 
 StatusStyle = Literal["", "good", "warn", "bad", "dim"]
@@ -124,9 +124,7 @@ def _stage(frame: Frame) -> str:
         return f"C={following} begins"
     if is_finishing(frame):
         return "finishing: the last figures are computed and saved"
-    if frame.begun is not None:
-        return f"warming up: {frame.begun} of {count_noun(frame.c, 'agent', 'agents')} began"
-    return visit_text(frame) or (f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring")
+    return level_text(frame) or (f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring")
 
 
 def phase(frame: Frame) -> str:

@@ -132,17 +132,21 @@ def is_visited(frame: Frame) -> bool:
     return search is not None and search.goal == "capacity" and search.next_c == frame.c and frame.status == "running"
 
 
-def visit_text(frame: Frame) -> str:
-    """Say how far a visit of a search for the capacity is, which ends as soon as its requests decide it."""
+def level_text(frame: Frame) -> str:
+    """Say how many agents began, then how far a visit of a search for the capacity is; empty for other levels.
+
+    A visit ends as soon as its requests decide it: they are counted from its first moment on.
+    """
+    agents = count_noun(frame.c, "agent", "agents")
+    begun = f"warming up: {frame.begun} of {agents} began" if frame.begun is not None else ""
     if not is_visited(frame):
-        return ""
+        return begun
     done, of = progress(frame)
+    counted = f"{done} of at most {count_noun(of, 'request', 'requests')}" if of else ""
+    if begun:
+        return ", ".join(filter(None, (begun, counted)))
     known = frame.search is not None and any(level.c == frame.c for level in frame.search.levels)
-    measured = f"measuring {count_noun(frame.c, 'agent', 'agents')}{' again' if known else ''}"
-    if not of:
-        return f"{measured}: {count_noun(done, 'request', 'requests')}"
-    most = f"at most {count_noun(of, 'request', 'requests')}"
-    return f"{measured}: {done} of {most}" if done else f"{measured}: {most}"
+    return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request', 'requests')}"
 
 
 def following_c(frame: Frame) -> int | None:
