@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -104,8 +105,53 @@ def test_the_title_counts_what_agents_do_as_those_that_write_may_be_out_of_view(
     shown = msgspec.structs.replace(frame(28), rows=tuple(found), telemetry=None)
     view = streams_view(shown, rates, "agent", "", 0, 6)
     assert view.titles == ("agents · 28: 4 writing, 24 waiting", "agents · 28")
-    by_state = streams_view(shown, rates, "state", "", 0, 6)
-    assert [line.agent for line in by_state.shown] == [24, 25, 26, 27, 0, 1]
+
+
+def by_state(states: dict[int, str], sent_s: dict[int, float] | None = None, wrote: Sequence[int] = ()) -> list[int]:
+    """Return the agents in the order of their rows; `sent_s` are the times of their requests."""
+    found = [
+        StreamRow(agent, state, agent, "chat", int((sent_s or {}).get(agent, 1) * 1e9), 1, 9, None)
+        for agent, state in states.items()
+    ]
+    shown = msgspec.structs.replace(frame(len(found)), rows=tuple(found), telemetry=None)
+    return [line.agent for line in streams_view(shown, {}, "state", "", 0, 99, wrote=wrote).shown]
+
+
+def test_agents_that_write_come_first_then_those_that_read_a_prompt_then_the_longest_wait() -> None:
+    states = {0: "waiting", 1: "idle", 2: "prefill", 3: "waiting", 4: "writing", 5: "thinking", 6: "waiting"}
+    assert by_state(states, {0: 3.0, 3: 1.0, 6: 2.0}) == [4, 5, 2, 3, 6, 0, 1]
+
+
+def test_an_agent_that_writes_stays_in_its_row_and_one_that_begins_takes_the_row_of_one_that_ended() -> None:
+    before = by_state(dict.fromkeys(range(4), "writing") | {4: "waiting", 5: "waiting"})
+    assert before == [0, 1, 2, 3, 4, 5]
+    begins = {0: "waiting", 1: "thinking", 2: "writing", 3: "writing", 4: "writing", 5: "waiting"}
+    assert by_state(begins, {0: 9.0}, wrote=before[:4]) == [4, 1, 2, 3, 5, 0]
+    # Until another one begins, the last one moves up; the others stay.
+    fewer = {0: "waiting", 1: "writing", 2: "writing", 3: "writing", 4: "prefill", 5: "waiting"}
+    assert by_state(fewer, {0: 9.0}, wrote=before[:4]) == [3, 1, 2, 4, 5, 0]
+    assert by_state({0: "idle", 1: "idle"}, wrote=before[:4]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "text"), [(0.04, ""), (0.39, "> 0.3 s"), (0.99, "> 0.9 s"), (1.0, "> 1 s"), (12.9, "> 12 s")]
+)
+def test_a_wait_below_a_second_has_tenths_and_a_longer_one_whole_seconds(waited_s: float, text: str) -> None:
+    seen = frame(1)
+    waiting = StreamRow(0, "waiting", 0, "chat", seen.t_ns - int(waited_s * 1e9), 0, 0, None)
+    (line,) = streams_view(msgspec.structs.replace(seen, rows=(waiting,)), {}, "state", "", 0, 9).shown
+    assert line.ttft == text
+
+
+async def test_a_map_has_each_agent_in_its_place_and_the_sort_key_begins_after_the_order_that_is_shown() -> None:
+    app = SwarmApp(source=RecordingSource(live(8, "")))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert isinstance(app.screen, RunScreen) and app.screen.order == "state"
+        await pilot.press("m")
+        assert app.screen.order == "agent"
+        await pilot.press("o")
+        assert app.screen.order == "tok/s"
 
 
 async def test_arrow_keys_choose_a_stream_of_the_heat_map_and_enter_opens_it() -> None:

@@ -17,7 +17,7 @@ from swarmtui.tui.live_model import LiveModel
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
-StreamOrder = Literal["agent", "tok/s", "tokens", "TTFT", "state"]
+StreamOrder = Literal["state", "agent", "tok/s", "tokens", "TTFT"]
 
 
 class LiveData(NamedTuple):

@@ -26,7 +26,7 @@ from swarmtui.tui.live.layout import LiveLayout, RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
 from swarmtui.tui.live.now import NowPanel
 from swarmtui.tui.live.result import ResultPanel, ended_rows
-from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, is_heat_map
+from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, default_order, is_heat_map
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LiveScreen(PanelScreen):
     def __init__(self, source: FrameSource) -> None:
         super().__init__()
         self.source = source
-        self.order: StreamOrder = "agent"
+        self._order_chosen: StreamOrder | None = None
         self._map_chosen: bool | None = None
         self._tails_watched: tuple[int, ...] = ()
         self._regions = RegionLayout()
@@ -155,6 +155,10 @@ class LiveScreen(PanelScreen):
     @property
     def is_map(self) -> bool:
         return is_heat_map(self.shown.frame, self._map_chosen)
+
+    @property
+    def order(self) -> StreamOrder:
+        return self._order_chosen or default_order(as_map=self.is_map)
 
     def update_panels(self) -> None:
         is_same = self._fit_regions()
@@ -382,7 +386,7 @@ class LiveScreen(PanelScreen):
 
     def action_sort(self) -> None:
         position = STREAM_ORDERS.index(self.order) + 1
-        self.order = STREAM_ORDERS[position % len(STREAM_ORDERS)]
+        self._order_chosen = STREAM_ORDERS[position % len(STREAM_ORDERS)]
         self.update_panels()
 
     def action_text(self) -> None:

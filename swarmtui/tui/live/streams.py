@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
 
-STREAM_ORDERS: tuple[StreamOrder, ...] = ("agent", "tok/s", "tokens", "TTFT", "state")
+STREAM_ORDERS: tuple[StreamOrder, ...] = ("state", "agent", "tok/s", "tokens", "TTFT")
 
 # The states of a stream that has a rate now.
 RECEIVING = ("writing", "thinking")
@@ -40,7 +40,7 @@ class MixedRates(NamedTuple):
 class StreamsView(NamedTuple):
     """`shown` are the streams from `top` on; `total` are those that pass the filter, `states` counts them by state.
 
-    A heat map has `cells`, and shows the selected stream.
+    A heat map has `cells`, and shows the selected stream. `writing` are the agents in the first rows by state.
     """
 
     shown: tuple[StreamLine, ...]
@@ -52,6 +52,7 @@ class StreamsView(NamedTuple):
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
     states: tuple[tuple[str, int], ...] = ()
+    writing: tuple[int, ...] = ()
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -76,11 +77,15 @@ def streams_view(
     *,
     as_map: bool = False,
     with_text: bool = True,
+    wrote: Sequence[int] = (),
 ) -> StreamsView:
-    """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection."""
+    """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection.
+
+    `wrote` are the agents that wrote in the view before, in the order of their rows.
+    """
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
-    rows = _sorted_rows(_streams(frame), rates, order, filter_text)
+    rows = _sorted_rows(_streams(frame), rates, order, filter_text, wrote)
     fastest = scale_top(max((tps or 0.0 for known in rates.values() for tps in known.recent), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
@@ -91,7 +96,8 @@ def streams_view(
     empty = _empty_reason(frame, filter_text)
     counts = Counter(row.state for row in rows)
     states = tuple((sanitize(state), counts[state]) for state in sorted(counts, key=_rank))
-    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps, states)
+    writing = tuple(row.agent for row in rows if row.state in RECEIVING)
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps, states, writing)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -99,6 +105,11 @@ def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
     if chosen is not None or frame is None:
         return bool(chosen)
     return (frame.in_flight if traits(frame.load).by_rate else frame.c) > _MANY_STREAMS
+
+
+def default_order(*, as_map: bool) -> StreamOrder:
+    """Return the order that the user has not changed: in a map each agent has its place."""
+    return "agent" if as_map else "state"
 
 
 def mixed_rates(session: Session | None, frame: Frame | None, rates: Mapping[int, StreamRate]) -> MixedRates | None:
@@ -129,7 +140,11 @@ def _streams(frame: Frame) -> list[StreamRow]:
 
 
 def _sorted_rows(
-    streams: list[StreamRow], rates: Mapping[int, StreamRate], order: StreamOrder, filter_text: str
+    streams: list[StreamRow],
+    rates: Mapping[int, StreamRate],
+    order: StreamOrder,
+    filter_text: str,
+    wrote: Sequence[int],
 ) -> list[StreamRow]:
     """Return the streams that pass the filter."""
     wanted = filter_text.lower()
@@ -142,10 +157,25 @@ def _sorted_rows(
         case "TTFT":
             rows.sort(key=lambda row: -(row.ttft_s or 0.0))
         case "state":
-            rows.sort(key=lambda row: (_rank(row.state), row.agent))
+            rows.sort(key=lambda row: (_rank(row.state), row.t_sent_ns, row.agent))
+            return [
+                *_in_their_rows([row for row in rows if row.state in RECEIVING], wrote),
+                *(row for row in rows if row.state not in RECEIVING),
+            ]
         case "agent":
             pass
     return rows
+
+
+def _in_their_rows(writing: Sequence[StreamRow], wrote: Sequence[int]) -> list[StreamRow]:
+    """Leave each agent that still writes in its row: one that begins takes the row of one that ended.
+
+    Text that moves cannot be read. If fewer agents write, only those in the last rows move.
+    """
+    now = {row.agent: row for row in writing}
+    stay = {at: now.pop(agent) for at, agent in enumerate(wrote[: len(writing)]) if agent in now}
+    others = iter(now.values())
+    return [stay.get(at) or next(others) for at in range(len(writing))]
 
 
 def _rank(state: str) -> int:
@@ -166,9 +196,10 @@ def _line(
     task = "" if row.task < 0 else f"{row.task} {sanitize(row.type)}".rstrip()
     ttft, wait_s = seconds(row.ttft_s), row.ttft_s or 0.0
     if row.ttft_s is None and row.t_sent_ns and row.state in ("waiting", "prefill"):
-        # Whole seconds, so that a long queue is not repainted with every frame.
-        wait_s = max(0, frame.t_ns - row.t_sent_ns) // 1_000_000_000
-        ttft = f"> {wait_s:.0f} s"
+        tenths = max(0, frame.t_ns - row.t_sent_ns) // 100_000_000
+        # From one second on whole seconds, so that a long queue is not repainted with every frame.
+        wait_s = tenths // 10 if tenths >= 10 else tenths / 10
+        ttft = f"> {wait_s:g} s" if tenths else ""
     return StreamLine(
         agent=row.agent,
         sign=STATE_SIGNS.get(row.state, "?"),
@@ -269,6 +300,7 @@ class StreamsPanel(LivePanel, Movable):
                 primary_type(live.session),
                 as_map=self.as_map,
                 with_text=self.app.stream_text,
+                wrote=self.view.writing if self.view else (),
             )
         )
 
@@ -349,7 +381,7 @@ class StreamsPanel(LivePanel, Movable):
 def _note(view: StreamsView, rows: int) -> str:
     """Say which agents are shown, and in which order."""
     parts = [f"/{view.filter}"] if view.filter else []
-    parts += [f"by {view.order}"] if view.order != "agent" else []
+    parts += [f"by {view.order}"] if view.order != default_order(as_map=bool(view.cells)) else []
     if view.cells:
         parts.append("m shows rows")
     else:
