@@ -350,7 +350,7 @@ class SessionState:
             in_flight=self.in_flight,
             waiting=sum(frame.waiting for frame in self._workers.values()),
             out_tps=None if chunks_per_s is None else chunks_per_s * self._tokens_per_chunk,
-            ttft_s=self._throughput.median_ttft_s(),
+            ttft_s=self._throughput.median_ttft_s(self.key),
             errors=self._errors.total(),
             server_waiting=self.telemetry.waiting if self.telemetry is not None else None,
             per_stream_tps=self._stream_tps(),

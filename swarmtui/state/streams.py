@@ -79,13 +79,12 @@ class Throughput:
         chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
         return chunks / span_s if span_s >= _LEAST_SPAN_S else None
 
-    def median_ttft_s(self) -> float | None:
+    def median_ttft_s(self, key: LevelKey) -> float | None:
         """Return that of the last seconds at the current load; older ones would delay the median."""
-        if not self._ttfts:
-            return None
-        key, newest_ns, _ = self._ttfts[-1]
-        recent = sorted(ttft for at, t_ns, ttft in self._ttfts if at == key and t_ns >= newest_ns - _RECENT_NS)
-        return recent[len(recent) // 2]
+        known = [(t_ns, ttft_s) for at, t_ns, ttft_s in self._ttfts if at == key]
+        newest_ns = known[-1][0] if known else 0
+        recent = sorted(ttft_s for t_ns, ttft_s in known if t_ns >= newest_ns - _RECENT_NS)
+        return recent[len(recent) // 2] if recent else None
 
 
 class StreamTally:

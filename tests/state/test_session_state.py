@@ -39,6 +39,7 @@ def test_ttft_follows_a_change_of_c_immediately() -> None:
         state.apply_frame(0, first_tokens(second / 10, 0.02, 1))
     assert state.frame(0, rows=False).ttft_s == 0.02
     state.apply(stage(6))
+    assert state.frame(0, rows=False).ttft_s is None, "it would be that of the level before"
     state.apply_frame(0, first_tokens(3.5, 1.5, 3))
     assert state.frame(0, rows=False).ttft_s == 1.5
 

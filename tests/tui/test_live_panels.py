@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.client_protocol import FirstTokens
@@ -15,27 +16,42 @@ from tests.tui.screen_text import screen_text
 from tests.tui.test_views import figures, model_of
 
 
-def test_the_first_token_is_that_percentile_by_which_the_slo_is_judged() -> None:
+def test_the_first_token_is_always_the_median_and_the_percentile_that_the_slo_limits_stands_beside_it() -> None:
+    """One figure with one label while a level warms up, is measured and has ended, as in the curve and in the table."""
     tally = SloTally(parse_slo("ttft_p90=2s"))
     tally.add_counts(4, [(4, 5)])
     (share,) = tally.conditions()
     seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
     known = FirstTokens(limit_s=2.0, percentile=90, in_time=4, late=1, oldest_s=1.2, percentile_s=2.84, awaited=False)
-    assert figures(msgspec.structs.replace(seen, first_tokens=known))["first token p90"] == ("2.84 s", "median 1.47 s")
+    name = "first token, median"
+    assert figures(msgspec.structs.replace(seen, first_tokens=known))[name] == ("1.47 s", "p90 2.84 s")
     # It has no first token yet, or no request is measured yet.
     late = msgspec.structs.replace(known, percentile_s=1.44, awaited=True)
-    assert figures(msgspec.structs.replace(seen, first_tokens=late))["first token p90"] == ("> 1.4 s", "median 1.47 s")
-    assert figures(seen)["first token"] == ("1.47 s", "median")
+    assert figures(msgspec.structs.replace(seen, first_tokens=late))[name] == ("1.47 s", "p90 > 1.4 s")
+    assert figures(seen)[name] == ("1.47 s", "")
     # At the end, too few requests have no percentile: it is past the limit, or at most the longest time.
     kept = msgspec.structs.replace(share, good=5)
     for condition, text in ((share, "> 2 s"), (kept, "≤ 1.20 s")):
         few = Goodput(c=4, n=5, good=4, share=0.8, per_s=None, out_tps=None, kept=None, conditions=(condition,))
         ended = msgspec.structs.replace(seen, status="ended", levels=(level(c=4, ttft=1.2),), goodput=(few,))
         shown = now_view(live_data(model_of(ended), has_ended=True), 20).figures[2]
-        assert (shown.value, shown.units[0], shown.note) == (text, "first token p90", "median 1.20 s")
+        assert (shown.value, shown.units[0], shown.note) == ("1.20 s", name, f"p90 {text}")
     # The requests of its window are not all that were judged: the longest of them may be past a limit that is kept.
     ended = msgspec.structs.replace(ended, levels=(level(c=4, ttft=2.2),))
-    assert now_view(live_data(model_of(ended), has_ended=True), 20).figures[2].value == "≤ 2.00 s"
+    assert now_view(live_data(model_of(ended), has_ended=True), 20).figures[2].note == "p90 ≤ 2.00 s"
+
+
+@pytest.mark.parametrize("ttft_s", [None, 0.0087, 0.0428, 0.157, 1.6, 23.4])
+async def test_the_label_of_the_first_token_keeps_its_words_and_its_place(ttft_s: float | None) -> None:
+    known = FirstTokens(limit_s=2.0, percentile=90, in_time=4, late=1, oldest_s=1.2, percentile_s=2.84, awaited=True)
+    for first_tokens in (None, known):
+        seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=ttft_s, first_tokens=first_tokens)
+        app = SwarmApp(source=RecordingSource(model_of(seen)))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            (line,) = [line for line in screen_text(app).splitlines() if "TTFT p50" in line]
+            assert "p90" not in line
+
 
 
 def test_the_rate_of_an_agent_says_nothing_of_slots_which_would_read_as_slots_of_each_agent() -> None:

@@ -187,17 +187,23 @@ def test_numbers_and_history_show_the_same_present_values() -> None:
     values = {unit: value for unit, (value, _) in figures(seen).items()}
     assert (shown["output tok/s"], shown["TTFT"], shown["waiting"]) == (
         values["tok/s now"],
-        values["first token"],
+        values["first token, median"],
         values["waiting"],
     )
 
 
 def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
-    levels = (level(1, tps=50.0), level(2, tps=90.0), level(4, tps=70.0))
+    levels = tuple(level(c, tps=tps, queued=0.0) for c, tps in ((1, 50.0), (2, 90.0), (4, 70.0)))
     live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
     view = now_view(live_data(live, has_ended=True), 20)
     assert view.title == "at 2 agents" and view.figures[0].value == "90.0"
-    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT", "queued"]
+    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT p50", "queued"]
+    assert view.bars[0] == "a bar for each level, 1 to 4 agents"
+    # A queue that no server reported at this level has no figure.
+    unknown = tuple(msgspec.structs.replace(one, queued=None if one.c == 2 else 3.0) for one in levels)
+    live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=unknown))
+    view = now_view(live_data(live, has_ended=True), 20)
+    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT p50"]
 
 
 def test_one_level_has_one_figure_with_the_digits_that_its_half_width_leaves() -> None:
@@ -207,7 +213,7 @@ def test_one_level_has_one_figure_with_the_digits_that_its_half_width_leaves() -
     shown = cells(levels_view([rough]).table)
     assert (figures[0].value, figures[0].note, figures[1].value) == ("270", "± 50 %", "130")
     assert (shown["steady"], shown["half_width"], shown["stream"]) == ("270", "50 %", "130")
-    assert figures[2].note == "median"
+    assert figures[2].note == ""
 
 
 def test_agents_that_wait_are_told_apart_from_requests_in_the_queue_of_the_server() -> None:

@@ -30,6 +30,8 @@ _GAP = 2
 _TALL = 4
 # The width of a time.
 _TIME = len("99.9 ms")
+# The cells of a heading besides its title and its note.
+_AROUND_TITLE = 8
 _NO_PARTS = "queue, prefill, rest: not known yet"
 
 
@@ -49,17 +51,21 @@ class Figure(NamedTuple):
 
 
 class NowView(NamedTuple):
+    """`bars` says what the bars are if they are no course in time, from long to short."""
+
     title: str
     figures: tuple[Figure, ...]
     parts: TtftSplit | None
     # Only during a run: after its end the result has the tall digits.
     is_tall: bool = True
+    bars: tuple[str, ...] = ()
 
 
 class _Numbers(NamedTuple):
     """What the four figures are made from: values, and a note each.
 
-    `waiting` are the agents without a first token, of a finished level the mean of the requests in the server's queue.
+    `ttft_s` is a median, as in the curve and in the table of levels. `waiting` are the agents without a first token, of
+    a finished level the mean of the requests in the server's queue.
     """
 
     out_tps: float | None
@@ -68,8 +74,6 @@ class _Numbers(NamedTuple):
     waiting: float | None
     notes: tuple[str, str, str, str]
     half_width: float | None = None
-    # The percentile of the first token that an SLO limits, and its value.
-    judged: tuple[str, str] | None = None
     # There are more agents than slots.
     take_turns: bool = False
 
@@ -97,19 +101,30 @@ def now_view(data: LiveData, columns: int) -> NowView:
     # C agents that take turns write more each than their share of the total.
     shared = "|each writing" if numbers.take_turns else ""
     each = f"per agent while it writes|per agent, writing|per agent writing{shared}|per agent"
-    percentile, first_token = numbers.judged or ("", seconds(numbers.ttft_s))
     figures = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
         _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
-        _figure(first_token, f"first token {percentile}|TTFT {percentile}", "latency", numbers.notes[2],
+        _figure(seconds(numbers.ttft_s), "first token, median|TTFT median|TTFT p50", "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.shown_ttft_s.median)),
         _figure(count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
+    # Not every server reports a queue, or often enough for each level.
+    figures = figures[:-1] if ended and numbers.waiting is None else figures
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
-    return NowView(_title(data, level), figures, parts, is_tall=not ended)
+    return NowView(_title(data, level), figures, parts, is_tall=not ended, bars=_bars_texts(levels[-columns:]))
+
+
+def _bars_texts(levels: Sequence[Level]) -> tuple[str, ...]:
+    """`a bar for each level, 1 to 32 agents`"""
+    if len(levels) < 2:
+        return ("bars: one level",) if levels else ()
+    first, last = levels[0], levels[-1]
+    loads = f"{first.offered_load:g} to {last.offered_load:g}"
+    unit = "requests/s" if last.rate is not None else "agents"
+    return f"a bar for each level, {loads} {unit}", f"a bar for each level, {loads}", f"bars: levels {loads}"
 
 
 def _title(data: LiveData, level: Level | None) -> str:
@@ -136,7 +151,6 @@ def _of_frame(data: LiveData) -> _Numbers:
     known = level is not None and level.headline_tps is not None
     headline = f"{kind} {rate(level.headline_tps, level.half_width)}" if level is not None and known else ""
     mixed = mixed_rates(data.shown.session, frame, data.shown.stream_rates)
-    judged = _running_first_token(frame.first_tokens)
     turns = _take_turns(frame.slots, frame.c)
     active = f"side {rate(mixed.side_tps)}" if mixed else "" if turns else f"{frame.in_flight} active"
     server = "" if frame.server_waiting is None else f"queue of the server {count(frame.server_waiting)}"
@@ -145,8 +159,7 @@ def _of_frame(data: LiveData) -> _Numbers:
         frame.per_stream_tps if mixed is None else mixed.primary_tps,
         frame.ttft_s,
         frame.waiting,
-        (headline, active, _median(frame.ttft_s, judged), server),
-        judged=judged,
+        (headline, active, _running_percentile(frame.first_tokens), server),
         take_turns=turns,
     )
 
@@ -155,17 +168,16 @@ def _take_turns(slots: Slots | None, c: int) -> bool:
     return slots is not None and slots.total < c
 
 
-def _running_first_token(known: FirstTokens | None) -> tuple[str, str] | None:
-    """The percentile that the SLO limits, and its value so far; None before a request is measured."""
+def _running_percentile(known: FirstTokens | None) -> str:
+    """The percentile that the SLO limits, so far: `p90 > 1.4 s`; empty before a request is measured."""
     if known is None or known.percentile in (None, 50):
-        return None
-    return f"p{known.percentile}", f"> {seconds(known.percentile_s, 2)}" if known.awaited else seconds(
-        known.percentile_s
-    )
+        return ""
+    value = f"> {seconds(known.percentile_s, 2)}" if known.awaited else seconds(known.percentile_s)
+    return f"p{known.percentile} {value}"
 
 
-def _judged_first_token(frame: Frame, shares: Sequence[KeptShare], longest_s: float | None) -> tuple[str, str] | None:
-    """The percentile that the SLO limits, and its value: the median would look as if a level that misses it kept it.
+def _judged_percentile(frame: Frame, shares: Sequence[KeptShare], longest_s: float | None) -> str:
+    """The percentile that the SLO limits: `p90 1.9 s`; empty without a limit on one.
 
     Of few requests no percentile is known: it is at most their longest time, and the limit if it is kept.
     """
@@ -177,12 +189,8 @@ def _judged_first_token(frame: Frame, shares: Sequence[KeptShare], longest_s: fl
             text = f"> {time_text(condition.limits['ttft'])}" if late else seconds(value)
             if value is None and longest_s is not None and not late:
                 text = f"≤ {seconds(min(longest_s, condition.limits['ttft']))}"
-            return f"p{condition.percentile}", text
-    return None
-
-
-def _median(ttft_s: float | None, judged: tuple[str, str] | None) -> str:
-    return "median" if judged is None else f"median {seconds(ttft_s)}"
+            return f"p{condition.percentile} {text}"
+    return ""
 
 
 def _level_of_answer(frame: Frame) -> Level | None:
@@ -199,14 +207,12 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
         f"± {short_percent(level.half_width, 2)}" if level.half_width is not None and level.headline_is_steady else ""
     )
     found = next((one for one in frame.goodput if one.key == level.key), None) if frame is not None else None
-    judged = None
+    percentile = f"p90 {seconds(level.shown_ttft_s.p90)}" if level.shown_ttft_s.p90 is not None else ""
     if frame is not None and found is not None:
-        judged = _judged_first_token(frame, found.conditions, level.shown_ttft_s.max)
-    p90 = f"p90 {seconds(level.shown_ttft_s.p90)}" if level.shown_ttft_s.p90 is not None else "median"
-    p90 = p90 if judged is None else _median(level.shown_ttft_s.median, judged)
+        percentile = _judged_percentile(frame, found.conditions, level.shown_ttft_s.max) or percentile
     numbers = level.headline_tps, level.per_stream_tps.mean, level.shown_ttft_s.median, level.queued
     turns = _take_turns(frame.slots if frame is not None else None, level.c)
-    return _Numbers(*numbers, (half, "", p90, ""), level.half_width, judged, turns)
+    return _Numbers(*numbers, (half, "", percentile, ""), level.half_width, turns)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
@@ -244,7 +250,8 @@ class NowPanel(LivePanel, Panel[NowView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         self.title = view.title if view else "now"
-        lines = [self.heading("", width)] if self.framed else []
+        bars = longest_fit((*view.bars, ""), width - len(self.title) - _AROUND_TITLE) if view else ""
+        lines = [self.heading(bars, width)] if self.framed else []
         if view is None:
             return lines
         room = height - len(lines)
