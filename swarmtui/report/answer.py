@@ -13,6 +13,8 @@ from swarmtui.text import count_noun
 
 # Steps that change nothing about the server: they measure again, or say what was tried already.
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried")
+# Steps whose command is a flag of the server.
+_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "narrow_kv")
 
 NO_STEP = "nothing that these figures point to"
 # The line below the number of agents.
@@ -129,6 +131,11 @@ def _met(point: AnswerPoint) -> str:
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """Return what to try first; after what changes nothing about the server, also what its figures point to."""
     return steps[:2] if steps and steps[0].code in _NO_CHANGE else steps[:1]
+
+
+def needs_restart(step: NextStep) -> bool:
+    """Whether the server has to be started with the command of this step."""
+    return step.code in _FLAGS and bool(step.command)
 
 
 def step_text(step: NextStep) -> str:

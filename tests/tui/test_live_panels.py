@@ -53,7 +53,6 @@ async def test_the_label_of_the_first_token_keeps_its_words_and_its_place(ttft_s
             assert "p90" not in line
 
 
-
 def test_the_rate_of_an_agent_says_nothing_of_slots_which_would_read_as_slots_of_each_agent() -> None:
     assert figures(msgspec.structs.replace(frame(4), slots=None))["per agent while it writes"][1].endswith("active")
     few = msgspec.structs.replace(frame(4), slots=Slots(per_replica=2))

@@ -12,7 +12,7 @@ import pytest
 
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
-from swarmtui.model.client_protocol import Ended, Frame
+from swarmtui.model.client_protocol import Ended, Frame, Hello
 from swarmtui.model.findings import Finding, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -368,6 +368,43 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}; {again}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
+
+
+FLAG = NextStep(code="more_slots", sentence="--parallel 4: more agents start at once", command="--parallel 4")
+
+
+async def test_after_a_flag_to_try_the_result_says_how_to_measure_it_unless_it_is_of_a_simulator() -> None:
+    def shown(step: NextStep, url: str = "http://127.0.0.1:8000", embedded: bool = False) -> LiveModel:
+        live, said = LiveModel(), hello()
+        endpoint = msgspec.structs.replace(said.session.endpoints[0], url=url, embedded=embedded)
+        live.apply(Hello(msgspec.structs.replace(said.session, endpoints=(endpoint,)), "/nowhere"))
+        live.apply(ended_frame(msgspec.structs.replace(ANSWER, next=(step,))))
+        live.apply(Ended("done", "", "/nowhere"))
+        return live
+
+    search = NextStep(code="longer_search", sentence="a longer search", command="swarmtui capacity")
+    restart = "restart the server with it, then press R"
+    for live, says in (
+        (shown(FLAG), True), (shown(FLAG, embedded=True), False), (shown(FLAG, url=""), False), (shown(search), False),
+    ):  # fmt: skip
+        app = SwarmApp(source=RecordingSource(live))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            text = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
+            assert "Try next" in text and (restart in text) == says
+
+
+def test_what_to_do_with_a_flag_is_shorter_where_that_saves_a_line() -> None:
+    def tried(width: int) -> list[str]:
+        answer = msgspec.structs.replace(ANSWER, next=(FLAG,))
+        view = result_view(ended_frame(answer), None, levels_view(()), "", again_key="R")
+        (row,) = [row for row in view.rows if row.name == "Try next"]
+        return [line.strip() for line in text_of(large_lines("", "", [row], width)).splitlines()]
+
+    start = "Try next     --parallel 4: more agents start at once"
+    assert tried(100) == [f"{start}; restart the server with it, then press R"]
+    assert tried(90) == [f"{start}; restart with it, then press R"]
+    assert tried(70) == [f"{start}; restart the", "server with it, then press R"]
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

@@ -24,7 +24,7 @@ class LiveData(NamedTuple):
     """`shown` is the state at present or when the display was frozen; `only_panel` is the key of a single panel.
 
     `requested_c` is a C that no frame has reported yet. `no_level` and `no_curve` say why there are none; `comparison`
-    is a notice after the end.
+    is a notice after the end. `again_key` runs the session again; empty where no key does.
     """
 
     shown: LiveModel
@@ -40,6 +40,7 @@ class LiveData(NamedTuple):
     no_curve: str
     comparison: str
     requested_c: int | None = None
+    again_key: str = ""
 
     @property
     def t0_ns(self) -> int:

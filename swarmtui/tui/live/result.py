@@ -14,7 +14,15 @@ from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
-from swarmtui.report.answer import NO_STEP, SEARCHES, answer_number, leading_steps, point_text, quality_text
+from swarmtui.report.answer import (
+    NO_STEP,
+    SEARCHES,
+    answer_number,
+    leading_steps,
+    needs_restart,
+    point_text,
+    quality_text,
+)
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
@@ -38,12 +46,13 @@ _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy."""
+    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
+    then: tuple[str, ...] = ()
 
 
 class ResultView(NamedTuple):
@@ -71,10 +80,12 @@ def result_view(
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
     searches: AnswerSentence | None = None,
+    again_key: str = "",
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
 
     `steps` are what to try by what both have shown, and `searches` is what this search gives with earlier ones.
+    `again_key` asks a server again that was restarted for such a step.
     """
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
@@ -83,7 +94,9 @@ def result_view(
     number, unit = _large(answer, frame)
     finding = _finding(frame) if answer is None else ""
     rows = (
-        _answer_rows(answer, comparison, repeats) if answer else (ResultRow("", finding, "bold"), _verdict(comparison))
+        _answer_rows(answer, comparison, repeats, again_key)
+        if answer
+        else (ResultRow("", finding, "bold"), _verdict(comparison))
     )
     return ResultView(
         number=number,
@@ -110,20 +123,25 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
-def _answer_rows(answer: Answer, comparison: str, repeats: bool) -> tuple[ResultRow, ...]:
+def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
+    then = _after_restart(again_key) if again_key and steps and needs_restart(steps[-1]) else ()
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow(SEARCHES, answer.searches.sentence if answer.searches else ""),
         *([_verdict(comparison)] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command),
+        ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command, then=then),
         *([_verdict(comparison)] if not repeats else []),
         ResultRow("Levels", answer.border),
     )
+
+
+def _after_restart(key: str) -> tuple[str, ...]:
+    return tuple(f"restart {server}with it, then press {key}" for server in ("the server ", ""))
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:
@@ -173,7 +191,12 @@ def result_of(data: LiveData) -> ResultView:
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
     steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
-    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches)
+    # A simulator of this process is no server that the user restarts.
+    real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
+    key = data.again_key if real else ""
+    return result_view(
+        frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches, again_key=key
+    )
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:
@@ -273,7 +296,11 @@ def _row_lines(rows: Sequence[ResultRow], width: int) -> list[Line]:
     lines: list[Line] = []
     for row in rows:
         name = ljust(row.name, _NAME) if row.name else ""
-        for at, part in enumerate(wrap(sanitize(row.text), max(20, width - len(name)))):
+        room = max(20, width - len(name))
+        versions = [wrap(sanitize(text), room) for text in (*(f"{row.text}; {then}" for then in row.then), row.text)]
+        # A shorter one only where it saves a line.
+        parts = next((one for one in versions[:-1] if len(one) == len(versions[-1])), versions[0])
+        for at, part in enumerate(parts):
             lines.append([(name if not at else " " * len(name), "title"), (part, row.style)])
         if row.command:
             lines.append([(" " * len(name), ""), (sanitize(row.command), "focus")])

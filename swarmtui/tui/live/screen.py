@@ -254,6 +254,7 @@ class LiveScreen(PanelScreen):
             no_curve=self.no_curve,
             comparison=self._comparison,
             requested_c=self._requested_c,
+            again_key=next((one.shown for one in self.app.keys.actions(self.key_context) if one.id == "again"), ""),
         )
 
     @property
