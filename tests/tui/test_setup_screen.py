@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -30,6 +31,7 @@ from swarmtui.tui.live.watch_screens import SavedScreen
 from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
+from swarmtui.tui.setup.last_time import naming_flags
 from swarmtui.tui.setup.view import align_columns, last_time_text, plan_text, server_lines, server_rows, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
@@ -274,10 +276,15 @@ async def test_a_label_is_for_one_run(tmp_path: Path, until: Until, monkeypatch:
     ]
 
 
+def listed_servers(app: SwarmApp) -> list[tuple[str, str]]:
+    """Return the ports of the servers that are listed, that with the cursor marked."""
+    return re.findall(r"^ (›| ) 127\.0\.0\.1:(\d+)  llama", screen_text(app), re.MULTILINE)
+
+
 async def test_what_is_found_later_does_not_move_the_cursor(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second search finds servers that the first one listed as silent, or did not list: above the chosen one."""
+    """The second search finds servers that the first one listed as silent, or did not list."""
     chosen, early, ann = (
         msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}", user=user)
         for port, user in ((9, ""), (1, ""), (2, "ann"))
@@ -290,8 +297,22 @@ async def test_what_is_found_later_does_not_move_the_cursor(
     )
     app = SwarmApp(session_root=tmp_path)
     async with app.run_test(size=(120, 40)):
-        await until(lambda: "127.0.0.1:1  llama.cpp" in screen_text(app))
-        assert "› 127.0.0.1:9  llama.cpp" in screen_text(app)
+        await until(lambda: listed_servers(app) == [("›", "9"), (" ", "1"), (" ", "2")])
+
+
+@pytest.mark.parametrize(("last", "ports"), [("", "129"), ("http://127.0.0.1:9", "912")])
+async def test_the_cursor_is_on_the_first_server_that_of_the_last_run_or_else_the_first_that_was_found(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, last: str, ports: str
+) -> None:
+    found = tuple(msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}") for port in (1, 2, 9))
+    write_setup(LastSetup(choices=RunChoices(endpoints=(last,) if last else (), plan="quick")), Config())
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: found)
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: listed_servers(app) == list(zip("›  ", ports, strict=True)))
+        # Where the user goes, the lines stay.
+        await pilot.press("down")
+        await until(lambda: listed_servers(app) == list(zip(" › ", ports, strict=True)))
 
 
 async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
@@ -621,3 +642,21 @@ async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_p
 )
 def test_the_age_of_a_result_is_said_in_words(age_s: float, text: str) -> None:
     assert last_time_text("15 agents", age_s) == f"last time: 15 agents, {text}; 0 opens it"
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (None, "--parallel 2"),
+        ({"parallel": "2", "flash-attn": "true", "port": "9"}, "--parallel 2"),
+        ({"parallel": "4", "flash-attn": "true"}, "--parallel 2"),
+        ({"parallel": "2"}, "--flash-attn"),
+    ],
+)
+def test_the_last_result_is_named_by_the_flags_that_differ_now_or_else_by_that_of_the_slots(
+    now: dict[str, str] | None, text: str
+) -> None:
+    assert naming_flags({"parallel": "2", "flash-attn": "true", "port": "8"}, now) == text
+    assert last_time_text("15 agents", 5, text) == f"last time with {text}: 15 agents, just now; 0 opens it"
+    # What is not known is not said.
+    assert naming_flags(None, now) == ""

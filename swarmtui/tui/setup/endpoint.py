@@ -102,6 +102,8 @@ class EndpointPart(VerticalScroll):
         self._presets: tuple[catalogue.SimulatorPreset, ...] = ()
         self.user_moved = False
         self._settled = False
+        # The endpoint that Enter starts unless the user picks another one.
+        self._first = ""
         self._unfolded: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -238,24 +240,25 @@ class EndpointPart(VerticalScroll):
     def _list_endpoints(self) -> None:
         """List discovered, configured and recent endpoints, the URL field, and the simulators below one line.
 
-        They are shown if they were chosen last, or if there is nothing else to choose.
+        The one that Enter starts comes first. Simulators are shown if they were chosen last, or if there is nothing
+        else to choose.
         """
         endpoints = self._pick_list("endpoints")
         configured = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
-        items: list[PickItem] = []
-        if not self._found:
-            status = _SEARCHING if self._searching else "no server found on this host"
-            items.append(("", status))
+        status = _SEARCHING if self._searching else "no server found on this host"
+        above: list[PickItem] = [("", status)] if not self._found else []
         servers = server_rows(self._found, configured, self._setup.recent, searched=not self._searching)
-        items += [*servers, (TYPED, "another server: its URL below")]
+        below: list[PickItem] = [(TYPED, "another server: its URL below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
             self._unfolded = not servers or default.startswith(SIMULATOR_PREFIX)
         if self._presets:
             sign = "▾" if self._unfolded else "▸"
-            items.append((FOLD, f"{sign} no server? {len(self._presets)} simulators"))
-            items += preset_rows(self._presets) if self._unfolded else []
-        stays = self.user_moved or (self._settled and endpoints.picked in dict(items))
+            below.append((FOLD, f"{sign} no server? {len(self._presets)} simulators"))
+            below += preset_rows(self._presets) if self._unfolded else []
+        stays = self.user_moved or (self._settled and endpoints.picked in dict([*above, *servers, *below]))
+        self._first = self._first if stays else default
+        items = [*above, *sorted(servers, key=lambda row: row[0] != self._first), *below]
         # Never the first of the list by chance: it may be another user's.
         endpoints.set_items(items, endpoints.picked if stays else default if default in dict(items) else TYPED)
         # From the first answers on, what is found later does not change what Enter starts.

@@ -286,7 +286,9 @@ class SetupScreen(Screen[None]):
         choices, workload = self._choices(), self._workload_info()
         width = self.app.size.width
         self._endpoint_part.describe()
-        self.query_one(LastTime).show_endpoint(self._endpoint_part.endpoint, self._endpoint_part.model)
+        part = self._endpoint_part
+        flags = part.server.flags if part.server is not None else None
+        self.query_one(LastTime).show_endpoint(part.endpoint, part.model, flags)
         status = self.query_one("#problem", Static)
         missing = self._missing
         request = self._request(choices) if not missing else []
