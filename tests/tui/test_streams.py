@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -20,7 +19,7 @@ from swarmtui.tui.live.agent_lines import text_window
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
-from swarmtui.tui.live.streams import StreamsPanel, streams_view
+from swarmtui.tui.live.streams import NO_ROWS, FirstRows, StreamsPanel, streams_view
 from swarmtui.tui.live_model import LiveModel
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
@@ -107,14 +106,14 @@ def test_the_title_counts_what_agents_do_as_those_that_write_may_be_out_of_view(
     assert view.titles == ("agents · 28: 4 writing, 24 waiting", "agents · 28")
 
 
-def by_state(states: dict[int, str], sent_s: dict[int, float] | None = None, wrote: Sequence[int] = ()) -> list[int]:
+def by_state(states: dict[int, str], sent_s: dict[int, float] | None = None, before: FirstRows = NO_ROWS) -> list[int]:
     """Return the agents in the order of their rows; `sent_s` are the times of their requests."""
     found = [
         StreamRow(agent, state, agent, "chat", int((sent_s or {}).get(agent, 1) * 1e9), 1, 9, None)
         for agent, state in states.items()
     ]
     shown = msgspec.structs.replace(frame(len(found)), rows=tuple(found), telemetry=None)
-    return [line.agent for line in streams_view(shown, {}, "state", "", 0, 99, wrote=wrote).shown]
+    return [line.agent for line in streams_view(shown, {}, "state", "", 0, 99, before=before).shown]
 
 
 def test_agents_that_write_come_first_then_those_that_read_a_prompt_then_the_longest_wait() -> None:
@@ -123,14 +122,30 @@ def test_agents_that_write_come_first_then_those_that_read_a_prompt_then_the_lon
 
 
 def test_an_agent_that_writes_stays_in_its_row_and_one_that_begins_takes_the_row_of_one_that_ended() -> None:
-    before = by_state(dict.fromkeys(range(4), "writing") | {4: "waiting", 5: "waiting"})
-    assert before == [0, 1, 2, 3, 4, 5]
+    assert by_state(dict.fromkeys(range(4), "writing") | {4: "waiting", 5: "waiting"}) == [0, 1, 2, 3, 4, 5]
+    before = FirstRows((0, 1, 2, 3), 4)
     begins = {0: "waiting", 1: "thinking", 2: "writing", 3: "writing", 4: "writing", 5: "waiting"}
-    assert by_state(begins, {0: 9.0}, wrote=before[:4]) == [4, 1, 2, 3, 5, 0]
-    # Until another one begins, the last one moves up; the others stay.
-    fewer = {0: "waiting", 1: "writing", 2: "writing", 3: "writing", 4: "prefill", 5: "waiting"}
-    assert by_state(fewer, {0: 9.0}, wrote=before[:4]) == [3, 1, 2, 4, 5, 0]
-    assert by_state({0: "idle", 1: "idle"}, wrote=before[:4]) == [0, 1]
+    assert by_state(begins, {0: 9.0}, before) == [4, 1, 2, 3, 5, 0]
+    # The next one to begin is in the free row already.
+    fewer = {0: "waiting", 1: "writing", 2: "writing", 3: "writing", 4: "waiting", 5: "waiting"}
+    assert by_state(fewer, {0: 9.0}, before) == [4, 1, 2, 3, 5, 0]
+    # If it does not begin, the last one that writes moves up; the others stay.
+    assert by_state(fewer, {0: 9.0}, FirstRows((4, 1, 2, 3), 3)) == [3, 1, 2, 4, 5, 0]
+    assert by_state({0: "idle", 1: "idle"}, None, before) == [0, 1]
+
+
+def test_the_rows_of_a_view_are_those_that_the_next_one_keeps() -> None:
+    def view(states: str, before: FirstRows) -> FirstRows:
+        names = {"w": "writing", ".": "waiting"}
+        found, rates = rows([names[state] for state in states])
+        shown = msgspec.structs.replace(frame(len(found)), rows=tuple(found), telemetry=None)
+        return streams_view(shown, rates, "state", "", 0, 9, before=before).first
+
+    first = view("ww...", NO_ROWS)
+    gap = view(".w...", first)
+    assert (first, gap) == (FirstRows((0, 1), 2), FirstRows((0, 1), 1))
+    assert view(".ww..", gap) == FirstRows((2, 1), 2)
+    assert view(".w...", gap) == FirstRows((1,), 1)
 
 
 @pytest.mark.parametrize(

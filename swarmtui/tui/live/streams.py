@@ -37,10 +37,20 @@ class MixedRates(NamedTuple):
     side_tps: float | None
 
 
+class FirstRows(NamedTuple):
+    """The agents in the first rows by state, and how many of all agents write."""
+
+    agents: tuple[int, ...]
+    writing: int
+
+
+NO_ROWS = FirstRows((), 0)
+
+
 class StreamsView(NamedTuple):
     """`shown` are the streams from `top` on; `total` are those that pass the filter, `states` counts them by state.
 
-    A heat map has `cells`, and shows the selected stream. `writing` are the agents in the first rows by state.
+    A heat map has `cells`, and shows the selected stream. `first` are the agents in the first rows.
     """
 
     shown: tuple[StreamLine, ...]
@@ -52,7 +62,7 @@ class StreamsView(NamedTuple):
     cells: tuple[HeatCell, ...] = ()
     median_tps: float | None = None
     states: tuple[tuple[str, int], ...] = ()
-    writing: tuple[int, ...] = ()
+    first: FirstRows = NO_ROWS
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -77,15 +87,15 @@ def streams_view(
     *,
     as_map: bool = False,
     with_text: bool = True,
-    wrote: Sequence[int] = (),
+    before: FirstRows = NO_ROWS,
 ) -> StreamsView:
     """`primary` is the type of the primary task of a mixed load; `as_map` makes a heat map, `top` is its selection.
 
-    `wrote` are the agents that wrote in the view before, in the order of their rows.
+    `before` are the rows of the view before.
     """
     if frame is None:
         return StreamsView((), 0, 0, order, filter_text, "no request has been sent yet")
-    rows = _sorted_rows(_streams(frame), rates, order, filter_text, wrote)
+    rows = _sorted_rows(_streams(frame), rates, order, filter_text, before)
     fastest = scale_top(max((tps or 0.0 for known in rates.values() for tps in known.recent), default=0.0)) or None
     tails = {tail.agent: tail for tail in frame.tails} if with_text else {}
     shown = tuple(
@@ -96,8 +106,9 @@ def streams_view(
     empty = _empty_reason(frame, filter_text)
     counts = Counter(row.state for row in rows)
     states = tuple((sanitize(state), counts[state]) for state in sorted(counts, key=_rank))
-    writing = tuple(row.agent for row in rows if row.state in RECEIVING)
-    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps, states, writing)
+    writing = sum(row.state in RECEIVING for row in rows)
+    first = FirstRows(tuple(row.agent for row in rows[: max(writing, before.writing)]), writing)
+    return StreamsView(shown, top, len(rows), order, filter_text, empty, cells, median_tps, states, first)
 
 
 def is_heat_map(frame: Frame | None, chosen: bool | None) -> bool:
@@ -144,7 +155,7 @@ def _sorted_rows(
     rates: Mapping[int, StreamRate],
     order: StreamOrder,
     filter_text: str,
-    wrote: Sequence[int],
+    before: FirstRows,
 ) -> list[StreamRow]:
     """Return the streams that pass the filter."""
     wanted = filter_text.lower()
@@ -158,24 +169,24 @@ def _sorted_rows(
             rows.sort(key=lambda row: -(row.ttft_s or 0.0))
         case "state":
             rows.sort(key=lambda row: (_rank(row.state), row.t_sent_ns, row.agent))
-            return [
-                *_in_their_rows([row for row in rows if row.state in RECEIVING], wrote),
-                *(row for row in rows if row.state not in RECEIVING),
-            ]
+            return _in_their_rows(rows, before)
         case "agent":
             pass
     return rows
 
 
-def _in_their_rows(writing: Sequence[StreamRow], wrote: Sequence[int]) -> list[StreamRow]:
-    """Leave each agent that still writes in its row: one that begins takes the row of one that ended.
+def _in_their_rows(rows: Sequence[StreamRow], before: FirstRows) -> list[StreamRow]:
+    """Leave each agent that still writes in its row: one that begins, or is the next to begin, takes a free row.
 
-    Text that moves cannot be read. If fewer agents write, only those in the last rows move.
+    Text that moves cannot be read. If fewer agents write than in the view before that, only those in the last rows
+    move. `rows` are sorted by state.
     """
-    now = {row.agent: row for row in writing}
-    stay = {at: now.pop(agent) for at, agent in enumerate(wrote[: len(writing)]) if agent in now}
-    others = iter(now.values())
-    return [stay.get(at) or next(others) for at in range(len(writing))]
+    writing = {row.agent: row for row in rows if row.state in RECEIVING}
+    leading = min(len(rows), max(len(writing), before.writing))
+    stay = {at: writing[agent] for at, agent in enumerate(before.agents[:leading]) if agent in writing}
+    agents = {row.agent for row in stay.values()}
+    others = iter([row for row in rows if row.agent not in agents])
+    return [*(stay.get(at) or next(others) for at in range(leading)), *others]
 
 
 def _rank(state: str) -> int:
@@ -300,7 +311,7 @@ class StreamsPanel(LivePanel, Movable):
                 primary_type(live.session),
                 as_map=self.as_map,
                 with_text=self.app.stream_text,
-                wrote=self.view.writing if self.view else (),
+                before=self.view.first if self.view else NO_ROWS,
             )
         )
 
