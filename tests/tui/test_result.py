@@ -394,10 +394,11 @@ async def test_after_a_flag_to_try_the_result_says_how_to_measure_it_unless_it_i
             assert "Try next" in text and (restart in text) == says
 
 
-def test_what_to_do_with_a_flag_is_shorter_where_that_saves_a_line() -> None:
+def test_what_to_do_with_a_flag_is_shorter_where_that_saves_a_line_and_gives_way_to_what_was_found() -> None:
+    answer = msgspec.structs.replace(ANSWER, next=(FLAG,))
+    view = result_view(ended_frame(answer), None, levels_view(()), "", again_key="R")
+
     def tried(width: int) -> list[str]:
-        answer = msgspec.structs.replace(ANSWER, next=(FLAG,))
-        view = result_view(ended_frame(answer), None, levels_view(()), "", again_key="R")
         (row,) = [row for row in view.rows if row.name == "Try next"]
         return [line.strip() for line in text_of(large_lines("", "", [row], width)).splitlines()]
 
@@ -405,6 +406,14 @@ def test_what_to_do_with_a_flag_is_shorter_where_that_saves_a_line() -> None:
     assert tried(100) == [f"{start}; restart the server with it, then press R"]
     assert tried(90) == [f"{start}; restart with it, then press R"]
     assert tried(70) == [f"{start}; restart the", "server with it, then press R"]
+    # With the heading, eight lines are enough for all.
+    assert "press R" in text_of(result_lines(view, 79, 8, with_levels=False))
+    assert "press R" not in text_of(result_lines(view, 79, 7, with_levels=False))
+    # What comes first changes nothing about the server.
+    again = NextStep(code="quiet_host", sentence="measure again when the host is quiet")
+    busy = msgspec.structs.replace(ANSWER, next=(again, FLAG))
+    shown = result_view(ended_frame(busy), None, levels_view(()), "", again_key="R")
+    assert not any(row.then for row in shown.rows)
 
 
 def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:

@@ -127,7 +127,7 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     at, steps = answer.at_capacity, leading_steps(answer.next)
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
-    then = _after_restart(again_key) if again_key and steps and needs_restart(steps[-1]) else ()
+    then = _after_restart(again_key) if again_key and steps and needs_restart(steps[0]) else ()
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow(SEARCHES, answer.searches.sentence if answer.searches else ""),
@@ -229,6 +229,9 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
+    if len(lines) >= height:
+        # What to do with a flag gives way to what was found.
+        lines = _above(view._replace(rows=tuple(row._replace(then=()) for row in view.rows)), width)
     if not view.levels.table.rows:
         return [*lines, [], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *(_level_lines(view.levels, width, height, height - 1 - len(lines)) if with_levels else [])]
