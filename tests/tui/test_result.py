@@ -383,7 +383,7 @@ async def test_after_a_flag_to_try_the_result_says_how_to_measure_it_unless_it_i
         return live
 
     search = NextStep(code="longer_search", sentence="a longer search", command="swarmtui capacity")
-    restart = "restart the server with it, then press R"
+    restart = "restart the server with --parallel 4, then press R"
     for live, says in (
         (shown(FLAG), True), (shown(FLAG, embedded=True), False), (shown(FLAG, url=""), False), (shown(search), False),
     ):  # fmt: skip
@@ -403,9 +403,9 @@ def test_what_to_do_with_a_flag_is_shorter_where_that_saves_a_line_and_gives_way
         return [line.strip() for line in text_of(large_lines("", "", [row], width)).splitlines()]
 
     start = "Try next     --parallel 4: more agents start at once"
-    assert tried(100) == [f"{start}; restart the server with it, then press R"]
-    assert tried(90) == [f"{start}; restart with it, then press R"]
-    assert tried(70) == [f"{start}; restart the", "server with it, then press R"]
+    assert tried(110) == [f"{start}; restart the server with --parallel 4, then press R"]
+    assert tried(100) == [f"{start}; restart with --parallel 4, then press R"]
+    assert tried(70) == [f"{start}; restart the", "server with --parallel 4, then press R"]
     # With the heading, eight lines are enough for all.
     assert "press R" in text_of(result_lines(view, 79, 8, with_levels=False))
     assert "press R" not in text_of(result_lines(view, 79, 7, with_levels=False))

@@ -127,7 +127,7 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     at, steps = answer.at_capacity, leading_steps(answer.next)
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
-    then = _after_restart(again_key) if again_key and steps and needs_restart(steps[0]) else ()
+    then = _after_restart(steps[0].command, again_key) if again_key and steps and needs_restart(steps[0]) else ()
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow(SEARCHES, answer.searches.sentence if answer.searches else ""),
@@ -140,8 +140,8 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     )
 
 
-def _after_restart(key: str) -> tuple[str, ...]:
-    return tuple(f"restart {server}with it, then press {key}" for server in ("the server ", ""))
+def _after_restart(flag: str, key: str) -> tuple[str, ...]:
+    return tuple(f"restart {server}with {flag}, then press {key}" for server in ("the server ", ""))
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:
