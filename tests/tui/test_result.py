@@ -383,7 +383,7 @@ async def test_after_a_flag_to_try_the_result_says_how_to_measure_it_unless_it_i
         return live
 
     search = NextStep(code="longer_search", sentence="a longer search", command="swarmtui capacity")
-    restart = "restart the server with --parallel 4, then press R"
+    restart = "with --parallel 4, then press R"
     for live, says in (
         (shown(FLAG), True), (shown(FLAG, embedded=True), False), (shown(FLAG, url=""), False), (shown(search), False),
     ):  # fmt: skip
