@@ -101,7 +101,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     # C agents that take turns write more each than their share of the total.
     shared = "|each writing" if numbers.take_turns else ""
     each = f"per agent while it writes|per agent, writing|per agent writing{shared}|per agent"
-    figures = (
+    figures: tuple[Figure, ...] = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
         _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
