@@ -1,6 +1,7 @@
 """Format numbers and times for display: a value that was not measured is a dash, never 0.
 
-Live views use `rate` and `percent`, which have a steady width; tables and reports show more digits with `significant`.
+Rates are shown by `rate`, which has a steady width, as `percent` has; other figures of tables have more digits, by
+`significant`.
 """
 
 from __future__ import annotations
@@ -51,17 +52,20 @@ def fixed(value: float, decimals: int) -> str:
 
 
 def rate(value: float | None, half_width: float | None = None) -> str:
-    """Format with three digits, below 1 with two: 0.042, 0.84, 8.42, 84.2, 842, 8,423.
+    """Format with three digits, below 1 with two: 0.042, 0.84, 8.42, 84.2, 842, 8,420.
 
-    With the half-width of a relative interval, with no more digits than it leaves: 8,400 for 8,423 ± 3 %.
+    The half-width of a relative interval may leave a fourth one: 8,423 ± 0.1 %. All rates of sentences and tables are
+    shown by this rule, so that one figure is the same everywhere, and fits the change that is said beside it.
     """
     if value is None:
         return MISSING
     if half_width:
-        text = supported(value, half_width, 3)
+        text = supported(value, half_width, least=3)
         return text if "." in text else f"{int(text):,}"
     if _SMALLEST <= value < 0.1:
         return significant(value, 2)
+    if value >= 1000:
+        value = float(f"{value:.3g}")
     return f"{value:,.0f}" if value < _SMALLEST or value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 

@@ -16,7 +16,7 @@ from swarmtui import numbers
         ("short", 250.0, "250"),
         ("rate", 8.416, "8.42"),
         ("rate", 84.16, "84.2"),
-        ("rate", 8416.0, "8,416"),
+        ("rate", 8416.0, "8,420"),
         ("rate", 0.0, "0"),
         ("rate", 0.842, "0.84"),
         ("rate", 0.0416, "0.042"),
@@ -83,9 +83,16 @@ def test_figures_have_the_digits_that_their_half_width_supports(
 
 @pytest.mark.parametrize(
     ("value", "half_width", "text"),
-    [(3601.2, 0.06, "3,600"), (3601.2, None, "3,601"), (15.32, 0.2, "15"), (84.21, 0.001, "84.2"), (None, 0.1, "–")],
+    [
+        (3601.2, 0.06, "3,600"),
+        (3601.2, None, "3,600"),
+        (3612.4, 0.0002, "3,612"),
+        (15.32, 0.2, "15.3"),
+        (84.21, 0.001, "84.21"),
+        (None, 0.1, "–"),
+    ],
 )
-def test_a_rate_in_a_sentence_has_no_more_digits_than_its_half_width_leaves(
+def test_a_rate_has_three_digits_and_a_fourth_if_its_half_width_leaves_it(
     value: float | None, half_width: float | None, text: str
 ) -> None:
     assert numbers.rate(value, half_width) == text

@@ -10,7 +10,7 @@ from swarmtui.analysis.capacity.words import outlook_texts, step_texts
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
-from swarmtui.numbers import clock, rate, seconds, supported
+from swarmtui.numbers import clock, rate, seconds
 from swarmtui.text import count_noun, fold, sanitize, truncate, write_text
 
 _BAR = 20
@@ -181,9 +181,9 @@ def _describe_level(level: Level) -> str:
     parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error', 'errors')}"]
     approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
-        parts.append(f"{approximate}{supported(level.out_tps_steady, level.half_width)} tok/s steady")
+        parts.append(f"{approximate}{rate(level.out_tps_steady, level.half_width)} tok/s steady")
     if level.out_tps_wall is not None:
-        parts.append(f"{approximate}{supported(level.out_tps_wall, level.half_width)} wall")
+        parts.append(f"{approximate}{rate(level.out_tps_wall, level.half_width)} wall")
     if level.shown_ttft_s.median is not None:
         parts.append(f"first token {seconds(level.shown_ttft_s.median)}")
     return ", ".join(parts)

@@ -22,7 +22,7 @@ from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, VerdictWord
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant, supported
+from swarmtui.numbers import milliseconds, percent, rate, seconds, short_percent, signed_percent, significant
 from swarmtui.report.answer import leading_steps, step_text
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Sentence, Table, Value, tabulate
@@ -153,7 +153,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         rates, chosen = pair.throughput, _chosen_level(pair, row)
         if row.verdict.word == "not sure yet":  # the verdict is about the agents
             where, chosen = ", ".join(filter(None, (_where(row), chosen))), ""
-            rates = f"{where}: {rate(row.before)} → {rate(row.after)} tok/s, {change_percent(row)}"
+            before, after = (rate(*of) for of in zip((row.before, row.after), row.half_widths, strict=True))
+            rates = f"{where}: {before} → {after} tok/s, {change_percent(row)}"
         text = (rates, f"first token {times} (median)" if times else "", chosen)
         output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     lines = [
@@ -216,11 +217,12 @@ def _changes_at_capacity(pair: Pair) -> list[_Change]:
     """Return the figures of both capacities; one is worse if drift and half-width do not explain it."""
     a, b, found = pair.at_a, pair.at_b, list[_Change]()
     if a is not None and b is not None and a.out_tps is not None and b.out_tps is not None:
-        half_width = max(filter(None, (a.half_width, b.half_width)), default=None)
-        least = max(_DRIFT, half_width or 0.0)
+        of_a, of_b = a.half_width, b.half_width
+        least = max(_DRIFT, of_a or 0.0, of_b or 0.0)
 
         def rates(before: float, after: float) -> tuple[str, bool]:
-            return f"{rate(before, half_width)} → {rate(after, half_width)} tok/s", after < (1.0 - least) * before
+            text = f"{rate(before, of_a)} → {rate(after, of_b)} tok/s"
+            return text, after < (1.0 - least) * before
 
         text, worse = rates(a.out_tps, b.out_tps)
         found.append(_Change(f"{text} in total", worse))
@@ -377,11 +379,11 @@ def comparison_tables(pair: Pair) -> list[Table]:
     def name(row: ComparisonRow | MachineRow) -> str:
         return row.figure if isinstance(row, MachineRow) else _FIGURES.get(row.figure, FIGURES[row.figure])
 
-    def figure(value: float | None, row: ComparisonRow | MachineRow) -> Value:
+    def figure(value: float | None, row: ComparisonRow | MachineRow, side: int) -> Value:
         if value is None:
             return None
         if isinstance(row, ComparisonRow) and row.figure != "ttft_s":
-            return supported(value, row.half_width, least=3)
+            return rate(value, row.half_widths[side])
         unit = row.unit if isinstance(row, MachineRow) else "s"
         return seconds(value, 4) if unit == "s" else f"{significant(value)} {unit}"
 
@@ -408,8 +410,8 @@ def comparison_tables(pair: Pair) -> list[Table]:
     columns: list[Column[ComparisonRow | MachineRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}" if id(row) in first else ""),
         Column("figure", "figure", name, right=False, least=17),
-        Column("a", "A", lambda row: figure(row.before, row)),
-        Column("b", "B", lambda row: figure(row.after, row)),
+        Column("a", "A", lambda row: figure(row.before, row, 0)),
+        Column("b", "B", lambda row: figure(row.after, row, 1)),
         Column("change", "change", change),
         Column("interval", "95 % interval", interval),
     ]
@@ -530,8 +532,8 @@ def leaderboard_blocks(rows: Sequence[LeaderboardRow]) -> list[Block]:
         Column("session", "session", lambda row: row.id, right=False, least=20),
         Column("label", "label", lambda row: row.label, right=False, least=8),
         Column("model", "model", lambda row: row.model, right=False, least=6),
-        Column("alone", "C=1 tok/s", lambda row: row.out_tps_alone),
-        Column("best_tps", "best tok/s", lambda row: row.best_out_tps),
+        Column("alone", "C=1 tok/s", lambda row: row.out_tps_alone, rate),
+        Column("best_tps", "best tok/s", lambda row: row.best_out_tps, rate),
         Column("at", "at", lambda row: row.best_at or None),
         Column("tpot", "TPOT", lambda row: row.tpot_s, milliseconds),
         Column("ttft", "TTFT", lambda row: row.ttft_s, seconds),

@@ -15,6 +15,7 @@ from swarmtui.numbers import (
     gib,
     milliseconds,
     percent,
+    rate,
     seconds,
     short_percent,
     signed_percent,
@@ -41,12 +42,9 @@ def rate_column(
     id: str,
     title: str,
     value: Callable[[Level], float | None],
-    half_width: Callable[[Level], float | None] = lambda level: level.half_width,
 ) -> Column[Level]:
-    """A rate, in as many digits as the steady rate of its level has, or another that it is compared with."""
-    return Column(
-        id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda rate: supported(rate, half_width(x)))
-    )
+    """A rate, in as many digits as the steady rate of its level has."""
+    return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda tps: rate(tps, x.half_width)), rate)
 
 
 def _scaling(level: Level) -> Cell | None:
@@ -61,6 +59,38 @@ def _slowdown(level: Level) -> Cell | None:
         return None
     half_width = level.half_width * (1.0 - found) / found if level.half_width and found else None
     return Cell(f"{supported(100 * found, half_width, 3)} %" if half_width else short_percent(found))
+
+
+# A rate with one agent that is known to less than this share, or that rests on fewer answers, is a weak base.
+_WEAK, _FEW = 0.1, 5
+WEAK_BASE = "slowdown and scaling with ?: the rate with one agent is not known well"
+
+
+def is_weak_base(levels: Sequence[Level]) -> bool:
+    """Whether slowdown and scaling are compared with a rate of one agent that is not known well."""
+    base = next((level for level in levels if level.key == (1, None)), None)
+    if base is None:
+        return False
+    few = base.half_width is None and base.ok < _FEW
+    return few or (base.half_width or 0.0) > _WEAK or not base.has_complete_run
+
+
+def mark_weak_base(columns: Sequence[Column[Level]], levels: Sequence[Level]) -> list[Column[Level]]:
+    """Mark what is compared with one agent, as not sure, if the rate of one agent is not known well."""
+    if not is_weak_base(levels):
+        return list(columns)
+    return [_doubted(column) if column.id in ("slowdown", "scaling") else column for column in columns]
+
+
+def _doubted(column: Column[Level]) -> Column[Level]:
+    read = column.value
+    assert read is not None
+
+    def value(level: Level) -> Value:
+        found = read(level)
+        return Cell(f"? {found.text}", "unsure") if isinstance(found, Cell) and level.key != (1, None) else found
+
+    return column._replace(value=value)
 
 
 def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
@@ -139,7 +169,7 @@ COLUMNS: dict[str, Column[Level]] = {
         # The half-width itself is not known better than to two digits.
         Column[Level]("half_width", "±", lambda x: x.half_width, lambda share: short_percent(share, 2)),
         rate_column("wall", "wall", lambda x: x.out_tps_wall),
-        Column[Level]("prompt", "prompt", lambda x: x.prompt_tps),
+        Column[Level]("prompt", "prompt", lambda x: x.prompt_tps, rate),
         rate_column("total", "prompt + output", lambda x: x.total_tps),
         rate_column("stream", "stream", lambda x: x.per_stream_tps.mean),
         rate_column("stream_clean", "stream, clean", lambda x: x.per_stream_tps_clean.mean),
@@ -175,7 +205,7 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("serial_s", "serial", _of(lambda x: x.serial, lambda s: _serial(s, seconds(s.wall_s)))),
         Column[Level]("serial_speedup", "speed-up", _of(lambda x: x.serial, lambda s: _serial(s, factor(s.speedup)))),
         Column[Level]("serial_clean", "clean", _of(lambda x: x.serial, lambda s: s.clean_speedup), factor),
-        Column[Level]("serial_tps", "serial tok/s", _of(lambda x: x.serial, lambda s: s.out_tps)),
+        Column[Level]("serial_tps", "serial tok/s", _of(lambda x: x.serial, lambda s: s.out_tps), rate),
         # open loop
         Column[Level]("arrived", "arrival rate", lambda x: x.arrived_per_s, _three),
         Column[Level]("served", "completion rate", lambda x: x.served_per_s, _three, short="done/s"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from swarmtui.analysis.capacity.agents import kv_sentence, session_kv
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
@@ -16,16 +16,16 @@ from swarmtui.model.load import LoadBase, Open, Sessions, traits
 from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
-from swarmtui.numbers import MISSING, percent, supported
+from swarmtui.numbers import MISSING, percent, rate
 from swarmtui.report.comparison import change_cell
-from swarmtui.report.level_columns import COLUMNS, rate_column
+from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, is_weak_base, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 
 
 def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:
     """Build a table without the columns that have no value."""
     shown = list(levels)
-    columns = [COLUMNS[name] for name in ids.split()]
+    columns = mark_weak_base([COLUMNS[name] for name in ids.split()], shown)
     columns[0] = columns[0]._replace(title=load_title(shown))
     return tabulate(title, shown, columns, note).without_missing()
 
@@ -180,10 +180,9 @@ def _main_columns(
     unused |= set(() if baseline else ("baseline", "change"))
     if not growing:
         unused |= set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
-    widest = max((level.half_width for level in levels if level.half_width is not None), default=None)
-    own = _rate_columns(widest) | _baseline_columns(baseline, widest) | _task_columns(tasks)
+    own = _baseline_columns(baseline) | _task_columns(tasks)
     names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
-    columns = [own.get(name) or COLUMNS[name] for name in names]
+    columns = mark_weak_base([own.get(name) or COLUMNS[name] for name in names], levels)
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
 
 
@@ -203,18 +202,8 @@ def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level
     return change._replace(value=lambda level: None if headline.cell(level).code == "missing" else read(level))
 
 
-def _rate_columns(widest: float | None) -> dict[str, Column[Level]]:
-    """The rates; one of too few requests for a half-width has no more digits than the least exact of the others."""
-    values: dict[str, Callable[[Level], float | None]] = {
-        "steady": lambda level: level.out_tps_steady,
-        "wall": lambda level: level.out_tps_wall,
-        "stream": lambda level: level.per_stream_tps.mean,
-    }
-    return {id: rate_column(id, id, value, lambda level: level.half_width or widest) for id, value in values.items()}
-
-
-def _baseline_columns(pair: Pair | None, widest: float | None) -> dict[str, Column[Level]]:
-    """The throughput and that of the baseline, in the digits of the less exact one, and the verdict on them."""
+def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
+    """The throughput of the baseline, and the verdict on the change."""
     rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
 
     def change(level: Level) -> Value:
@@ -225,17 +214,13 @@ def _baseline_columns(pair: Pair | None, widest: float | None) -> dict[str, Colu
             return Cell("not comparable", "refused")
         return change_cell(row)
 
-    def half_width(level: Level) -> float | None:
-        return (rows[level.key].half_width if level.key in rows else level.half_width) or widest
-
     def before(level: Level) -> Value:
-        return supported(rows[level.key].before, half_width(level)) if level.key in rows else None
+        row = rows.get(level.key)
+        return rate(row.before, row.half_widths[0]) if row else None
 
     if pair is None:
         return {}
     return {
-        "steady": rate_column("steady", "steady", lambda x: x.out_tps_steady, half_width),
-        "wall": rate_column("wall", "wall", lambda x: x.out_tps_wall, half_width),
         "baseline": Column("baseline", "baseline", before),
         "change": Column("change", "change", change),
     }
@@ -250,8 +235,8 @@ def _task_columns(tasks: Sequence[TaskFigures]) -> dict[str, Column[Level]]:
         for first in (True, False)
     }
     return {
-        "primary": Column("primary", "primary", lambda level: at.get((level.c, True))),
-        "side": Column("side", "side", lambda level: at.get((level.c, False))),
+        "primary": Column("primary", "primary", lambda level: at.get((level.c, True)), rate),
+        "side": Column("side", "side", lambda level: at.get((level.c, False)), rate),
     }
 
 
@@ -295,6 +280,8 @@ def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open
         )
         if "scaling" in shown:
             legend += f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1. "
+        if "slowdown" in shown and is_weak_base(levels):
+            legend += f"{WEAK_BASE}. "
         legend = legend.rstrip()
         if marks.best is not None and not marks.by_slo:
             legend += f" ▸: best, the lowest C with 95 % of the most {headline} before a cliff; ▼: past it."

@@ -322,7 +322,7 @@ def at_capacity(c: int, each: float, total: float, p90: float, half_width: float
          "220 → 260 tok/s in total; each writes 45.0 → 44.0 tok/s (−2 %); first token 900 ms → 400 ms (p90)",
          None),
         (at_capacity(5, 45, 220, 0.9), at_capacity(9, 35, 150, 0.9, 0.3),
-         "each writes 45 → 35 tok/s (−22 %)", "220 → 150 tok/s in total"),
+         "each writes 45.0 → 35.0 tok/s (−22 %)", "220 → 150 tok/s in total"),
     ],
 )  # fmt: skip
 def test_what_a_change_costs_has_a_line_of_its_own(

@@ -118,7 +118,7 @@ def test_fewer_slots_that_turned_out_worse_are_taken_back_with_what_that_costs()
     (said,) = learned_steps(change)
     assert (said.code, said.command) == ("slots_back", "--parallel 8")
     assert said.sentence == (
-        "go back to --parallel 8: it had 9 agents and 800 tok/s in total, 100 tok/s each while it writes (the SLO asks "
+        "go back to --parallel 8: it had 9 agents and 802 tok/s in total, 100 tok/s each while it writes (the SLO asks "
         "for 20), instead of 201; each slot then has 2,048 tokens of context, unless --ctx-size grows"
     )
 

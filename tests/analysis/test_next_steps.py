@@ -204,8 +204,8 @@ def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
     (step,) = next_steps(add_slots(searched, made, parse_slo(DEFAULT_SLO)))
     assert (step.code, step.command) == ("more_slots", "--parallel 4")
     assert step.sentence == (
-        "--parallel 4: up to 24 agents if the 1,362 tok/s in total do not grow, as fewer wait for a slot, if memory "
-        "allows it; each writes about 380 tok/s instead of 765 (the SLO asks for 20); each slot then has 4,096 tokens "
+        "--parallel 4: up to 24 agents if the 1,360 tok/s in total do not grow, as fewer wait for a slot, if memory "
+        "allows it; each writes about 382 tok/s instead of 765 (the SLO asks for 20); each slot then has 4,096 tokens "
         "of context, unless --ctx-size grows"
     )
     assert step.forecast is not None and (step.forecast.context, step.forecast.least_tps) == (4096, 20.0)

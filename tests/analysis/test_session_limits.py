@@ -93,7 +93,7 @@ def test_prompts_bind_where_reading_them_takes_most_of_the_time() -> None:
     levels = [decoding(1, prompt=8000, ttft=1.0), decoding(8, 0.06, prompt=8000, tps=80.0, n=16)]
     found = found_at(levels)
     assert found.binds == "prefill"
-    assert found.because == "prompts take 80 % of the time: 6,400 prompt tok/s, one agent alone 8,037"
+    assert found.because == "prompts take 80 % of the time: 6,400 prompt tok/s, one agent alone 8,040"
 
 
 def test_long_contexts_are_read_from_memory() -> None:

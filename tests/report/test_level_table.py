@@ -21,12 +21,12 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import MISSING
-from swarmtui.report.level_columns import COLUMNS
+from swarmtui.report.level_columns import COLUMNS, WEAK_BASE
 from swarmtui.report.levels import throughput_tables
 from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
 from swarmtui.report.session_list import IN_APP, session_list
 from swarmtui.report.session_list import session_table as tabulated
-from swarmtui.report.table import Cell, fit
+from swarmtui.report.table import Cell, Table, fit
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
@@ -90,16 +90,17 @@ def session_table(rows: Sequence[SessionRow]) -> str:
 def test_level_table() -> None:
     """Not measured is a dash. The best steady rate is marked."""
     assert level_table([ALONE, FOUR, level(8, flags=(BELOW,))]) == (
-        "|  C|  n| err| steady|  wall| stream|   TTFT|    TPOT|    e2e| in flight| slowdown| scaling|\n"
-        "| -:| -:| --:| -----:| ----:| -----:| -----:| ------:| -----:| --------:| -------:| ------:|\n"
-        "|  1|  4|   0|  81.33| 81.20|  84.07| 278 ms| 11.9 ms| 12.6 s|      1.00|      0 %|   1.00×|\n"
-        "| ▸4| 16|   1|  225.0| 201.9|  58.20| 912 ms| 17.2 ms| 18.6 s|      3.70|   30.8 %|   2.77×|\n"
-        "|  8|  0|   0|      –|     –|      –|      –|       –|      –|         –|        –|       –|\n"
+        "|  C|  n| err| steady| wall| stream|   TTFT|    TPOT|    e2e| in flight| slowdown| scaling|\n"
+        "| -:| -:| --:| -----:| ---:| -----:| -----:| ------:| -----:| --------:| -------:| ------:|\n"
+        "|  1|  4|   0|   81.3| 81.2|   84.1| 278 ms| 11.9 ms| 12.6 s|      1.00|      0 %|   1.00×|\n"
+        "| ▸4| 16|   1|    225|  202|   58.2| 912 ms| 17.2 ms| 18.6 s|      3.70| ? 30.8 %| ? 2.77×|\n"
+        "|  8|  0|   0|      –|    –|      –|      –|       –|      –|         –|        –|       –|\n"
         "\n"
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
         "  the last token, and of one stream (mean). TTFT and e2e: median. TPOT: mean. in flight: mean, Σ\n"
         "  (last token − sent) / wall. slowdown: of the stream rate compared with C=1. scaling: steady\n"
-        "  compared with C=1. ▸: best, the lowest C with 95 % of the most steady before a cliff; ▼: past it.\n"
+        "  compared with C=1. slowdown and scaling with ?: the rate with one agent is not known well. ▸:\n"
+        "  best, the lowest C with 95 % of the most steady before a cliff; ▼: past it.\n"
         "\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
@@ -112,7 +113,7 @@ def test_steady_has_its_half_width() -> None:
     )
     top = table.splitlines()
     assert [cell.strip() for cell in top[2].split("|")[4:6]] == ["200", "1.5 %"], "the half-width is 3"
-    assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.0", "–"], "no more digits than the least exact"
+    assert [cell.strip() for cell in top[3].split("|")[4:6]] == ["9.00", "–"], "three digits"
     assert "±: half-width of the 95 % interval of steady" in " ".join(table.split())
 
 
@@ -129,6 +130,26 @@ def test_what_is_compared_with_one_agent_has_the_digits_of_its_half_width(
     assert [read(one) for read in cells if read is not None] == [Cell(scaling), Cell(slowdown)]
 
 
+@pytest.mark.parametrize(
+    ("answers", "half_width", "weak"), [(4, None, True), (16, None, False), (4, 0.02, False), (16, 0.36, True)]
+)
+def test_what_is_compared_with_a_weak_rate_of_one_agent_has_a_mark(
+    answers: int, half_width: float | None, weak: bool
+) -> None:
+    """A few requests, or a wide interval, at C=1 make each slowdown doubtful, also in reports."""
+    hw = None if half_width is None else 100 * half_width
+    one = built_level(1, tps=100, n=answers, out_tps_steady_hw=hw, rate_speedup=1.0, contention=0.0)
+    four = built_level(4, tps=200, rate_speedup=2.0, contention=0.5)
+    blocks = (levels_view([one, four]).table, level_blocks([one, four])[0], throughput_tables([one, four])[2])
+    sign = "? " if weak else ""
+    for table in blocks:
+        assert isinstance(table, Table)
+        at = {column.id: number for number, column in enumerate(table.columns)}
+        assert [table.rows[1][at[id]].text for id in ("slowdown", "scaling")] == [f"{sign}50 %", f"{sign}2.00×"]
+        assert table.rows[0][at["slowdown"]].text == "0 %", "the base itself is not compared"
+    assert (WEAK_BASE in levels_view([one, four]).legend) == weak
+
+
 def test_few_answers_of_which_some_were_cut_off_have_no_range() -> None:
     table = throughput_tables([level(1, e2e_s=Spread(n=3, min=0.3), ttft_s=ALONE.ttft_s)])[1]
     assert [cell.text for cell in table.rows[0]] == ["1", "278 ms (211 ms–352 ms)"], "e2e has no value"
@@ -138,7 +159,7 @@ def test_counted_chunks_are_marked_and_cap_hits_have_a_column() -> None:
     guessed = level(2, n=8, ok=8, cap_hits=3, out_tps_steady=1097.2, token_source="chunks", e2e_s=Spread(n=8, p50=70))
     top = level_table([guessed]).splitlines()
     assert [cell.strip() for cell in top[0].split("|")[1:-1]] == (["C", "n", "err", "cut", "steady", "e2e"])
-    assert [cell.strip() for cell in top[2].split("|")[1:6]] == ["2", "8", "0", "3", "~1097"]
+    assert [cell.strip() for cell in top[2].split("|")[1:6]] == ["2", "8", "0", "3", "~1,100"]
     assert "▸" not in level_table([guessed]), "a single level is not marked as the best"
 
 
@@ -196,7 +217,7 @@ def test_table_is_at_most_100_columns_wide() -> None:
     assert max(map(display_width, lines)) <= 100
     assert {line.count("|") for line in lines[:5]} == {13} and "not shown for lack of space: TPOT." in lines[6]
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1234567|~1234567| ~1234|0.23 ms|12346 s|    19876|  12.3 %|  1234×|"
+        "|▸20000|80000|12345|11111|~1,230,000|~1,230,000|~1,230|0.23 ms|12346 s|    19876|? 12.3 %|? 1234×|"
     )
 
 

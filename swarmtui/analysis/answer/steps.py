@@ -29,8 +29,6 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
     return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
 
 
-# A rate that is predicted is known to no less than this share.
-_KNOWN = 0.05
 # Every number of agents that more slots may have is said with the same words.
 FEWER_WAIT = ", as fewer wait for a slot"
 PREDICTED = f" (prediction){FEWER_WAIT}"
@@ -84,8 +82,7 @@ def asked_clause(least_tps: float | None) -> str:
 
 def writes_clause(each: float, now: float, least_tps: float | None, half_width: float | None = None) -> str:
     """`; each writes about 110 tok/s instead of 215 (the SLO asks for 20)`: what more slots cost each agent."""
-    then = rate(each, max(_KNOWN, half_width or 0.0))
-    return f"; each writes about {then} tok/s instead of {rate(now, half_width)}{asked_clause(least_tps)}"
+    return f"; each writes about {short(each, 2)} tok/s instead of {rate(now, half_width)}{asked_clause(least_tps)}"
 
 
 def _total(facts: AnswerFacts) -> str:

@@ -247,7 +247,7 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     """Say what decides: the ranges of both sides, or how far apart they are and what chance explains."""
     several = len(a.answers) + len(b.answers) > 2
     gave = " → ".join(side.shown.gave for side in (a, b))
-    searches = f"searches {gave}" if several else "one search each"
+    searches = f"they gave {gave}" if several else "one search each"
     if reason == "overlap":
         return f"{f'{searches}; ' if several else ''}the ranges {_ends(a.shown)} and {_ends(b.shown)} overlap"
     if reason == "equal":

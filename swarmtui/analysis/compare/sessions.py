@@ -71,8 +71,8 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     """One figure of one level in two sessions; `change` and `interval` are null if ratios are refused.
 
     `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level. `half_width`
-    is that of the less exact of both steady rates, as a share; null for times. `likely`: there are too few runs for a
-    verdict, but repeats of one server do not differ by as much; null if it may be chance.
+    is that of the less exact of both steady rates, as a share, and `half_widths` are both; null for times. `likely`:
+    there are too few runs for a verdict, but repeats of one server do not differ by as much; null if it may be chance.
     """
 
     figure: Figure
@@ -83,6 +83,7 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     leads: bool = False
     half_width: float | None = None
+    half_widths: tuple[float | None, float | None] = (None, None)
     likely: Literal["faster", "slower"] | None = None
 
 
@@ -419,6 +420,7 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
         half_width=_half_width(a, b) if figure != "ttft_s" else None,
+        half_widths=(a.half_width, b.half_width) if figure != "ttft_s" else (None, None),
     )
 
 
@@ -515,8 +517,7 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
     where = f"at {headline.name}" if headline.rate is not None else f"with {count_noun(headline.c, 'agent', 'agents')}"
     if row is None or row.verdict is None or row.change is None:
         return f"not measured {where}"
-    # As many digits as show the change, which has the interval.
-    before, after = rate(row.before), rate(row.after)
+    before, after = (rate(*of) for of in zip((row.before, row.after), row.half_widths, strict=True))
     if row.likely is not None:
         verdict = row.verdict
         runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"

@@ -11,6 +11,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
+from swarmtui.report.level_columns import WEAK_BASE
 from swarmtui.report.levels import first_tokens_over, level_table, mark_names, slo_cells
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
@@ -277,7 +278,10 @@ def _meanings(table: Table, legend: str, width: int, known: Sequence[str] = ()) 
     headline = "steady" if "steady" in columns else "wall"
     layout = fit(table, width, GAPS, WIDTHS)
     named = ((column.id, title) for column, title in zip(layout.columns, layout.titles, strict=True))
-    return [f"{title}: {_MEANINGS[id].format(headline)}" for id, title in named if id in _MEANINGS and id not in known]
+    texts = [f"{title}: {_MEANINGS[id].format(headline)}" for id, title in named if id in _MEANINGS and id not in known]
+    compared = [at for at, id in enumerate(columns) if id in ("slowdown", "scaling")]
+    weak = any(row[at].code == "unsure" for row in table.rows for at in compared)
+    return [*texts, *([WEAK_BASE] if weak else [])]
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
