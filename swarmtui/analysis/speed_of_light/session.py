@@ -38,9 +38,6 @@ QUEUED = 0.2
 BUSY = 0.7
 # More than half of the time, or of a step.
 MOST = 0.5
-# A step that reads or computes at this share of what the GPU can is bound by it, also where a power cap lowers clocks:
-# 27 B parameters on an H200 with 512 agents reached 44 % of the peak rate, with clocks lowered all the time.
-_USED = 0.4
 # A level in which prompts take more of the time says little about the mean of its decode steps.
 _MAX_PREFILL = 0.3
 # How far the tokens of a chunk may be from those of a step, for the time between chunks to be that of a step.
@@ -300,7 +297,9 @@ def binding(
     if energy is not None and (energy.throttled or 0.0) > MOST:
         lowered = f"clocks lowered {percent(energy.throttled)} of the time ({', '.join(energy.throttle)})"
     used = _used(one, step)
-    if used is not None and used.share >= _USED and not waits:
+    # Also where a power cap lowers the clocks: 27 B parameters on an H200 with 512 agents computed at 40 to 44 % of the
+    # peak rate, with clocks lowered all the time.
+    if used is not None and used.share >= LOWEST and not waits:
         return used.binds, f"{used.because}; {lowered}" if lowered else used.because
     if lowered:
         return "power", lowered
