@@ -18,7 +18,7 @@ from swarmtui.engines.registry import GENERIC, engine_from_command, engine_named
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
-from swarmtui.model.load import LimitedLoad, Load, Sessions
+from swarmtui.model.load import Closed, LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import AutoSearch, Flags, Objective, Start, Tune, TuneFile, Value, configuration_key
 
@@ -195,15 +195,21 @@ def round_title(tune: TuneFile, number: int) -> str:
 
 
 def scale_load(load: Load, share: float) -> Load:
-    """The share of the requests or of the time of a run that a round has; at least one request."""
+    """The share of the requests or of the time of a run that a round has.
+
+    Of a closed loop at least two requests per stream, unless the run has fewer: C of them end after C is left.
+    """
     if not isinstance(load, LimitedLoad) or share == 1.0:
         return load
     if load.duration_s is not None:
         return msgspec.structs.replace(load, duration=f"{load.duration_s * share:g}s")
     if isinstance(load, Sessions) and load.requests is None:
         return load
-    count = max(1, round(load.per_run.count * share))
-    return msgspec.structs.replace(load, requests=f"{count}C" if load.per_run.per_stream else count)
+    each = load.per_run
+    streams = max(load.levels) if isinstance(load, Closed) and not each.per_stream else 1
+    least = 2 * streams if isinstance(load, Closed) else 1
+    count = max(min(least, each.count), round(each.count * share))
+    return msgspec.structs.replace(load, requests=f"{count}C" if each.per_stream else count)
 
 
 def starts_in_file_order(tune: TuneFile, starts: Sequence[Start]) -> list[Start]:

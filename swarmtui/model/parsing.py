@@ -47,11 +47,12 @@ def _check_numbers(data: Any, source: str, key: str, text: str) -> None:
 
 
 def parse_seconds(text: str, key: str) -> float:
-    """Parse `30`, `30s`, `500ms`, `2m` or `1h`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*", text)
-    if not match:
-        raise BadInput(f"{text!r} is not a time like 500ms, 30s, 2m or 1h", key=key)
-    seconds = float(match.group(1)) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[match.group(2) or "s"]
+    """Parse `30`, `30s`, `500ms`, `2m`, `8m30s` or `1h`."""
+    number = r"(\d+(?:\.\d+)?)\s*"
+    if not re.fullmatch(rf"\s*(?:{number}|(?:{number}(?:ms|s|m|h)\s*)+)", text):
+        raise BadInput(f"{text!r} is not a time like 500ms, 30s, 8m30s or 1h", key=key)
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+    seconds = sum(float(part) * units[unit] for part, unit in re.findall(rf"{number}(ms|s|m|h)?", text))
     if seconds <= 0:
         raise BadInput("must be greater than zero", key=key)
     return seconds

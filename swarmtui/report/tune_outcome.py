@@ -39,8 +39,8 @@ def outcome_blocks(found: TuneOutcome) -> list[Block]:
         again = f"swarmtui run --baseline {found.session} --endpoint URL"
         blocks += [Sentence("compare later runs with it:"), Sentence(again, "command")]
     changed = {change.knob for change in found.changes}
-    mattered = [effect for effect in found.effects if effect.knob in changed]
-    others = [effect for effect in found.effects if effect.knob not in changed]
+    mattered = [effect for effect in found.effects if effect.knob in changed and effect.gain > 0.0]
+    others = [effect for effect in found.effects if effect not in mattered]
     blocks += [effect_table("What was changed", mattered, found.objective)] if mattered else []
     blocks += [effect_table("What did not help", others, found.objective)] if others else []
     blocks += _recipe_blocks(found)

@@ -389,6 +389,14 @@ def test_values_without_a_start_did_not_gain_only_if_nearer_ones_did_not() -> No
     assert none.sentence == "100.0 tok/s with the command; the budget ended before a change of it was measured"
 
 
+def test_outcome_without_time_for_the_ab_test_says_how_long_it_takes_and_how_to_continue() -> None:
+    found = outcome_of(lambda flags: 50.0 * int(flags.get("--slots", 2)), RULES._replace(budget_s=60.0))
+    assert found.code == "not_tested" and found.sentence.endswith(
+        "not confirmed: the budget ended before the A/B test, which takes about 3 min; the same command with a larger "
+        "--budget continues"
+    )
+
+
 def test_searches_that_found_no_limit_do_not_say_that_the_command_is_best() -> None:
     space = space_of(SLOTS)
     for high, words in (

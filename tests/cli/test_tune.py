@@ -217,13 +217,14 @@ def test_halving_repeats_the_best_with_more_requests(tmp_path: Path) -> None:
         path = tune_file(
             sandbox, '[grid]\n"--mode" = ["serve"]\n"--slots" = [1, 4]\n[halving]\nfactor = 2\nrounds = 2'
         )  # fmt: skip
+        path.write_text(path.read_text().replace('"2C"', '"4C"'))
         ran = sandbox.run(*tune_command(sandbox, path, "--yes", "--json"))
         assert ran.code == 0, ran
         rows = state(sandbox)["starts"]
         assert [row["round"] for row in rows] == [0, 0, 1]
         assert rows[2]["flags"]["--slots"] == 4
         levels = [sandbox.show_session(row["session"])["levels"][0] for row in rows]
-        assert [level["n"] + level["unfinished"] for level in levels] == [4, 4, 8]
+        assert [level["n"] + level["unfinished"] for level in levels] == [8, 8, 16]
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,23 @@ def test_invalid_requests_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30", 30.0), ("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1.5h", 5400.0), (" 3 s ", 3.0)]
+    ("text", "seconds"),
+    [
+        ("30", 30.0),
+        ("30s", 30.0),
+        ("500ms", 0.5),
+        ("2m", 120.0),
+        ("1.5h", 5400.0),
+        (" 3 s ", 3.0),
+        ("8m30s", 510.0),
+        ("1h 30m", 5400.0),
+    ],
 )
 def test_parse_seconds(text: str, seconds: float) -> None:
     assert parse_seconds(text, "timeout") == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "-1s", "1d", "s", "1 2", "inf", "nan"])
+@pytest.mark.parametrize("text", ["", "0", "0s", "-1s", "1d", "s", "1 2", "8m30", "inf", "nan"])
 def test_invalid_durations_are_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_seconds(text, "timeout")

@@ -119,9 +119,12 @@ def test_last_halving_round_has_all_requests() -> None:
     text = f'command = "x {{port}}"\n{grid}[halving]\nfactor = 3\nrounds = 3\n'
     rounds = tune_rounds(tune(text))[:3]
     assert [(r.configurations, round(r.share, 3)) for r in rounds] == [(27, 0.111), (9, 0.333), (3, 1.0)]
-    assert scale_load(Closed(requests="9C"), rounds[0].share) == Closed(requests="1C")
+    assert scale_load(Closed(requests="9C"), rounds[0].share) == Closed(requests="2C")
     assert scale_load(Closed(requests=400), 0.5) == Closed(requests=200)
-    assert scale_load(Closed(requests="4C"), 0.01) == Closed(requests="1C")
+    # With one request per stream, C − 1 of C would end after the first was gone.
+    assert scale_load(Closed(requests="4C"), 0.01) == scale_load(Closed(requests="2C"), 0.5) == Closed(requests="2C")
+    assert scale_load(Closed(requests="1C"), 0.5) == Closed(requests="1C")
+    assert scale_load(Closed(levels=(1, 16), requests=40), 0.5) == Closed(levels=(1, 16), requests=32)
     assert scale_load(Closed(duration="30s"), 0.5) == Closed(duration="15s")
     assert scale_load(Open(rate=2.0), 0.5) == Open(rate=2.0, requests=50)
     for load in (Barrier(), Sessions()):

@@ -7,7 +7,7 @@ that were started more than once, says how large a gain one start would have mis
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import expm1, fsum, inf, isfinite, log, sqrt
+from math import ceil, expm1, fsum, inf, isfinite, log, sqrt
 from statistics import median
 from typing import Literal
 
@@ -259,7 +259,11 @@ def _sentence(
         case "not_sure":
             return f"{what}: {figures}, not sure yet after {sides} of ab"
         case "not_tested":
-            return f"{what}: {figures}, not confirmed: the budget ended before the A/B test"
+            minutes = ceil(progress.confirm_s / 60)
+            return (
+                f"{what}: {figures}, not confirmed: the budget ended before the A/B test, which takes about {minutes} "
+                "min; the same command with a larger --budget continues"
+            )
         case "no_gain" if progress.ended == "budget" and not progress.tried:
             return f"{_figure(before)} {unit} with the command; the budget ended before a change of it was measured"
         case "no_gain" if objective == "agents" and _has_no_limit(starts):

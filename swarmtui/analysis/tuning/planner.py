@@ -69,6 +69,7 @@ def plan_tune(
         ask=ask, leader=search.leader, winner=search.winner, decision=search.decision, crashes=tuple(search.crashes),
         skipped=tuple(search.skipped.values()), tried=tuple(search.tried), finalists=tuple(search.finalists),
         out_of_time=frozenset(search.out_of_time), ended="" if ask else search.ended, spent_s=search.spent_s,
+        confirm_s=search.confirm_s(),
     )  # fmt: skip
 
 
@@ -349,6 +350,10 @@ class _Search:
         loads = [(start.took_s or 0.0) - lead for start, lead in zip(done, starting, strict=True)]
         return (fsum(starting) + factor * fsum(loads)) / len(done) if done else 0.0
 
+    def confirm_s(self) -> float:
+        """Return how long the shortest A/B test takes."""
+        return 2 * CHECKPOINTS[0] * self._seconds("restart")
+
     def _has_time(self, flags: Flags) -> bool:
         """Whether there is time for another start of the screening, and then for those that rank and confirm.
 
@@ -361,7 +366,7 @@ class _Search:
             return True
         if self._starts and self._starts[-1].step == "confirm":
             return False
-        later_s, confirm_s = (count * self._seconds("restart") for count in (self._later_starts(), 2 * CHECKPOINTS[0]))
+        later_s, confirm_s = self._later_starts() * self._seconds("restart"), self.confirm_s()
         # What is left of a short budget must suffice for the A/B test; one that never would is all for screening.
         reserved_s = min(later_s, max(_RESERVED * rules.budget_s, _SPARE * confirm_s))
         too_short = _SPARE * confirm_s + _LEAST_BEFORE_AB * self._seconds("screen") > rules.budget_s
@@ -398,7 +403,7 @@ class _Search:
         self.finalists = self._candidates()[: rules.finalists]
         if len(self.finalists) < 2:
             return
-        confirm_s = 2 * CHECKPOINTS[0] * self._seconds("restart")
+        confirm_s = self.confirm_s()
         for number in range(rules.restarts):
             order = list(self.finalists)
             Random(f"{rules.seed}/{number}").shuffle(order)

@@ -56,7 +56,7 @@ class TuneProgress(NamedTuple):
     """What the search knows. `ask` is null at its end. `leader` is the best so far, null while nothing works.
 
     `out_of_time` are the knobs of which a value had no start because the budget ended. `ended`: why the search is over;
-    `budget` if its time was. `decision` is the verdict of the A/B test.
+    `budget` if its time was. `decision` is the verdict of the A/B test, which takes at least `confirm_s`.
     """
 
     ask: Ask | None
@@ -70,3 +70,4 @@ class TuneProgress(NamedTuple):
     out_of_time: frozenset[str]
     ended: Literal["", "done", "budget", "no_baseline", "unreliable"]
     spent_s: float
+    confirm_s: float
