@@ -1,8 +1,9 @@
 """Search the capacity in simulations: does the interval contain the truth, and how long does it take?
 
-python -m tests.bench.capacity shares [--seeds N] [--truth C,C…]     servers whose share of good requests falls in
-    steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds if a
-    request of the answer's level takes 3 s
+python -m tests.bench.capacity shares [--quick] [--seeds N] [--truth C,C…]     servers whose share of good requests
+    falls in steps: steep, gentle, flat, with and without visits that differ, and one with a dip; requests, and seconds
+    if a request of the answer's level takes 3 s; --quick: searches that decide at 20 %, in a minute, also of servers
+    with a queue, in which requests that follow each other are alike
 python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    how often quick searches of one such
     server are said to differ, also if the server drifts by 5 % between them, and how often those of one that carries
     more; --sure: searches that decide at 1 %
@@ -23,8 +24,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from random import Random
+from statistics import NormalDist
 from typing import NamedTuple
 
 import msgspec
@@ -207,6 +209,9 @@ def long_run(preset: Preset, recordings: Sequence[Recording], c: int) -> tuple[b
 SHAPES = {"steep": 0.02, "gentle": 0.12, "flat": 0.4, "flatter": 1.0}
 REQUEST_S = 3.0
 DIP = 4
+# The correlation of requests that follow each other in a queue.
+ALIKE = 0.8
+NORMAL = NormalDist()
 # How much a server differs from one search to the next (standard deviation of its log).
 DRIFT = 0.05
 
@@ -225,9 +230,12 @@ class Counted(SloTally):
 
 
 def search_shares(
-    shape: str, truth: float, seed: int, differ: float, dip: int = 0, *, quick: bool = False
+    shape: str, truth: float, seed: int, differ: float, dip: int = 0, *, quick: bool = False, alike: float = 0.0
 ) -> tuple[Capacity, float]:
-    """Return the answer, and the seconds; `differ` is how much the log odds of visits differ."""
+    """Return the answer, and the seconds; `differ` is how much the log odds of visits differ.
+
+    `alike` is the correlation of requests that follow each other.
+    """
     rng, visits, seconds = Random(seed), list[Visit](), 0.0
     slo, alpha = (QUICK_SHARES, QUICK_ALPHA) if quick else (SHARES, ALPHA)
     required = slo.conditions[0].share
@@ -238,8 +246,10 @@ def search_shares(
         )
         share = 0.5 if c == dip else 1.0 / (1.0 + math.exp(-max(-30.0, odds)))
         good = n = 0
+        z = rng.gauss(0.0, 1.0)
         while n < following.requests:
-            n, good = n + 1, good + (rng.random() < share)
+            n, good = n + 1, good + (NORMAL.cdf(z) < share)
+            z = alike * z + math.sqrt(1.0 - alike * alike) * rng.gauss(0.0, 1.0)
             if n >= 4 and n.bit_count() == 1 and is_missed(Counted(good, n, slo), alpha):
                 break
             if quick and n >= 4 and is_shown(Counted(good, n, slo), alpha):
@@ -315,22 +325,38 @@ def _answers(
     return [search_answer(shape, number, seed, differ, quick=quick) for seed, number in carried.items()]
 
 
-def print_shares(seeds: int, truths: Sequence[int]) -> None:
-    print("shape    visits differ  truth  covers  |error|  median width  dip named  visits  requests  seconds (most)")
-    rows = [(shape, differ, truth, 0) for shape in SHAPES for differ in (0.0, 0.4) for truth in truths]
-    for shape, differ, truth, dip in [*rows, *(("steep", 0.0, truth, DIP) for truth in truths if truth > 2 * DIP)]:
-        found = [search_shares(shape, truth, seed, differ, dip) for seed in range(seeds)]
+def print_shares(seeds: int, truths: Sequence[int], *, quick: bool = False) -> None:
+    print(
+        "shape    visits differ  alike  truth  covers  repeat  |error|  median width  dip named  visits  requests  "
+        "seconds (most)"
+    )
+    queues = (0.0, ALIKE) if quick else (0.0,)
+    rows = [
+        (shape, differ, alike, truth, 0)
+        for shape in SHAPES
+        for differ in (0.0, 0.4)
+        for alike in queues
+        for truth in truths
+    ]
+    dips = [("steep", 0.0, 0.0, truth, DIP) for truth in truths if truth > 2 * DIP]
+    for shape, differ, alike, truth, dip in [*rows, *dips]:
+        found = [search_shares(shape, truth, seed, differ, dip, quick=quick, alike=alike) for seed in range(seeds)]
         answers, times = [answer for answer, _ in found], [seconds for _, seconds in found]
-        covered = _mean([one.low <= truth <= (one.high or math.inf) for one in answers])
+        covered = _mean([_covers(one, truth) for one in answers])
+        repeated = _mean([_covers(one, other.agents) for one, other in pairwise(answers)])
         error = _mean([abs(one.agents - truth) for one in answers])
         width = sorted((one.high or math.inf) - one.low for one in answers)[seeds // 2]
         named = _mean([any(finding.code == "dip" for finding in one.findings) for one in answers])
         visits, requests = _mean([one.visits for one in answers]), _mean([one.requests for one in answers])
         print(
-            f"{'dip' if dip else shape:8} {differ:13} {truth:6} {covered:7.0%} {error:8.1f} {width:13.0f} "
-            f"{named:10.0%} {visits:7.0f} {requests:9.0f} {_mean(times):8.0f} ({max(times):.0f})",
+            f"{'dip' if dip else shape:8} {differ:13} {alike:6} {truth:6} {covered:7.0%} {repeated:7.0%} {error:8.1f} "
+            f"{width:13.0f} {named:10.0%} {visits:7.0f} {requests:9.0f} {_mean(times):8.0f} ({max(times):.0f})",
             flush=True,
         )
+
+
+def _covers(answer: Capacity, agents: int) -> bool:
+    return answer.low <= agents <= (math.inf if answer.high is None else answer.high)
 
 
 def main() -> None:
@@ -339,6 +365,7 @@ def main() -> None:
     parser.add_argument("preset", nargs="?", default="agents-small-kv")
     parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
     parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
+    parser.add_argument("--quick", action="store_true", help="shares: searches that decide at 20 %%, in a minute")
     parser.add_argument("--sure", action="store_true", help="scatter: searches that decide at 1 %%")
     given = parser.parse_args()
     if given.what == "scatter":
@@ -346,7 +373,9 @@ def main() -> None:
         print_scatter(int(given.seeds or 200), truths, quick=not given.sure)
         return
     if given.what == "shares":
-        print_shares(int(given.seeds or 20), [int(c) for c in (given.truth or "3,16,23,60").split(",")])
+        print_shares(
+            int(given.seeds or 20), [int(c) for c in (given.truth or "3,16,23,60").split(",")], quick=given.quick
+        )
         return
     recordings = [record_session(number) for number in range(SESSIONS)]
     context = live_context(recordings, max_gap_s=MAX_GAP_S, time_scale=1.0)

@@ -5,6 +5,9 @@ python -m tests.bench.short_visits levels [--slots N] [--seeds N]
     the long level, and their mean, with standard errors
 python -m tests.bench.short_visits quick [--seeds A-B] [SIMULATOR]
     how often `swarmtui quick` answers how many agents
+python -m tests.bench.short_visits ranges [--seeds A-B]
+    servers with a queue, with and without visits that differ: how often the range of `swarmtui quick` contains the
+    truth, which is the most agents that keep the SLO in many long levels, and the answer of the next search
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
 from swarmtui.client.plan_builder import QUICK_MAX_TOKENS
+from swarmtui.model.findings import Capacity
 from swarmtui.model.record import Record
 from tests.seeds.virtual_session import simulate_journal, simulate_quick
 
@@ -122,9 +128,78 @@ def _quick(simulator: str, seed: int) -> int:
     return simulate_quick(simulator, seed=seed).agents
 
 
+# Servers with a queue: answers of equal and of different length, many and few agents for each slot.
+QUEUES = {
+    "equal answers": "moe-tp1?step_ms.a=3&step_ms.c=0.05&prefill_tps=20000&output.cv=0.2",
+    "answers of CV 1": "moe-tp1?step_ms.a=3&step_ms.c=0.05&prefill_tps=20000&output.median=60&output.cv=1.0",
+    "long answers": "moe-tp1",
+    "16 slots": "moe-tp1?slots=16&step_ms.c=0.4&prefill_tps=20000&output.median=60&output.cv=1.0",
+}
+# By how much the step time of visits differs, as a share.
+DIFFER = (0.0, 0.1)
+# Levels of so many requests, with so many seeds, find the truth.
+TRUTH_REQUESTS, TRUTH_SEEDS = 150, range(5000, 5020)
+
+
+def keeps(simulator: str, c: int) -> bool:
+    slo, tallies = parse_slo(DEFAULT_SLO), list[SloTally]()
+    for seed in TRUTH_SEEDS:
+        journal = simulate_journal(
+            simulator, "coding", seed=seed, levels=(c,), requests=TRUTH_REQUESTS, max_tokens=QUICK_MAX_TOKENS
+        )
+        tallies.append(SloTally(slo, [record for record in journal.records if record.c == c]))
+    counts = [[tally.counts[number] for tally in tallies] for number in range(len(slo.conditions))]
+    return all(
+        sum(good for good, _ in of) >= condition.share * sum(n for _, n in of)
+        for of, condition in zip(counts, slo.conditions, strict=True)
+    )
+
+
+def truth_near(simulator: str, c: int) -> int:
+    """Return the most agents that keep the SLO, looked for around C."""
+    while c and not keeps(simulator, c):
+        c -= 1
+    while keeps(simulator, c + 1):
+        c += 1
+    return c
+
+
+def _range_row(seeds: range, server: tuple[str, float]) -> str:
+    name, differ = server
+    simulator = f"{QUEUES[name]}{'&' if '?' in QUEUES[name] else '?'}noise.run_cv={differ}"
+    found = [_search(simulator, seed) for seed in seeds]
+    truth = truth_near(simulator, round(statistics.fmean(one.agents for one in found)))
+    holds = [_holds(one, truth) for one in found]
+    repeats = [_holds(one, other.agents) for one, other in pairwise(found)]
+    width = statistics.fmean((one.high or math.inf) - one.low for one in found)
+    answers = [one.agents for one in found]
+    return (
+        f"{name:<16} {differ:>6.0%} {truth:>6} {statistics.fmean(answers):>7.1f} ± {statistics.stdev(answers):<4.1f} "
+        f"{statistics.fmean(holds):>6.0%} {statistics.fmean(repeats):>7.0%} {width:>6.1f} "
+        f"{statistics.fmean(one.low > truth for one in found):>9.0%} "
+        f"{statistics.fmean(one.high is not None and one.high < truth for one in found):>9.0%}"
+    )
+
+
+def _holds(found: Capacity, agents: int) -> bool:
+    return found.low <= agents <= (math.inf if found.high is None else found.high)
+
+
+def _search(simulator: str, seed: int) -> Capacity:
+    return simulate_quick(simulator, seed=seed)
+
+
+def print_ranges(seeds: range, pool: ProcessPoolExecutor) -> None:
+    print(f"{len(seeds)} searches each; in percent, the ranges that hold the truth, and the answer of the next search")
+    print(f"{'server':<16} {'differ':>6} {'truth':>6} {'answers':>14} {'truth':>6} {'repeat':>7} {'width':>6} "
+          f"{'too high':>9} {'too low':>9}")  # fmt: skip
+    for row in pool.map(partial(_range_row, seeds), [(name, differ) for name in QUEUES for differ in DIFFER]):
+        print(row, flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("levels", "quick"))
+    parser.add_argument("what", choices=("levels", "quick", "ranges"))
     parser.add_argument("simulator", nargs="?", default="moe-tp1")
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--seeds", default="0-39", help="a number of seeds, or the first and the last")
@@ -136,6 +211,8 @@ def main() -> None:
     with ProcessPoolExecutor(given.jobs) as pool:
         if given.what == "levels":
             print_levels(given.slots, len(seeds), given.workloads.split(";"), pool)
+        elif given.what == "ranges":
+            print_ranges(seeds, pool)
         else:
             print_quick(given.simulator, seeds, pool)
 

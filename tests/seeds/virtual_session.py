@@ -136,7 +136,7 @@ def simulate_time_left(simulator: str, goal: FindCapacity, *, seed: int = 1) -> 
 def _simulate_search(simulator: str, goal: FindCapacity, seed: int, workload: str) -> tuple[Capacity, _VirtualStages]:
     preset, _ = parse_spec(simulator)
     plan, factory = _plan(find_workload(workload), seed, levels=(1,), max_tokens=QUICK_MAX_TOKENS)
-    stages = _VirtualStages(preset, PlannedLoad(plan, factory), factory)
+    stages = _VirtualStages(preset, PlannedLoad(plan, factory), factory, seed)
     found = asyncio.run(search(cast(Stages, stages), goal))
     assert found is not None
     return found, stages
@@ -145,8 +145,8 @@ def _simulate_search(simulator: str, goal: FindCapacity, seed: int, workload: st
 class _VirtualStages:
     """Offers a search for the capacity what it needs of `Stages`, in virtual time."""
 
-    def __init__(self, preset: Preset, load: PlannedLoad, factory: TaskFactory) -> None:
-        self.load, self._client = load, _VirtualClient(preset)
+    def __init__(self, preset: Preset, load: PlannedLoad, factory: TaskFactory, seed: int) -> None:
+        self.load, self._client = load, _VirtualClient(preset, seed=seed)
         slots = factory.slots = preset.slots * preset.replicas
         self.state = SimpleNamespace(slots=SimpleNamespace(total=slots), levels=(), servers=(_discovered(preset),))
         self.journal = SimpleNamespace(write=lambda entry: None, log_event=lambda kind, text: None)
@@ -237,7 +237,7 @@ class _RequestInFlight(msgspec.Struct, kw_only=True):
 
 class _VirtualClient:
     def __init__(self, preset: Preset, eos: float = 0.0, seed: int = 0) -> None:
-        self._preset, self._engine, self._eos = preset, BatchingEngine(preset), eos
+        self._preset, self._engine, self._eos = preset, BatchingEngine(preset, seed), eos
         self._seed = seed
         self._jobs = 0
         self.now = 0.0
