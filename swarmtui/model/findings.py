@@ -189,7 +189,8 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
 
     For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
     higher level is kept. `cut`: its last visit ended with too few requests to say anything. Each by itself,
-    `kept_visits` of its visits are shown to keep the SLO, and `missed_visits` to miss it.
+    `kept_visits` of its visits are shown to keep the SLO, and `missed_visits` to miss it. `by_visit` are the requests
+    of each visit that met it, and all.
     """
 
     c: int
@@ -200,6 +201,7 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     cut: bool = False
     kept_visits: int = 0
     missed_visits: int = 0
+    by_visit: tuple[tuple[int, int], ...] = ()
 
     @property
     def differs(self) -> bool:

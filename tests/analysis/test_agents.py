@@ -187,6 +187,56 @@ def test_levels_at_the_border_are_visited_again_at_the_end() -> None:
     assert (answer.low, answer.high) == (4, 5) and answer.agents in (4, 5)
 
 
+QUICK = parse_slo("ttft_p90=2s")
+
+
+def quick_visit(c: int, in_time: int, late: int = 0) -> Visit:
+    return Visit(c, QUICK, [GOOD] * in_time + [LATE] * late)
+
+
+CLIMB = [quick_visit(c, 19) for c in (1, 2, 4, 8, 16, 20)]
+
+
+def test_quick_search_repeats_the_level_that_was_missed_before_the_answer_a_third_time() -> None:
+    visits = [*CLIMB, quick_visit(32, 0, 8), quick_visit(24, 0, 8), quick_visit(22, 19)]
+    asked = []
+    while (following := next_visit(visits, QUICK, 64, 0.2, quick=True)) is not None:
+        asked.append((following.c, following.step))
+        visits.append(quick_visit(following.c, 0, 8) if following.c > 22 else quick_visit(following.c, 19))
+    assert asked[:2] == [(22, "repeat"), (24, "repeat")]
+
+
+def test_quick_search_looks_between_a_level_whose_visits_differ_and_the_next_that_is_missed() -> None:
+    """Of 39 requests at 24 agents 31 were in time: 12 of 20, then 19 of 19."""
+    visits = [*CLIMB, quick_visit(32, 0, 14), quick_visit(24, 12, 8), quick_visit(22, 19), quick_visit(24, 19)]
+    answer = capacity(QUICK, visits, [], alpha=0.2)
+    assert (answer.agents, answer.low, answer.high) == (22, 22, 31)
+    following = next_visit(visits, QUICK, 64, 0.2, quick=True)
+    assert following is not None and (following.c, following.step) == (28, "beside")
+    visits.append(quick_visit(28, 0, 8))
+    following = next_visit(visits, QUICK, 64, 0.2, quick=True)
+    assert following is not None and following.c == 26
+    visits += [quick_visit(26, 0, 8), quick_visit(22, 19)]
+    answer = capacity(QUICK, visits, [], alpha=0.2)
+    assert (answer.agents, answer.low, answer.high) == (22, 22, 25)
+    following = next_visit(visits, QUICK, 64, 0.2, quick=True)
+    assert following is not None and (following.c, following.step) == (24, "decide"), "a third visit"
+    found = next(level for level in search_state(visits, following, 0.2).levels if level.c == 24)
+    assert found.state == "unsure" and found.by_visit == ((12, 20), (19, 19))
+    assert next_visit([*visits, quick_visit(24, 19)], QUICK, 64, 0.2, quick=True) is None
+
+
+def test_quick_search_repeats_a_level_that_was_missed_although_the_one_above_is_kept() -> None:
+    below = [quick_visit(c, 19) for c in (1, 2, 4, 8, 16)]
+    levels = [quick_visit(32, 0, 8), quick_visit(24, 0, 8), quick_visit(18, 0, 8), quick_visit(20, 19)]
+    visits = [*below, *levels, quick_visit(22, 0, 8), quick_visit(21, 0, 8)]
+    asked = []
+    while (following := next_visit(visits, QUICK, 64, 0.2, quick=True)) is not None:
+        asked.append((following.c, following.step))
+        visits.append(quick_visit(following.c, 0, 8) if following.c > 20 else quick_visit(following.c, 19))
+    assert asked[:2] == [(20, "repeat"), (18, "repeat")]
+
+
 def test_state_of_the_search_has_the_bracket_and_a_word_per_level() -> None:
     visits = [visit(1, 5), visit(2, 0, 8), visit(4, 90), visit(8, 0, 8)]
     found = search_state(visits, next_visit(visits, SLO, 64, ALPHA), ALPHA)

@@ -167,6 +167,11 @@ def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
     ("past", "said"),
     [
         (differing(24), "20 kept (seen once only), 24 kept once, missed once, 26 missed, 21 to 23 and 25 not tried"),
+        (
+            msgspec.structs.replace(differing(24), by_visit=((1, 18), (16, 18))),
+            "20 kept (seen once only), 24 kept once, missed once (1 of 18, then 16 of 18 requests), 26 missed, "
+            "21 to 23 and 25 not tried",
+        ),
         (searched(24, "missed"), "20 kept (seen once only), 24 missed, 21 to 23 not tried"),
     ],
 )

@@ -85,7 +85,8 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
-    `18 kept (confirmed), 20 kept once, missed once, 22 missed, 19 and 21 not tried`: the range ends below 22.
+    `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
+    the range ends below 22.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
@@ -94,8 +95,11 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     parts, levels = [_kept_words(facts.agents, at)], [facts.agents]
     if facts.c is not None:
         doubt = doubt_words(past)
-        differs = past is not None and past.differs
-        parts.append(f"{facts.c} {doubt if doubt and differs else f'missed ({doubt})' if doubt else 'missed'}")
+        if past is not None and past.differs and doubt:
+            said = f"{doubt}{_visit_words(past)}"
+        else:
+            said = f"missed ({doubt})" if doubt else "missed"
+        parts.append(f"{facts.c} {said}")
         levels.append(facts.c)
         if doubt and searched.bound is not None and searched.bound > facts.c:
             parts.append(f"{searched.bound} missed")
@@ -109,10 +113,16 @@ def _kept_words(c: int, level: SearchedLevel | None) -> str:
     if level is None:
         return f"{c} kept"
     if level.state == "unsure" and level.differs:
-        return f"{c} {doubt_words(level)}"
+        return f"{c} {doubt_words(level)}{_visit_words(level)}"
     visits = level.visits - level.cut
     sure = "confirmed" if level.state == "kept" else "not sure yet"
     return f"{c} kept ({sure if visits > 1 else 'seen once only'})"
+
+
+def _visit_words(level: SearchedLevel | None) -> str:
+    """Return the requests of each visit that met the SLO: their sum would not show that the visits differ."""
+    counts = [f"{good} of {n}" for good, n in (level.by_visit if level else ())]
+    return f" ({', then '.join(counts)} requests)" if counts else ""
 
 
 def _gap_words(first: int, last: int) -> str:

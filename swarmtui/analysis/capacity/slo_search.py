@@ -5,7 +5,8 @@ far above the border has to miss the SLO, too: otherwise it was a dip, and the s
 the levels on both sides of the border are visited again: what a machine does changes over minutes. If none of them is
 shown to be kept or missed, by the bounds of Clopper and Pearson, a level beside them gives the interval an end.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
-A quick search bisects first; the visits that only confirm come last, as far as its time allows them.
+A quick search bisects first; the visits that only confirm come last, as far as its time allows them: levels whose
+visits or neighbours contradict them, and one between an undecided level and the next that is missed.
 """
 
 from __future__ import annotations
@@ -219,6 +220,7 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
                 cut=one.visits[-1].n < FIRST_LOOK,
                 kept_visits=kept,
                 missed_visits=missed,
+                by_visit=tuple(_met_least([visit]) for visit in one.visits),
             )
             for one in judged
             for good, n in [met_least(one)]
@@ -270,7 +272,11 @@ def leave_missed_open(
 
 def met_least(level: JudgedLevel) -> tuple[int, int]:
     """Return the requests that met the condition that was met least often, and all that met it or did not."""
-    of_visits = zip(*(visit.counts for visit in level.visits), strict=True)
+    return _met_least(level.visits)
+
+
+def _met_least(visits: Sequence[SloTally]) -> tuple[int, int]:
+    of_visits = zip(*(visit.counts for visit in visits), strict=True)
     counts = [(sum(good for good, _ in of), sum(n for _, n in of)) for of in of_visits]
     return min(counts, key=lambda of: of[0] / of[1] if of[1] else 1.0)
 
@@ -320,9 +326,13 @@ def next_visit(
     if middle is not None:
         return NextVisit(middle, some, "bisect")
     if quick:
+        # A level that does not fit those above it is visited again as well: the answer may be below it.
+        dips = [level for level in levels if level.dip and level.c * _FAR_ABOVE >= low]
+        beside = _beside(line, decide, highest) or _narrow(line, first, decide)
         # The time may end: what is kept by one visit alone is the answer if it is not visited again.
-        again = _repeat(visits, border[:1], decide) or _repeat(visits, border, decide)
-        return _decide(border, decide) or check or _beside(line, decide, highest) or again
+        once = [level for level in passed[-1:] if len(level.visits) == 1]
+        again = _repeat(visits, once or [*dips, *border], decide) or _settle(border, decide, alpha)
+        return _decide(border, decide) or check or beside or again
     # Without a level that is kept, as many requests would be needed at another one.
     most = some if any(level.kept for level in line) else decide
     return _repeat(visits, border, some) or _finish(border, slo, most, alpha) or _beside(line, decide, highest)
@@ -389,6 +399,22 @@ def _beside(line: Sequence[JudgedLevel], decide: int, highest: int) -> NextVisit
         if above > top:
             return NextVisit(above, decide, "beside")
     return None
+
+
+def _settle(border: Sequence[JudgedLevel], decide: int, alpha: float) -> NextVisit | None:
+    """Visit a level at the border once more if it kept the SLO at one visit and missed it at another."""
+    differ = [one.c for one in border if all(one.visits_by_verdict(alpha)) and len(one.visits) <= _MAX_SIZE]
+    return NextVisit(differ[0], decide, "decide") if differ else None
+
+
+def _narrow(line: Sequence[JudgedLevel], first: JudgedLevel, decide: int) -> NextVisit | None:
+    """Visit a level between an undecided one at the border and the lowest that is missed: the range ends there."""
+    above = [level for level in line if level.c >= first.c]
+    missed = next((number for number, level in enumerate(above) if level.kept is False), 0)
+    if not missed:
+        return None
+    middle = middle_level(above[missed - 1].c, above[missed].c, _QUICK_PRECISION)
+    return None if middle is None else NextVisit(middle, decide, "beside")
 
 
 def _repeat(visits: Sequence[Visit], border: Sequence[JudgedLevel], decide: int) -> NextVisit | None:
