@@ -364,6 +364,9 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     why = "one search each: 10 agents apart, and chance explains only up to 2"
     again = "press R to measure this server again"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
+    assert pair.agents is not None
+    pooled = msgspec.structs.replace(pair, agents=msgspec.structs.replace(pair.agents, searches=(2, 1)))
+    assert compared_text(pooled, "") == f"{since}: ▲ {said}, 80 % sure"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}; {again}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
