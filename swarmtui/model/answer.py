@@ -20,12 +20,19 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
         return self.sentence
 
 
+class PooledSentence(AnswerSentence, frozen=True, kw_only=True):
+    """What several searches of one configuration give together: `agents` is the number to take."""
+
+    agents: int
+
+
 class AnswerPoint(Stored, frozen=True, kw_only=True):
     """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.
 
     With an SLO on it, the p90 is that of the requests that it judged: `ttft_good` of these `ttft_n` had their first
     token within `ttft_limit_s`. The median is that of the tables; null if it contradicts that count. `half_width` is
-    that of the 95 % interval of the total, as a share of it.
+    that of the 95 % interval of the total, as a share of it. `tokens_in` and `tokens_out` are the mean lengths of
+    prompts and answers, `e2e_s` the median time from request to last token.
     """
 
     c: int
@@ -35,6 +42,9 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
     ttft_limit_s: float | None = None
     ttft_good: int | None = None
     ttft_n: int | None = None
+    e2e_s: float | None = None
+    tokens_in: float | None = None
+    tokens_out: float | None = None
     per_stream_tps: float | None
     out_tps: float | None
     half_width: float | None = None
@@ -87,7 +97,7 @@ class Answer(Stored, frozen=True, kw_only=True):
     """
 
     headline: AnswerSentence
-    searches: AnswerSentence | None = None
+    searches: PooledSentence | None = None
     agents: int | None = None
     low: int | None = None
     high: int | None = None

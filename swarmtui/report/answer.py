@@ -17,8 +17,8 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "narrow_kv")
 
 NO_STEP = "nothing that these figures point to"
-# The line below the number of agents.
-SEARCHES = "This server"
+# The line below what several searches give together.
+THIS_SEARCH = "This search"
 
 
 def answer_number(found: Answer) -> str:
@@ -41,10 +41,10 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     at = found.at_capacity
     rows = [
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
-        ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
-        (SEARCHES, found.searches.sentence if found.searches else ""),
+        ("Capacity" if found.agents is not None else "Result", (found.searches or found.headline).sentence),
+        (THIS_SEARCH, found.headline.sentence if found.searches else ""),
         ("Levels", found.border),
-        (f"At {at.c}" if at else "", point_text(at) if at else ""),
+        (f"At {at.c}" if at else "", "; ".join((point_text(at), *request_lengths(at))) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
         ("Quality", quality_text(found) if summary.levels else ""),
@@ -96,7 +96,7 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint) -> str:
-    """`573 tok/s in total, 36 per agent while it writes; first token 0.92 s (median), 1.6 s (p90)`
+    """`573 tok/s in total, 36 per agent while it writes; first token 0.92 s (median), 1.63 s (p90)`
 
     Of few requests the p90 is not known: then it is said how many of them kept the SLO.
     """
@@ -111,6 +111,13 @@ def point_text(point: AnswerPoint) -> str:
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
 
 
+def request_lengths(point: AnswerPoint) -> tuple[str, ...]:
+    """`prompts of 290 tokens, answers of 128 in 1.93 s`, if all of it is known."""
+    if not point.tokens_in or not point.tokens_out or point.e2e_s is None:
+        return ()
+    return (f"prompts of {point.tokens_in:,.0f} tokens, answers of {point.tokens_out:,.0f} in {seconds(point.e2e_s)}",)
+
+
 def first_token_p90(point: AnswerPoint) -> str:
     """Return an empty text for too few requests, and for a time between two of them that contradicts their count."""
     value, limit = point.ttft_p90_s, point.ttft_limit_s
@@ -118,7 +125,7 @@ def first_token_p90(point: AnswerPoint) -> str:
         return ""
     if limit is not None and point.ttft_n and (value <= limit) != ((point.ttft_good or 0) >= 0.9 * point.ttft_n):
         return ""
-    return seconds(value, 2)
+    return seconds(value)
 
 
 def _met(point: AnswerPoint) -> str:

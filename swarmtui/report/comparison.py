@@ -230,8 +230,11 @@ def _changes_at_capacity(pair: Pair) -> list[_Change]:
             text, worse = rates(a.per_stream_tps, b.per_stream_tps)
             share = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
             found.append(_Change(f"each writes {text}{share}", worse))
+        if a.e2e_s is not None and b.e2e_s is not None:
+            text = f"a whole answer takes {seconds(a.e2e_s)} → {seconds(b.e2e_s)}"
+            found.append(_Change(text, b.e2e_s > (1.0 + _DRIFT) * a.e2e_s))
         first = [value for value in (a.ttft_p90_s, b.ttft_p90_s) if value is not None]
-        shown = [seconds(value, 2) for value in first]
+        shown = [seconds(value) for value in first]
         if len({*shown}) == 2:
             found.append(_Change(f"first token {' → '.join(shown)} (p90)", first[1] > (1.0 + _DRIFT) * first[0]))
     if context := _context(pair):

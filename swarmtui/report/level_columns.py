@@ -63,7 +63,7 @@ def _slowdown(level: Level) -> Cell | None:
 
 # A rate with one agent that is known to less than this share, or that rests on fewer answers, is a weak base.
 _WEAK, _FEW = 0.1, 5
-WEAK_BASE = "slowdown and scaling with ?: the rate with one agent is not known well"
+WEAK_BASE = "slowdown and scaling are not sure: the rate with one agent is not known well"
 
 
 def is_weak_base(levels: Sequence[Level]) -> bool:
@@ -88,7 +88,7 @@ def _doubted(column: Column[Level]) -> Column[Level]:
 
     def value(level: Level) -> Value:
         found = read(level)
-        return Cell(f"? {found.text}", "unsure") if isinstance(found, Cell) and level.key != (1, None) else found
+        return Cell(found.text, "unsure") if isinstance(found, Cell) and level.key != (1, None) else found
 
     return column._replace(value=value)
 

@@ -238,7 +238,7 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
         "△ ▽",
         "likely better, or worse: repeats of one server seldom differ by as much, but one each does not decide",
     ),
-    ("?", "not sure yet: one run each can differ by chance; four runs of both give a verdict"),
+    ("?", "not sure yet: it may be chance; repeated searches, or four runs of both, decide"),
     ("=", "the same, as far as that many runs can show"),
 )
 # Those of the curves of several sessions.
@@ -300,7 +300,7 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("✖", "the SLO is missed", (4,)),
     ("?", "not sure: too few requests, or something made the server look slower (panel 6 says what)", (1, 4)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
-    ("…", "kept so far: the levels that follow, or more requests, decide it", (4,)),
+    ("…", "so far: more requests, or the levels that follow, decide it", (4,)),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
      (1, 2, 4)),
 )  # fmt: skip

@@ -123,7 +123,7 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
 def test_of_several_searches_the_means_are_shown_everywhere() -> None:
     found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
     assert found is not None and (found.before, found.after, found.numbers) == (18, 20, ("18", "20"))
-    assert found.sentence() == "likely more agents: 17.5 → 20.3 on average of 2 and 4 searches"
+    assert found.sentence() == "likely more agents: 18 → 20 on average of 2 and 4 searches"
     assert found.why == ("they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart, about the most that chance explains (3)")
 
 

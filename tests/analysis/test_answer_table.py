@@ -63,9 +63,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
     ("searches", "repeated_searches", {"searches": REPEATED},
-     "3 searches gave 26, 28, 26: take 27 (25–28)"),
+     "27 agents (25–28): 3 searches of this server gave 26, 28, 26"),
     ("searches", "repeated_searches", {"searches": msgspec.structs.replace(REPEATED, high=None)},
-     "3 searches gave 26, 28, 26: take 27 (25 or more)"),
+     "27 agents (25 or more): 3 searches of this server gave 26, 28, 26"),
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"doubts": ("tokens were estimated",)}, f"18 agents (17–19) with {SLO}"),
     ("headline", "capacity_or_more", SEARCHED | BUSY,
@@ -206,17 +206,17 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24}
      | {"least_rate": 20.0, "more_context": (4096, "--ctx-size")},
      "--parallel 8: up to 24 agents if the 800 tok/s in total do not grow, as fewer wait for a slot; each writes about "
-     "108 tok/s instead of 215 (the SLO asks for 20); each slot then has 4,096 tokens of context, unless --ctx-size "
+     "108 tok/s instead of 215 (the SLO asks for 20); 4,096 tokens of context each, unless --ctx-size "
      "grows"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0}
      | {"least_rate": 20.0, "more_context": (2048, "--ctx-size")},
      "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
-     "215 (the SLO asks for 20); each slot then has 2,048 tokens of context, unless --ctx-size grows"),
+     "215 (the SLO asks for 20); 2,048 tokens of context each, unless --ctx-size grows"),
     ("next", "more_slots_tps",
      CLIFF | {"more_slots": "--parallel 8", "more_at_once": 8, "more_tps": 0.26, "more_context": (2048, "--ctx-size")},
-     "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; each slot then has "
-     "2,048 tokens of context, unless --ctx-size grows"),
+     "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; 2,048 tokens "
+     "of context each, unless --ctx-size grows"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
      "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "

@@ -86,7 +86,7 @@ def test_card_says_the_answer_and_what_was_measured() -> None:
     for part in (
         "quality ok", "Why no more", "all 16 slots are taken", "Try next", "--max-num-seqs 32", "limit of the hardware",
         "2 × NVIDIA GeForce RTX 3090", "vLLM 0.32, 16 slots", "--max-num-seqs 16", "573 tok/s with 18 agents ± 2",
-        "1.6 s first token (p90)", "kept", "missed",
+        "1.60 s first token (p90)", "kept", "missed",
     ):  # fmt: skip
         assert part in joined, part
     assert 'class="band throughput"' in svg, "the half-widths are drawn"

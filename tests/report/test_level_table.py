@@ -93,14 +93,14 @@ def test_level_table() -> None:
         "|  C|  n| err| steady| wall| stream|   TTFT|    TPOT|    e2e| in flight| slowdown| scaling|\n"
         "| -:| -:| --:| -----:| ---:| -----:| -----:| ------:| -----:| --------:| -------:| ------:|\n"
         "|  1|  4|   0|   81.3| 81.2|   84.1| 278 ms| 11.9 ms| 12.6 s|      1.00|      0 %|   1.00×|\n"
-        "| ▸4| 16|   1|    225|  202|   58.2| 912 ms| 17.2 ms| 18.6 s|      3.70| ? 30.8 %| ? 2.77×|\n"
+        "| ▸4| 16|   1|    225|  202|   58.2| 912 ms| 17.2 ms| 18.6 s|      3.70|   30.8 %|   2.77×|\n"
         "|  8|  0|   0|      –|    –|      –|      –|       –|      –|         –|        –|       –|\n"
         "\n"
         "steady, wall and stream are output tok/s: while C requests were in flight, from the first request to\n"
         "  the last token, and of one stream (mean). TTFT and e2e: median. TPOT: mean. in flight: mean, Σ\n"
         "  (last token − sent) / wall. slowdown: of the stream rate compared with C=1. scaling: steady\n"
-        "  compared with C=1. slowdown and scaling with ?: the rate with one agent is not known well. ▸:\n"
-        "  best, the lowest C with 95 % of the most steady before a cliff; ▼: past it.\n"
+        "  compared with C=1. slowdown and scaling are not sure: the rate with one agent is not known well.\n"
+        "  ▸: best, the lowest C with 95 % of the most steady before a cliff; ▼: past it.\n"
         "\n"
         "C=4: 1 of 16 requests failed: reset 1\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
@@ -141,11 +141,12 @@ def test_what_is_compared_with_a_weak_rate_of_one_agent_has_a_mark(
     one = built_level(1, tps=100, n=answers, out_tps_steady_hw=hw, rate_speedup=1.0, contention=0.0)
     four = built_level(4, tps=200, rate_speedup=2.0, contention=0.5)
     blocks = (levels_view([one, four]).table, level_blocks([one, four])[0], throughput_tables([one, four])[2])
-    sign = "? " if weak else ""
     for table in blocks:
         assert isinstance(table, Table)
         at = {column.id: number for number, column in enumerate(table.columns)}
-        assert [table.rows[1][at[id]].text for id in ("slowdown", "scaling")] == [f"{sign}50 %", f"{sign}2.00×"]
+        cells = [table.rows[1][at[id]] for id in ("slowdown", "scaling")]
+        assert [cell.text for cell in cells] == ["50 %", "2.00×"]
+        assert [cell.code == "unsure" for cell in cells] == [weak, weak]
         assert table.rows[0][at["slowdown"]].text == "0 %", "the base itself is not compared"
     assert (WEAK_BASE in levels_view([one, four]).legend) == weak
 
@@ -217,7 +218,7 @@ def test_table_is_at_most_100_columns_wide() -> None:
     assert max(map(display_width, lines)) <= 100
     assert {line.count("|") for line in lines[:5]} == {13} and "not shown for lack of space: TPOT." in lines[6]
     assert lines[4] == (
-        "|▸20000|80000|12345|11111|~1,230,000|~1,230,000|~1,230|0.23 ms|12346 s|    19876|? 12.3 %|? 1234×|"
+        "|▸20000|80000|12345|11111|~1,230,000|~1,230,000|~1,230|0.23 ms|12346 s|    19876|  12.3 %|  1234×|"
     )
 
 

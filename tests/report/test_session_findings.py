@@ -11,13 +11,13 @@ from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
-from swarmtui.model.answer import AnswerPoint, AnswerSentence
+from swarmtui.model.answer import AnswerPoint, PooledSentence
 from swarmtui.model.findings import Capacity, Goodput, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
-from swarmtui.report.answer import answer_rows, point_text
+from swarmtui.report.answer import answer_rows, point_text, request_lengths
 from swarmtui.report.session import finding_sentences
 from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import request
@@ -47,12 +47,13 @@ def test_lines_of_a_sweep_answer_the_three_questions() -> None:
     }
 
 
-def test_what_earlier_searches_add_is_the_line_below_the_number() -> None:
+def test_what_all_searches_of_a_server_give_stands_above_this_one() -> None:
     found = summary([level(1, tps=50, ttft=0.03)])
-    said = AnswerSentence(code="repeated_searches", sentence="3 searches gave 26, 28, 26: take 27 (25–28)")
+    text = "27 agents (25–28): 3 searches of this server gave 26, 28, 26"
+    said = PooledSentence(code="repeated_searches", sentence=text, agents=27)
     with_searches = msgspec.structs.replace(answer(found, None, "", {}), searches=said)
     rows = answer_rows(msgspec.structs.replace(found, answer=with_searches))
-    assert rows[2] == ("This server", said.sentence) and rows[1][0] == "Result"
+    assert rows[1] == ("Result", said.sentence) and rows[2][0] == "This search"
 
 
 def test_how_it_scales_is_said_once() -> None:
@@ -77,14 +78,17 @@ def test_the_first_token_of_a_level_is_always_its_median_and_the_p90_is_added() 
     few = AnswerPoint(c=3, ttft_s=0.9, per_stream_tps=None, out_tps=270.0)
     many = msgspec.structs.replace(few, ttft_p90_s=1.5)
     assert point_text(few) == "270 tok/s in total; first token 900 ms (median)"
-    assert point_text(many) == "270 tok/s in total; first token 900 ms (median), 1.5 s (p90)"
+    assert point_text(many) == "270 tok/s in total; first token 900 ms (median), 1.50 s (p90)"
+    whole = msgspec.structs.replace(few, tokens_in=1290.2, tokens_out=128.0, e2e_s=1.934)
+    assert request_lengths(whole) == ("prompts of 1,290 tokens, answers of 128 in 1.93 s",)
+    assert not request_lengths(few)
 
 
 @pytest.mark.parametrize(
     ("p90", "good", "said"),
     [
         (None, 19, "within 2 s in 19 of 20"),
-        (1.9, 18, "1.9 s (p90)"),
+        (1.9, 18, "1.90 s (p90)"),
         # Between two requests, a percentile may be beyond a limit that enough of them kept.
         (2.2, 18, "within 2 s in 18 of 20"),
     ],

@@ -98,7 +98,7 @@ def test_help_cuts_no_line_at_80_columns(context: KeyContext) -> None:
         assert max(cell_width(text_of([line])) for line in lines) < 78
         text = " ".join(text_of(lines).split())
         assert all(action.tooltip in text for action in actions) and all(row[1] in text for row in topic.rows)
-        assert text.count("four runs of both give a verdict") == 1, "nothing is explained twice"
+        assert text.count("repeated searches, or four runs of both, decide") == 1, "nothing is explained twice"
 
 
 async def test_help_of_a_run_has_each_key_once_with_what_it_does_now(until: Until) -> None:

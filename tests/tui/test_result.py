@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.compare.sessions import compare_pair
-from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence
 from swarmtui.model.client_protocol import Ended, Frame, Hello
 from swarmtui.model.findings import Finding, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import Closed
@@ -73,14 +73,16 @@ def result_text(
     return text_of(result_lines(view, width, height, with_levels=True))
 
 
-def test_what_several_searches_give_together_is_right_below_the_number() -> None:
+def test_what_several_searches_give_together_is_the_number_and_this_search_stands_below_it() -> None:
     """With and without a baseline that leaves advice of its own."""
-    said = AnswerSentence(code="repeated_searches", sentence="2 searches gave 17, 18: take 18 (16–20)")
+    text = "17 agents (15–20): 2 searches of this server gave 17, 18"
+    said = PooledSentence(code="repeated_searches", sentence=text, agents=17)
     shown, levels = ended_frame(), levels_view(LEVELS)
     for steps in ((), ANSWER.next):
         view = result_view(shown, None, levels, "▲ more agents", repeats=True, steps=steps, searches=said)
         names = [row.name for row in view.rows]
-        assert names[:3] == ["", "This server", "Compared"] and view.rows[1].text == said.sentence
+        assert names[:3] == ["", "This search", "Compared"] and view.rows[0].text == said.sentence
+        assert (view.number, view.unit) == ("17", "agents") and view.rows[1].text.startswith("18 agents (17–19) with")
         assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
 
 

@@ -13,6 +13,7 @@ from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.words import doubt_words
+from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
 from swarmtui.engines.registry import engine_named
@@ -151,6 +152,9 @@ def _point(summary: Summary, c: int | None, slo: Slo | None) -> AnswerPoint | No
         ttft_s=level.shown_ttft_s.median,
         ttft_p90_s=level.shown_ttft_s.p90,
         ttft_max_s=level.shown_ttft_s.max,
+        e2e_s=level.e2e_s.median,
+        tokens_in=ratio(level.tokens_in, level.ok),
+        tokens_out=ratio(level.tokens_out, level.ok),
         per_stream_tps=level.per_stream_tps.mean,
         out_tps=level.headline_tps,
         half_width=level.half_width,

@@ -69,10 +69,10 @@ def forecast_agents(found: SlotsForecast) -> str:
 
 
 def context_clause(found: SlotsForecast | None) -> str:
-    """`; each slot then has 4,096 tokens of context, unless --ctx-size grows`"""
+    """`; 4,096 tokens of context each, unless --ctx-size grows`"""
     if found is None or found.context is None:
         return ""
-    return f"; each slot then has {found.context:,} tokens of context, unless {found.context_flag} grows"
+    return f"; {found.context:,} tokens of context each, unless {found.context_flag} grows"
 
 
 def asked_clause(least_tps: float | None) -> str:

@@ -95,8 +95,8 @@ _HEADLINES = (
 def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
-    take = f"take {found.agents}{range_text(found.agents, found.low, found.high)}"
-    return f"{len(found.numbers)} searches gave {found.gave}: {take}"
+    take = f"{count_noun(found.agents, 'agent', 'agents')}{range_text(found.agents, found.low, found.high)}"
+    return f"{take}: {len(found.numbers)} searches of this server gave {found.gave}"
 
 
 _SEARCHES = (

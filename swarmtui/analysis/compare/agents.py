@@ -229,9 +229,9 @@ def _order(a: _Side, b: _Side) -> int:
 
 
 def _detail(side: _Side, *, several: bool) -> str:
-    """`22 (22–23)`; beside the mean of several, without the range: `20.3`"""
+    """`22 (22–23)`; beside the mean of several, without the range: `20`"""
     if several:
-        return f"{side.mean:g}{' or more' if side.is_open else ''}"
+        return f"{side.shown.agents}{' or more' if side.is_open else ''}"
     return f"{side.shown.agents}{range_text(side.shown.agents, side.shown.low, side.shown.high)}"
 
 

@@ -45,7 +45,7 @@ from swarmtui.analysis.compare.verdicts import (
     with_session_spread,
 )
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
@@ -124,7 +124,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
     predicted: str = ""
-    searches: AnswerSentence | None = None
+    searches: PooledSentence | None = None
     again: str = ""
     takes: str = ""
     doubts: tuple[str, ...] = ()
@@ -291,12 +291,20 @@ def _searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[
     return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not doubts_of(x))]
 
 
-def _find_searches(summary: Summary, history: Sequence[Summary]) -> AnswerSentence | None:
+def _find_searches(summary: Summary, history: Sequence[Summary]) -> PooledSentence | None:
     """Say what a search and the earlier ones of its configuration give together; null if it is alone, or in doubt."""
     if summary.session.plan.goal != "capacity" or doubts_of(summary):
         return None
-    facts = AnswerFacts(searches=pool_searches(_searches(summary, summary, history)))
-    return next((AnswerSentence(code=row.code, sentence=row.text(facts)) for row in rows_said("searches", facts)), None)
+    pooled = pool_searches(_searches(summary, summary, history))
+    facts = AnswerFacts(searches=pooled)
+    return next(
+        (
+            PooledSentence(code=row.code, sentence=row.text(facts), agents=pooled.agents)
+            for row in rows_said("searches", facts)
+            if pooled is not None
+        ),
+        None,
+    )
 
 
 def _evidence(

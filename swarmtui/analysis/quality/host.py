@@ -58,11 +58,12 @@ def grade_host(facts: QualityFacts) -> Grade | None:
 
 
 def busy_text(programs: Sequence[Program]) -> str:
-    """`the host was busy with python3 (0.8 cores) and cc1 (0.3 cores)`"""
+    """`the host was busy with other programs: python3 (0.8 cores) and cc1 (0.3 cores)`"""
     if not programs:
         return "the host was busy"
     *others, last = map(program_text, programs)
-    return f"the host was busy with {', '.join(others)} and {last}" if others else f"the host was busy with {last}"
+    named = f"other programs: {', '.join(others)} and {last}" if others else f"another program: {last}"
+    return f"the host was busy with {named}"
 
 
 def program_text(program: Program) -> str:

@@ -10,18 +10,19 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.model.answer import Answer, AnswerSentence, NextStep
+from swarmtui.model.answer import Answer, NextStep, PooledSentence
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import (
     NO_STEP,
-    SEARCHES,
+    THIS_SEARCH,
     answer_number,
     leading_steps,
     needs_restart,
     point_text,
     quality_text,
+    request_lengths,
 )
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
@@ -79,7 +80,7 @@ def result_view(
     *,
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
-    searches: AnswerSentence | None = None,
+    searches: PooledSentence | None = None,
     again_key: str = "",
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
@@ -111,9 +112,11 @@ def result_view(
 
 
 def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
-    """The agents that keep the SLO; without one, the best of several levels."""
+    """The agents that keep the SLO, by all searches of this server; without an SLO, the best of several levels."""
     if answer is None or frame is None:
         return "", ""
+    if answer.searches is not None:
+        return str(answer.searches.agents), "agent" if answer.searches.agents == 1 else "agents"
     if answer.agents is not None:
         number = answer_number(answer)
         if answer.headline.code == "fewer_agents":
@@ -129,10 +132,10 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     then = _after_restart(steps[0].command, again_key) if again_key and steps and needs_restart(steps[0]) else ()
     return (
-        ResultRow("", answer.headline.sentence, "bold"),
-        ResultRow(SEARCHES, answer.searches.sentence if answer.searches else ""),
+        ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
+        ResultRow(THIS_SEARCH, answer.headline.sentence if answer.searches else ""),
         *([_verdict(comparison)] if repeats else []),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command, then=then),
         *([_verdict(comparison)] if not repeats else []),
@@ -182,6 +185,8 @@ def _bracket(search: SearchState) -> str:
 
 def result_of(data: LiveData) -> ResultView:
     """Return the result of what a live screen shows."""
+    from swarmtui.report.comparison import step_to_decide
+
     frame, session = data.shown.frame, data.shown.session
     levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
     judged, slo = (frame.goodput, frame.slo) if frame else ((), "")
@@ -191,9 +196,9 @@ def result_of(data: LiveData) -> ResultView:
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
     steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
-    # A simulator of this process is no server that the user restarts.
+    # A simulator of this process is no server that the user restarts; a verdict that is not sure has a step of its own.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
-    key = data.again_key if real else ""
+    key = data.again_key if real and not (data.pair and step_to_decide(data.pair)) else ""
     return result_view(
         frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches, again_key=key
     )
@@ -229,9 +234,11 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
-    if len(lines) >= height:
-        # What to do with a flag gives way to what was found.
-        lines = _above(view._replace(rows=tuple(row._replace(then=()) for row in view.rows)), width)
+    # The lengths of requests, then what to do with a flag, give way to what was found.
+    for at, row in enumerate(view.rows):
+        if row.then and len(lines) >= height:
+            view = view._replace(rows=(*view.rows[:at], row._replace(then=()), *view.rows[at + 1 :]))
+            lines = _above(view, width)
     if not view.levels.table.rows:
         return [*lines, [], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *(_level_lines(view.levels, width, height, height - 1 - len(lines)) if with_levels else [])]
