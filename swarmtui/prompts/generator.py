@@ -28,7 +28,7 @@ from swarmtui.model.workload import (
     Workload,
 )
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
-from swarmtui.prompts.filler_text import Calibration, make_filler, words_for_prompt, words_for_tokens
+from swarmtui.prompts.filler_text import Calibration, estimated_calibration, make_filler, words_for_tokens
 from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
 from swarmtui.prompts.traces.arrival_replay import ArrivingRequests
@@ -43,8 +43,6 @@ _WARMUP_CAP = 64
 # The times in agent headers lie within a year from this one.
 _HEADER_START = datetime(2026, 1, 1, tzinfo=UTC)
 _YEAR_S = 365 * 86_400
-
-_DEFAULT_CALIBRATION = Calibration(overhead=16.0, tokens_per_word=1.0, by="usage")
 
 _WARMUP_PROMPTS = (
     "Which day comes after Tuesday? Answer in one sentence.",
@@ -90,9 +88,9 @@ class TaskGenerator:
         self._content: _GeneratedItems | _WrittenItems | _RecordedArrivals | _RecordedSessions
         if isinstance(workload, Trace):
             kind = _RecordedArrivals if isinstance(workload.load, Open) else _RecordedSessions
-            self._content = kind(trace_paths(found), seed, salt, calibration or _DEFAULT_CALIBRATION, window)
+            self._content = kind(trace_paths(found), seed, salt, calibration or estimated_calibration(), window)
         elif isinstance(workload, RandomText | SharedPrefix):
-            self._content = _GeneratedItems(workload, seed, calibration or _DEFAULT_CALIBRATION)
+            self._content = _GeneratedItems(workload, seed, calibration or estimated_calibration())
         else:
             items = _PositionedItems if isinstance(workload, MixedWorkload | Graph) else _WrittenItems
             self._content = items(load_items(found, workload), workload, seed)
@@ -278,11 +276,14 @@ class _GeneratedItems:
     def __init__(self, workload: RandomText | SharedPrefix, seed: int, calibration: Calibration) -> None:
         self._workload, self._seed, self._calibration = workload, seed, calibration
         self._prefix: tuple[Message, ...] = ()
+        self._start: tuple[int, float] = (0, 0.0)
         if isinstance(workload, SharedPrefix):
             words = words_for_tokens(workload.prefix_tokens, calibration)
-            prefix = make_filler(words, random_stream(seed, "prefix"))
+            prefix = make_filler(words, random_stream(seed, "prefix"), calibration.cycle)
             text = f"{workload.system}\n\n{prefix}" if workload.system else prefix
             self._prefix = (Message(role="system", content=text),)
+            # Questions do not repeat the prefix, unless the known text is too short.
+            self._start = next((known for known in calibration.known if known[0] >= words), self._start)
 
     def measured(self, index: int, c: int, position: int) -> PromptItem:
         return self._item("task", index, c, position)
@@ -294,8 +295,10 @@ class _GeneratedItems:
         def tokens(distribution: Length, name: str) -> int:
             return draw_length(distribution, random_stream(self._seed, use, name, index), index, c, position)
 
-        words = words_for_prompt(tokens(self._workload.input_tokens, "input"), self._calibration)
-        text = make_filler(words, random_stream(self._seed, use, "text", index))
+        (start, tokens_before), calibration = self._start, self._calibration
+        wanted = tokens(self._workload.input_tokens, "input") - calibration.overhead
+        words = max(1, words_for_tokens(tokens_before + wanted, calibration) - start)
+        text = make_filler(words, random_stream(self._seed, use, "text", index), calibration.cycle, start)
         return PromptItem(
             messages=(*self._prefix, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
         )

@@ -9,6 +9,8 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -32,9 +34,17 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, Tool, Trace, Workload
 from swarmtui.processes.spawn import ServerProcess, start_simulator
-from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration, needs_calibration
+from swarmtui.prompts.filler_text import (
+    Calibration,
+    calibration_texts,
+    extend_calibration,
+    fit_calibration,
+    longest_prompt,
+    needs_calibration,
+)
 from swarmtui.prompts.generator import TaskGenerator, tools_of
 from swarmtui.prompts.library import WorkloadFile, trace_paths
+from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.window import Window, count_too_long
 from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
@@ -46,6 +56,8 @@ _TIMEOUT_S = 10.0
 _FINGERPRINT_TIMEOUT_S = 2.0
 _METRICS_TIMEOUT_S = 1.0
 _CALIBRATION_TIMEOUT_S = 120.0
+# Text that is counted by one-token requests has at most about this many tokens; the server has to read it.
+_MAX_BY_USAGE = 8000
 
 # A server that has just started does not report everything at once.
 _IDENTIFY_ATTEMPTS = 2
@@ -145,26 +157,47 @@ class EndpointInspector:
         return next(filter(None, models))
 
     def calibrate(self, dialect: Dialect, model: str, workload: Workload, seed: int) -> Calibration:
-        """Count the tokens of sample texts with the system message and tools of a workload.
+        """Count the tokens of sample texts with the system message and tools of a workload, then of more text.
 
-        The counts are those of `/tokenize`, or else the usage of one-token requests.
+        The counts are those of `/tokenize`, or else the usage of one-token requests. More text is counted by itself, or
+        as the samples if the server cannot do that.
         """
-        texts = calibration_texts(seed, salt=str(time.time_ns()))
+        api, tools = load_dialect(dialect), tools_of(workload)
         system = (Message(role="system", content=workload.system),) if workload.system else ()
-        prompts = [(*system, Message(role="user", content=text)) for text in texts]
-        tools = tools_of(workload)
-        api = load_dialect(dialect)
-        counts = []
-        for prompt in prompts:
-            count = self._tokenize(model, _to_builtins(api.tokenize_fields(prompt, tools)))
-            if count is None:
-                counted = [self._prompt_usage(dialect, model, each, tools) for each in prompts]
-                return fit_calibration(texts, counted, "usage")
-            counts.append(count)
-        return fit_calibration(texts, counts, "tokenize")
+        salt, longest = str(time.time_ns()), longest_prompt(workload)
+
+        def prompt(text: str) -> tuple[Message, ...]:
+            return (*system, Message(role="user", content=text))
+
+        def tokenized(text: str) -> int | None:
+            return self._tokenize(model, _to_builtins(api.tokenize_fields(prompt(text), tools)))
+
+        def used(text: str) -> int:
+            return self._prompt_usage(dialect, model, prompt(text), tools)
+
+        def count_in_prompt(text: str) -> float | None:
+            marked = nonce(PROBE_NONCE_START, seed, salt) + text
+            try:
+                count = tokenized(marked) if found.by == "tokenize" else used(marked)
+            except EndpointUnusable:  # such as a limit of the rate
+                return None
+            return None if count is None else count - found.overhead
+
+        texts = calibration_texts(seed, salt)
+        counts = [count for count in takewhile(bool, map(tokenized, texts)) if count]
+        if len(counts) == len(texts):
+            found = fit_calibration(texts, counts, "tokenize")
+        else:
+            found = fit_calibration(texts, [*map(used, texts)], "usage")
+        extended = extend_calibration(found, partial(self.count_tokens, model), longest)
+        if extended is not found:
+            return extended
+        return extend_calibration(
+            found, count_in_prompt, longest if found.by == "tokenize" else min(longest, _MAX_BY_USAGE)
+        )
 
     def count_tokens(self, model: str, text: str) -> int | None:
-        """Count the tokens of an answer, or return None if the server cannot; servers differ in path and field."""
+        """Count the tokens of a text, or return None if the server cannot; servers differ in path and field."""
         count = self._tokenize(model, {"prompt": text, "content": text, "add_special_tokens": False})
         return self._post_count("/extras/tokenize/count", {"input": text}) if count is None else count
 

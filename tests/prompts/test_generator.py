@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.model.workload import Task, Trace
-from swarmtui.prompts.filler_text import Calibration
+from swarmtui.prompts.filler_text import Calibration, estimated_calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, builtin_workloads, find_workload, parse_workload
 from swarmtui.prompts.sampling import nonce
@@ -23,7 +23,7 @@ NUMBERED = [found for found in builtin_workloads() if not isinstance(found.workl
 
 # What an engine may be asked with, so that it does not use its prefix cache.
 UNCACHED = {"cache_prompt": False}
-EXACT = Calibration(overhead=0.0, tokens_per_word=1.0, by="tokenize")
+EXACT = estimated_calibration(0.0, 1.0)
 
 
 def make_workload(text: str) -> WorkloadFile:
@@ -46,13 +46,13 @@ name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "d0909d6fb487da9f": """
+    "a878c01b5f59ac2f": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "075966e2bee3fd12": """
+    "549c62c0ae694ada": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
@@ -69,7 +69,7 @@ conversations = [{ turns = ["a", "b"] }, { turns = ["c", "d", "e"] }, { turns = 
 
 @pytest.mark.parametrize(("digest", "text"), PINNED.items())
 def test_requests_are_reproducible(digest: str, text: str) -> None:
-    calibration = Calibration(overhead=13.0, tokens_per_word=1.1, by="usage")
+    calibration = estimated_calibration(13.0, 1.1)
     source = TaskGenerator(make_workload(text), seed=7, calibration=calibration, salt="a session")
     tasks = [source.warmup(0), *(source.task(index, 2, index % 8) for index in range(20))]
     sent = b"\n".join(
@@ -88,7 +88,7 @@ def test_task_is_independent_of_request_order(seed: int, indexes: list[int]) -> 
 
 @pytest.mark.parametrize("found", NUMBERED, ids=lambda found: str(found.workload.name))
 def test_all_tasks_of_a_session_start_differently(found: WorkloadFile) -> None:
-    source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=400.0, tokens_per_word=8.0, by="usage"))
+    source = TaskGenerator(found, seed=0, calibration=estimated_calibration(400.0, 8.0))
     tasks = [source.task(index, 8, index) for index in range(400)] + [source.warmup(index) for index in range(50)]
     shared = found.workload.cache == "shared"  # then the first message of the user starts differently
     first = [task.messages[1 if shared else 0].content for task in tasks]
@@ -215,7 +215,7 @@ prefix_tokens = 500
 input_tokens = 40
 output_tokens = 20
 """)
-    calibration = Calibration(overhead=10.0, tokens_per_word=1.25, by="usage")
+    calibration = Calibration(overhead=10.0, by="usage", known=((400, 500.0), (424, 530.0), (500, 625.0)))
     source = TaskGenerator(found, seed=0, calibration=calibration, cold_extra=UNCACHED)
     tasks = [source.task(index, 4, index) for index in range(50)] + [source.warmup(0)]
     assert len({task.messages[0].content for task in tasks}) == 1
@@ -289,7 +289,7 @@ def test_cycle_rotates_and_uniform_includes_both_ends() -> None:
 
 def test_lengths_without_calibration_are_estimates() -> None:
     task = TaskGenerator(find_workload("random-1k-1k"), seed=0, calibration=None).task(0, 1, 0)
-    assert 900 <= len(task.messages[0].content.split()) <= 1024
+    assert 512 <= len(task.messages[0].content.split()) <= 1024
 
 
 def test_shuffle_is_independent_of_the_folder(written: Callable[[str], WorkloadFile], tmp_path: Path) -> None:

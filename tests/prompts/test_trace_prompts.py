@@ -16,7 +16,8 @@ from swarmtui.client.choices import RunChoices
 from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput
 from swarmtui.model.load import Open, Sessions
-from swarmtui.prompts.filler_text import Calibration, words_for_prompt
+from swarmtui.prompts.corpus import corpus
+from swarmtui.prompts.filler_text import Calibration, estimated_calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.prompts.traces.block_text import BlockText, PromptChain
@@ -24,7 +25,7 @@ from swarmtui.prompts.traces.recordings import Recordings, live_context
 from swarmtui.prompts.validate import validate_workload
 
 SIZE = 16
-CALIBRATION = Calibration(overhead=9.5, tokens_per_word=1.3, by="usage")
+CALIBRATION = estimated_calibration(9.5, 1.3)
 
 
 def prompt(blocks: list[int], tokens: int, *, key: str = "1/2", keep_of: list[int] | None = None) -> str:
@@ -57,7 +58,8 @@ def test_equal_leading_blocks_are_equal_text_and_no_more(
 @pytest.mark.parametrize("tail", [5, 11])
 def test_prompts_share_the_tokens_of_their_equal_blocks_despite_the_end_of_the_template(tail: int) -> None:
     """A server that caches blocks of 16 tokens finds all of them, and no other."""
-    calibration = Calibration(overhead=30.0, tokens_per_word=1.0, by="usage")
+    words = len(corpus().words)
+    calibration = Calibration(overhead=30.0, by="usage", known=tuple((n, float(n)) for n in range(1, words + 1)))
     for count in range(3, 20):
         first, second = (
             PromptChain(BlockText(SIZE, calibration), "1/2", "")

@@ -32,7 +32,7 @@ from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.workload import Message, Task, effective_load
-from swarmtui.prompts.filler_text import Calibration, calibration_texts, fit_calibration
+from swarmtui.prompts.filler_text import Calibration, calibration_texts, extend_calibration, fit_calibration
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.goals.capacity import search
@@ -46,7 +46,7 @@ from swarmtui.sim.apis.openai import parse_chat
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, fault_for, parse_spec
 from swarmtui.sim.requests import ParsedRequest
-from swarmtui.sim.tokens import chat_pieces
+from swarmtui.sim.tokens import chat_pieces, pieces
 
 _THINK_S = 0.001
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -417,7 +417,8 @@ def _history(flight: _RequestInFlight) -> tuple[Message, ...]:
 
 def _calibrate(seed: int) -> Calibration:
     texts = calibration_texts(seed)
-    return fit_calibration(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
+    found = fit_calibration(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
+    return extend_calibration(found, lambda text: len(pieces(text)), math.inf)
 
 
 def _discovered(preset: Preset) -> DiscoveredServer:

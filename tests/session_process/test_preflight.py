@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -29,6 +30,49 @@ def test_server_without_token_counts_cannot_be_calibrated(answer: str) -> None:
         inspector = EndpointInspector(parse_address(server.url), HttpClient())
         with pytest.raises(EndpointUnusable, match="prompt lengths cannot be calibrated"):
             inspector.calibrate("chat", "model", find_workload("random-1k-1k").workload, seed=0)
+
+
+class CountingServer(RawServer):
+    """Counts words, in prompts with five more: messages or plain text by /tokenize, or by the usage of a request."""
+
+    def __init__(self, *, messages: bool = False, text: bool = False, requests: int = 1000) -> None:
+        super().__init__(self._respond)
+        self._messages, self._text, self._left = messages, text, requests
+
+    def _respond(self, call: RawCall) -> None:
+        if call.request_line.split()[1] == PATHS["chat"] and self._left:
+            self._left -= 1
+            call.reply("200 OK", json.dumps({"usage": {"prompt_tokens": 5 + len(call.prompt.split())}}))
+        elif self._messages and "messages" in call.body:
+            call.reply("200 OK", json.dumps({"count": 5 + len(call.prompt.split())}))
+        elif self._text and "content" in call.body:
+            call.reply("200 OK", json.dumps({"tokens": [1] * len(call.body["content"].split())}))
+        else:
+            call.reply("404 Not Found", "{}")
+
+
+@pytest.mark.parametrize(
+    ("server", "by", "least", "most"),
+    [
+        (CountingServer(messages=True, text=True), "tokenize", 39_000, 40_000),
+        (CountingServer(messages=True), "tokenize", 39_000, 40_000),
+        (CountingServer(text=True, requests=19), "usage", 39_000, 40_000),
+        (CountingServer(), "usage", 8000, 8300),
+        (CountingServer(requests=24), "usage", 290, 300),
+        (CountingServer(requests=19), "usage", 200, 250),
+    ],
+    ids=["both", "messages", "text", "usage", "few requests", "no more requests"],
+)
+def test_text_of_prompts_is_as_long_as_the_server_counts(
+    server: CountingServer, by: str, least: int, most: int
+) -> None:
+    """A trace has prompts of any length. One-token requests cost more than counts, so they count less."""
+    with server:
+        inspector = EndpointInspector(parse_address(server.url), HttpClient())
+        found = inspector.calibrate("chat", "model", find_workload("agents").workload, seed=0)
+    assert (found.by, found.overhead) == (by, 6.0)
+    assert least <= found.cycle <= most
+    assert all(words == tokens for words, tokens in found.known)
 
 
 class SeveralApis(RawServer):

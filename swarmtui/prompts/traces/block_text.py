@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from functools import lru_cache
-from hashlib import shake_128
-from itertools import pairwise
 from random import Random
 
-from swarmtui.prompts.corpus import WORDS, passage
+from swarmtui.prompts.corpus import varied
 from swarmtui.prompts.filler_text import Calibration, words_for_tokens
 
 # Blocks begin this many tokens late, for the end of the chat template, which follows the text, and for the error of the
 # word count at a boundary.
 _TAIL = 12
-# The words that are exchanged with each other, and in how many ways.
-_RUN, _VARIANTS = 32, 64
 
 
 class BlockText:
     """The text of blocks of one size, as the server counts tokens.
 
-    A prompt is the corpus again and again, with words of each block exchanged in a way of its own: whatever the blocks
+    A prompt is the corpus, with some words of each block exchanged in a way of its own: whatever the blocks
     are, a prompt has the number of tokens that calibration gives for as many words. Where a block begins depends on
     its position only, so that blocks have their recorded size on average in any vocabulary. It begins a few tokens
     late, so that prompts share at least the tokens of their equal blocks: servers cache whole blocks.
@@ -43,24 +38,12 @@ class BlockText:
             self._starts.append(self.words_before(len(self._starts) * self.block_size + tail))
         return self._starts[index]
 
+    def words_between(self, start: int, end: int, key: str) -> str:
+        """Return these words with some of them exchanged by `key`.
 
-def words_between(start: int, end: int, key: bytes) -> str:
-    """Return the words of the corpus from `start` to `end`, which may be beyond its length, exchanged by `key`.
-
-    Texts of different keys differ from their first word on, so that they share no more than what is before them. Each
-    run of words has one of several variants, which are kept: long prompts are made of them in milliseconds.
-    """
-    runs = -(-(end - start) // _RUN)
-    bounds = [start + (end - start) * number // max(1, runs) for number in range(runs + 1)]
-    draws = shake_128(key).digest(runs)
-    parts = zip(pairwise(bounds), draws, strict=True)
-    return "".join([_variant(at % len(WORDS), to - at, draw % _VARIANTS, at == start) for (at, to), draw in parts])
-
-
-@lru_cache(maxsize=1 << 16)
-def _variant(start: int, length: int, draw: int, any_first: bool) -> str:
-    found = passage((WORDS + WORDS)[start : start + length])
-    return found.exchanged(Random(draw), any_first=any_first)
+        Texts of different keys differ from their first word on, so that they share no more than what is before them.
+        """
+        return varied(start, end, self._calibration.cycle, Random(key), any_first=True)
 
 
 class PromptChain:
@@ -85,12 +68,12 @@ class PromptChain:
             end = self._text.block_start(index + 1)
             end = end if index < whole else min(words, end)
             if position < end:
-                parts.append(words_between(position, end, f"{self._key}/{block}".encode()))
+                parts.append(self._text.words_between(position, end, f"{self._key}/{block}"))
                 length += len(parts[-1])
                 position = end
             self._ends.append(length)
         self._prompt = "".join(parts)
-        if position > words:
+        if position >= words:
             return self._prompt.rsplit(None, position - words)[0]
-        rest = words_between(position, words, f"{self._key}/{name}".encode())
+        rest = self._text.words_between(position, words, f"{self._key}/{name}")
         return (self._prompt + rest).rstrip()
