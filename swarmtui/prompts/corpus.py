@@ -16,7 +16,7 @@ from typing import NamedTuple
 # Two words of this many change places, and at least two pairs of a text.
 _WORDS_PER_EXCHANGE = 64
 # A text with fewer words that can do so has too few variants; all its words can.
-_MIN_MOVABLE = 4
+_MIN_MOVABLE = 8
 
 
 class Corpus(NamedTuple):

@@ -161,9 +161,13 @@ def _longest(length: Length) -> float:
             return inf if length.high is None else length.high
 
 
-def words_for_prompt(tokens: int, calibration: Calibration) -> int:
-    """Return the number of words for a prompt of `tokens` tokens in all; at least one."""
-    return words_for_tokens(tokens - calibration.overhead, calibration)
+def words_for_prompt(tokens: int, calibration: Calibration, start: tuple[int, float] = (0, 0.0)) -> int:
+    """Return the number of words for a prompt of `tokens` tokens in all; at least one.
+
+    `start` is a known place, after as many words and tokens of the corpus.
+    """
+    words, before = start
+    return max(1, words_for_tokens(before + tokens - calibration.overhead, calibration) - words)
 
 
 def words_for_tokens(tokens: float, calibration: Calibration) -> int:

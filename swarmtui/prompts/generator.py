@@ -28,7 +28,13 @@ from swarmtui.model.workload import (
     Workload,
 )
 from swarmtui.prompts.files import PromptItem, WrittenWorkload, item_from_prompt, load_items, user_message
-from swarmtui.prompts.filler_text import Calibration, estimated_calibration, make_filler, words_for_tokens
+from swarmtui.prompts.filler_text import (
+    Calibration,
+    estimated_calibration,
+    make_filler,
+    words_for_prompt,
+    words_for_tokens,
+)
 from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
 from swarmtui.prompts.traces.arrival_replay import ArrivingRequests
@@ -295,10 +301,9 @@ class _GeneratedItems:
         def tokens(distribution: Length, name: str) -> int:
             return draw_length(distribution, random_stream(self._seed, use, name, index), index, c, position)
 
-        (start, tokens_before), calibration = self._start, self._calibration
-        wanted = tokens(self._workload.input_tokens, "input") - calibration.overhead
-        words = max(1, words_for_tokens(tokens_before + wanted, calibration) - start)
-        text = make_filler(words, random_stream(self._seed, use, "text", index), calibration.cycle, start)
+        words = words_for_prompt(tokens(self._workload.input_tokens, "input"), self._calibration, self._start)
+        rng = random_stream(self._seed, use, "text", index)
+        text = make_filler(words, rng, self._calibration.cycle, self._start[0])
         return PromptItem(
             messages=(*self._prefix, user_message(text)), max_tokens=tokens(self._workload.output_tokens, "output")
         )

@@ -154,7 +154,7 @@ def test_tokens_at_the_beginning_of_a_text_by_itself_are_not_counted() -> None:
     probes = calibration_texts(5)
     first = fit_calibration(probes, [one_each(text) for text in probes], "usage")
     found = extend_calibration(first, lambda text: one_each(text) + 1, inf)
-    assert found.known[-1] == (len(corpus().words), pytest.approx(len(corpus().words)))
+    assert found.known[-1] == (len(corpus().words), float(len(corpus().words)))
 
 
 def test_text_that_was_counted_before_a_server_stops_counting_is_used() -> None:

@@ -46,13 +46,13 @@ name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "a878c01b5f59ac2f": """
+    "453399afaeb74c2f": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "549c62c0ae694ada": """
+    "e9e596aba35ad70e": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
@@ -224,6 +224,22 @@ output_tokens = 20
     assert len({task.messages[1].content[:11] for task in tasks}) == 51
     assert len(tasks[0].messages[1].content.split()) == 1 + 24
     assert not any("cache_prompt" in task.extra for task in tasks)
+
+
+def test_questions_do_not_repeat_the_shared_prefix() -> None:
+    found = make_workload("""
+kind = "shared_prefix"
+name = "s"
+prefix_tokens = 4000
+input_tokens = 500
+output_tokens = 20
+""")
+    known = tuple((words, 2.0 * words) for words in range(64, 6400, 64))
+    source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=10.0, by="usage", known=known))
+    prefix, question = (message.content.split() for message in source.task(0, 1, 0).messages)
+    assert (len(prefix), len(question)) == (pytest.approx(2000, abs=4), 1 + 245)
+    fours = set(zip(prefix, prefix[1:], prefix[2:], prefix[3:], strict=False))
+    assert not any(four in fours for four in zip(question, question[1:], question[2:], question[3:], strict=False))
 
 
 def test_conversation_has_first_turn_and_followups() -> None:

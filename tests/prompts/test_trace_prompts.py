@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,16 @@ def test_prompts_share_the_tokens_of_their_equal_blocks_despite_the_end_of_the_t
 
 def test_text_depends_on_the_key_only() -> None:
     assert prompt([1, 2, 3], 48) == prompt([1, 2, 3], 48) != prompt([1, 2, 3], 48, key="1/3")
+
+
+@pytest.mark.parametrize("size", [16, 64, 512])
+def test_blocks_at_the_same_place_differ_from_the_first_word_on(size: int) -> None:
+    text = BlockText(size, CALIBRATION)
+    for index in range(2, 60, 5):
+        place = text.block_start(index), text.block_start(index + 1)
+        blocks = [text.words_between(*place, f"1/2/{block}") for block in range(40)]
+        assert len(set(blocks)) >= 38
+        assert max(Counter(block.split()[0] for block in blocks).values()) <= 20
 
 
 def write_mooncake(path: Path, count: int) -> Path:

@@ -31,8 +31,15 @@ from swarmtui.model.plan import DEFAULT_WORKLOAD, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import ClientInfo, Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.model.workload import Message, Task, effective_load
-from swarmtui.prompts.filler_text import Calibration, calibration_texts, extend_calibration, fit_calibration
+from swarmtui.model.workload import Message, Task, Workload, effective_load
+from swarmtui.prompts.filler_text import (
+    Calibration,
+    calibration_texts,
+    extend_calibration,
+    fit_calibration,
+    longest_prompt,
+    needs_calibration,
+)
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, workload_digest
 from swarmtui.session_process.goals.capacity import search
@@ -208,7 +215,7 @@ def _simulate_levels(
 def _plan(found: WorkloadFile, seed: int, **given: Any) -> tuple[Plan, TaskFactory]:
     of_load = {name: given.pop(name) for name in list(given) if name not in Plan.__struct_fields__}
     plan = Plan(load=msgspec.structs.replace(effective_load(found.workload), **of_load), seed=seed, **given)
-    source = TaskGenerator(found, seed=seed, calibration=_calibrate(seed), max_tokens=plan.max_tokens)
+    source = TaskGenerator(found, seed=seed, calibration=_calibrate(found.workload, seed), max_tokens=plan.max_tokens)
     return plan, TaskFactory(source)
 
 
@@ -415,10 +422,12 @@ def _history(flight: _RequestInFlight) -> tuple[Message, ...]:
     return (*flight.messages, answer, Message(role="user", content=str(flight.task.followups[flight.turn])))
 
 
-def _calibrate(seed: int) -> Calibration:
+def _calibrate(workload: Workload, seed: int) -> Calibration | None:
+    if not needs_calibration(workload):
+        return None
     texts = calibration_texts(seed)
     found = fit_calibration(texts, [len(chat_pieces([("user", text)])) for text in texts], "tokenize")
-    return extend_calibration(found, lambda text: len(pieces(text)), math.inf)
+    return extend_calibration(found, lambda text: len(pieces(text)), longest_prompt(workload))
 
 
 def _discovered(preset: Preset) -> DiscoveredServer:
