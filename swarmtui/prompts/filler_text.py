@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
-from math import inf
+from math import ceil, inf
 from random import Random
 from typing import Literal
 
@@ -27,8 +27,8 @@ _PARTS: tuple[int, ...] = (*range(8, 64, 8), *range(64, 224, 16))
 # Between them, words have tokens in proportion to their pieces: most vocabularies split texts into these, or further.
 _PIECES = re.compile(r"[^\W\d_]{1,8}|\d|[^\w\s]|_|\n\s*")
 _MIN_TOKENS_PER_WORD, _MAX_TOKENS_PER_WORD = 0.2, 20.0
-# Later words are counted in steps of so many, or of this share of the words before them.
-_STEP, _MIN_STEP = 64, 0.03
+# Later words are counted in steps of this many, or of this share of the words before them.
+_STEP, _STEP_SHARE = 64, 0.03
 # A text by itself may have tokens more, such as one for its beginning.
 _MAX_EXTRA = 2
 
@@ -50,8 +50,8 @@ def make_filler(count: int, rng: Random, cycle: int, start: int = 0) -> str:
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of text; `overhead` is the number of other tokens: chat template, system message, nonce.
 
-    `known` are the tokens of the first n words of the corpus, (n, tokens), in order. Longer texts are the last of them
-    again and again.
+    `known` are the tokens of the first n words of the corpus: (n, tokens), in order. A longer text is the last of these
+    beginnings again and again.
     """
 
     overhead: float
@@ -79,15 +79,11 @@ def calibration_texts(seed: int, salt: str = "") -> tuple[str, ...]:
     The last two are the first passages once and twice, for the overhead and their tokens; those before them are parts
     of them.
     """
-    cycle = _first_cycle()
+    cycle = next(end for end in corpus().ends if end > _PARTS[-1])
     return tuple(
         nonce(PROBE_NONCE_START + count, seed, salt) + make_filler(count, random_stream(seed, "probe", count), cycle)
         for count in (*_PARTS, cycle, 2 * cycle)
     )
-
-
-def _first_cycle() -> int:
-    return next(end for end in corpus().ends if end > _PARTS[-1])
 
 
 def fit_calibration(texts: Sequence[str], counts: Sequence[int], by: Literal["tokenize", "usage"]) -> Calibration:
@@ -117,14 +113,17 @@ def extend_calibration(found: Calibration, count: Callable[[str], float | None],
     at, tokens = found.known[-1]
     if tokens >= longest:
         return found
-    first = [count(_text(*part)) for part in pairwise((*range(0, at, _STEP), at))]
-    counted = [number for number in first if number is not None]
-    extra = round((sum(counted) - tokens) / len(first))
-    if len(counted) < len(first) or abs(extra) > _MAX_EXTRA:
+    again = 0.0
+    for start in range(0, at, _STEP):
+        if (more := count(_text(start, min(at, start + _STEP)))) is None:
+            return found
+        again += more
+    extra = round((again - tokens) / ceil(at / _STEP))
+    if abs(extra) > _MAX_EXTRA:
         return found
     known, size = list(found.known), len(corpus().words)
     while at < size and tokens < longest:
-        end = min(size, at + max(_STEP, int(_MIN_STEP * at)))
+        end = min(size, at + max(_STEP, int(_STEP_SHARE * at)))
         more = count(_text(at, end))
         if more is None or more <= extra:
             break

@@ -237,7 +237,7 @@ output_tokens = 20
     known = tuple((words, 2.0 * words) for words in range(64, 6400, 64))
     source = TaskGenerator(found, seed=0, calibration=Calibration(overhead=10.0, by="usage", known=known))
     prefix, question = (message.content.split() for message in source.task(0, 1, 0).messages)
-    assert (len(prefix), len(question)) == (pytest.approx(2000, abs=4), 1 + 245)
+    assert abs(len(prefix) - 2000) < 5 and len(question) == 1 + 245
     fours = set(zip(prefix, prefix[1:], prefix[2:], prefix[3:], strict=False))
     assert not any(four in fours for four in zip(question, question[1:], question[2:], question[3:], strict=False))
 
