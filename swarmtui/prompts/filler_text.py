@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import ceil, inf
 from random import Random
@@ -65,8 +65,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
 def estimated_calibration(overhead: float = 16.0, tokens_per_word: float = 1.8) -> Calibration:
     """Return a calibration without counts of a server."""
-    words = len(corpus().words)
-    return Calibration(overhead=overhead, by="usage", known=((words, words * tokens_per_word),))
+    size = len(corpus().words)
+    known = tuple((words, words * tokens_per_word) for words in (*range(_STEP, size, _STEP), size))
+    return Calibration(overhead=overhead, by="usage", known=known)
 
 
 def needs_calibration(workload: Workload) -> bool:
@@ -175,16 +176,14 @@ def words_for_tokens(tokens: float, calibration: Calibration) -> int:
     rounds, rest = divmod(max(0.0, tokens), known[-1][1])
     at = bisect_right(known, rest, key=lambda one: one[1])
     (first, before), (last, after) = known[at - 1 : at + 1]
-    pieces = _pieces_before()
-    wanted = pieces[first] + (rest - before) / (after - before) * (pieces[last] - pieces[first])
-    words = bisect_left(pieces, wanted, first, last)
-    if words > first and wanted - pieces[words - 1] <= pieces[words] - wanted:
+    pieces = _pieces_between(first, last)
+    wanted = (rest - before) / (after - before) * pieces[-1]
+    words = bisect_left(pieces, wanted)
+    if words and wanted - pieces[words - 1] <= pieces[words] - wanted:
         words -= 1
-    return max(1, int(rounds) * calibration.cycle + words)
+    return max(1, int(rounds) * calibration.cycle + first + words)
 
 
-@cache
-def _pieces_before() -> tuple[int, ...]:
-    words = corpus().words
-    counts = {word: len(_PIECES.findall(word)) for word in set(words)}
-    return tuple(accumulate((counts[word] for word in words), initial=0))
+@lru_cache(maxsize=1024)
+def _pieces_between(first: int, last: int) -> tuple[int, ...]:
+    return tuple(accumulate((len(_PIECES.findall(word)) for word in corpus().words[first:last]), initial=0))

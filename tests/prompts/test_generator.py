@@ -46,13 +46,13 @@ name = "p"
 system = "short"
 prompts = [{ text = "a", type = "x" }, { text = "b", type = "y" }, { text = "c", type = "x" }, { text = "d" }]
 """,
-    "453399afaeb74c2f": """
+    "25abe1c7ccb8d292": """
 kind = "random"
 name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "e9e596aba35ad70e": """
+    "f5f971d25f2f5de6": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
