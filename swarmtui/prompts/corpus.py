@@ -58,7 +58,9 @@ def varied(start: int, end: int, cycle: int, rng: Random, *, any_first: bool = F
     if any_first:
         exchanged.append((0, _draw(range(len(texts)), rng)))
     for one, other in exchanged:
-        texts[one], texts[other] = texts[other], texts[one]
+        first, second = texts[one].rstrip(), texts[other].rstrip()
+        # Blanks stay where they are.
+        texts[one], texts[other] = second + texts[one][len(first) :], first + texts[other][len(second) :]
     return "".join(texts)
 
 

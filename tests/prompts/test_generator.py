@@ -52,7 +52,7 @@ name = "r"
 input_tokens = { dist = "normal", mean = 300, sd = 60 }
 output_tokens = { dist = "lognormal", median = 400, cv = 0.6 }
 """,
-    "f5f971d25f2f5de6": """
+    "f01a741e7a5bf721": """
 kind = "shared_prefix"
 name = "s"
 prefix_tokens = 700
