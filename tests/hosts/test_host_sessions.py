@@ -101,7 +101,7 @@ def test_recorded_sessions_are_played_over_hosts_each_request_after_the_answer_b
     assert {record.agent % 2 for record in records} == {0, 1}
     agents: defaultdict[tuple[int, int], list[Record]] = defaultdict(list)
     for record in records:
-        assert record.replayed is not None and record.tokens_in == pytest.approx(record.replayed.input_tokens, abs=4)
+        assert record.replayed is not None and record.tokens_in == pytest.approx(record.replayed.input_tokens, abs=10)
         agents[record.replayed.play, record.replayed.subagent].append(record)
     assert any(len(turns) > 3 for turns in agents.values())
     # Requests of one agent are on both hosts, whose clocks differ by far more than a session takes.
