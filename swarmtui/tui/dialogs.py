@@ -259,7 +259,7 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("(18–23)", "the range of that number: 18 agents are shown to keep the SLO, and 24 to miss it"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches; another search can differ by a few "
      "agents"),
-    ("chance explains", "searches of one unchanged server can end this many agents apart, as servers are not the same "
+    ("may differ by", "searches of one unchanged server can end this many agents apart, as servers are not the same "
      "every minute: more has to change before it counts; each repeat (R) makes it smaller"),
     *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),

@@ -89,19 +89,19 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
             (1, 1),
             "not sure yet",
             "more agents",
-            "one search each: 4 agents apart, about the most that chance explains (4)",
+            "one search each: 4 agents apart; searches of one server may differ by up to 4",
         ),
         (
             (1, 2),
             "more agents",
             None,
-            "they gave 22 → 26, 26: 4 agents apart, and chance explains only up to 3",
+            "they gave 22 → 26, 26: 4 agents apart; searches of one server differ by at most 3",
         ),
         (
             (2, 2),
             "more agents",
             None,
-            "they gave 22, 22 → 26, 26: 4 agents apart, and chance explains only up to 3",
+            "they gave 22, 22 → 26, 26: 4 agents apart; searches of one server differ by at most 3",
         ),
     ],
 )
@@ -117,14 +117,16 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
     apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
     assert apart is not None and apart.word == "more agents"
     assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 → 25"
-    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart, about the most that chance explains (3)"
+    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart; searches of one server may differ by up to 3"
 
 
 def test_of_several_searches_the_means_are_shown_everywhere() -> None:
     found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
     assert found is not None and (found.before, found.after, found.numbers) == (18, 20, ("18", "20"))
     assert found.sentence() == "likely more agents: 18 → 20 on average of 2 and 4 searches"
-    assert found.why == ("they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart, about the most that chance explains (3)")
+    assert found.why == (
+        "they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart; searches of one server may differ by up to 3"
+    )
 
 
 def test_many_searches_are_not_all_listed() -> None:

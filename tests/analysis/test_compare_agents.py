@@ -110,7 +110,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "likely slower"
-    assert lines["How sure"].startswith("one search each: 1 agent apart, about the most that chance explains (1)")
+    assert lines["How sure"].startswith("one search each: 1 agent apart; searches of one server may differ by up to 1")
     assert lines["At capacity"] == "each writes 30.0 → 35.0 tok/s (+17 %)"
     assert lines["Costs"] == "210 → 180 tok/s in total"
     names = list(lines)
@@ -136,10 +136,12 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
     end = {
-        5: "1 agent apart, about the most that chance explains (1)",
-        9: "5 agents apart, and chance explains only up to 1",
+        5: "1 agent apart; searches of one server may differ by up to 1",
+        9: "5 agents apart; searches of one server differ by at most 1",
     }
-    assert end.get(after, "chance explains up to 1, so that less would not show") in " ".join(text.split())
+    assert end.get(after, "searches of one server may differ by up to 1, so that less would not show") in " ".join(
+        text.split()
+    )
     assert compared_text(pair, "").count("change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -167,7 +169,8 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy in both runs"
     assert lines["How sure"].startswith(
-        "one search each: 4 agents apart, and chance explains only up to 1; but the host was busy in both runs"
+        "one search each: 4 agents apart; searches of one server differ by at most 1; "
+        "but the host was busy in both runs"
     )
 
 
@@ -252,7 +255,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert shell["How sure"].endswith(" --max-tokens 64")
     assert app["How sure"] == "the ranges 4–6 and 2–9 overlap; press R to measure this server again"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "one search each: 3 agents apart, and chance explains only up to 2"
+        "one search each: 3 agents apart; searches of one server differ by at most 2"
     )
 
 
@@ -380,7 +383,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
-        "one search each: 12 agents apart, and chance explains only up to 10"
+        "one search each: 12 agents apart; searches of one server differ by at most 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
@@ -447,7 +450,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
         (1, 1, "press R to measure this server again (about 60 s)"),
         (1, 2, "press R to measure this server again (about 60 s)"),
         (1, 3, "to repeat the earlier run, start the server with --parallel 2 and press R"),
-        (3, 3, "about the most that chance explains (1)"),
+        (3, 3, "searches of one server may differ by up to 1"),
     ],
 )
 def test_repeats_count_and_the_side_with_fewer_is_asked_for(earlier: int, later: int, step: str) -> None:

@@ -363,7 +363,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     )
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "one search each: 10 agents apart, and chance explains only up to 2"
+    why = "one search each: 10 agents apart; searches of one server differ by at most 2"
     again = "press R to measure this server again"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     assert pair.agents is not None

@@ -28,9 +28,8 @@ _FIGURES = {
     "stall": "a pause took",
     JOB: "a job took",
 }
-# A percentile this close to its limit, as a share of it, says how many requests missed it, if their share is this far
-# from what is required.
-_CLOSE, _FAR = 0.1, 0.2
+# Of a percentile this close to its limit, as a share of it, it is said how many requests missed it.
+_CLOSE = 0.1
 
 
 # how many agents
@@ -113,7 +112,7 @@ def _missed_value(facts: AnswerFacts) -> str:
     value = _apart(missed.value or 0.0, missed.limit, seconds, time_text)
     said = f"{_FIGURES[missed.figure]} {value} (p{missed.percentile})"
     # Many requests that are a little late read like a few without their number.
-    if (missed.excess or 0.0) <= _CLOSE and missed.good <= (missed.required - _FAR) * missed.n:
+    if (missed.excess or 0.0) <= _CLOSE:
         said += f", more than {time_text(missed.limit)} in {missed.n - missed.good} of {missed.n} {missed.counted}"
     return said
 

@@ -95,7 +95,7 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `counted wait 1.4 s so far`.
+    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`.
 
     The texts are from long to short; there is none before a request is measured.
     """
@@ -104,8 +104,9 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
         return ()
     waits = ""
     if known.oldest_s is not None:
-        over = f", over {time_text(known.limit_s)}" if known.oldest_s > known.limit_s else " so far"
-        waits = f"counted wait {seconds(known.oldest_s, 2)}{over}"
+        limit = time_text(known.limit_s)
+        waits = f"oldest wait {seconds(known.oldest_s, 2)}"
+        waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
     in_time = f"{count_noun(known.in_time, 'first token', 'first tokens')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token', 'first tokens')} late"
     came = ", ".join(filter(None, (in_time, late if known.late else "")))

@@ -251,12 +251,11 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     if reason == "overlap":
         return f"{f'{searches}; ' if several else ''}the ranges {_ends(a.shown)} and {_ends(b.shown)} overlap"
     if reason == "equal":
-        return f"{searches}; chance explains up to {chance}, so that less would not show"
+        return f"{searches}; searches of one server may differ by up to {chance}, so that less would not show"
     distance = round(abs(b.mean - a.mean), 1)
     apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
-    if reason == "within_chance" and abs(b.agents - a.agents) > _LIKELY * chance:
-        return f"{apart}, about the most that chance explains ({chance})"
-    return f"{apart}, and chance explains {'only ' if reason == 'beyond_chance' else ''}up to {chance}"
+    differ = "differ by at most" if reason == "beyond_chance" else "may differ by up to"
+    return f"{apart}; searches of one server {differ} {chance}"
 
 
 def _ends(found: PooledSearches) -> str:
