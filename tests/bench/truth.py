@@ -185,11 +185,14 @@ class TruthServer:
                 % (len(body), body),
             )
             return
+        path = head.split(b" ", 2)[1].decode()
+        wire = next((WIRES[dialect] for dialect in PATHS if PATHS[dialect] == path), None)
+        if wire is None:  # such as /tokenize, at the end of a run
+            self._send_plain(stream, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            return
         stream.seq, self._next = self._next, self._next + 1
         request = msgspec.json.decode(body, type=_Limits)
-        stream.want, stream.sent = request.max_tokens or request.max_output_tokens or 100, 0
-        path = head.split(b" ", 2)[1].decode()
-        stream.wire = next(WIRES[dialect] for dialect in PATHS if PATHS[dialect] == path)
+        stream.want, stream.sent, stream.wire = request.max_tokens or request.max_output_tokens or 100, 0, wire
         stream.token = _chunk(_named(stream, stream.wire.word(" word" * self._per_chunk)))
         stream.due = time.perf_counter_ns() + self._ttft
         self._send_plain(stream, _head(stream.wire.content_type) + _chunk(_named(stream, stream.wire.start)))
