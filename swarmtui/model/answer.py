@@ -21,7 +21,7 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
 
 
 class PooledSentence(AnswerSentence, frozen=True, kw_only=True):
-    """What several searches of one configuration give together: `agents` is the number to take."""
+    """Says how many `agents` several searches of one configuration show together: this is the number to take."""
 
     agents: int
 

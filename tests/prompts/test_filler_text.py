@@ -253,7 +253,7 @@ def test_most_of_a_text_is_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("count", [700, 5000, 20_000])
 def test_text_does_not_repeat_itself(count: int) -> None:
-    """With a text that does, a server that guesses tokens by the prompt would be right more often than in practice."""
+    """A server that guesses tokens by a prompt that repeats itself is right more often than in practice."""
     words = make_filler(count, Random(1), len(corpus().words)).split()
     fours = [*zip(words, words[1:], words[2:], words[3:], strict=False)]
     assert len(set(fours)) > 0.98 * len(fours)

@@ -126,7 +126,7 @@ class _Side(NamedTuple):
 
     @property
     def shown(self) -> PooledSearches:
-        """What is shown of the searches; a single one has its own range."""
+        """Return what is shown of the searches; a single one has its own range."""
         several = len(self.answers) > 1
         low, high = self.ends_after(1 / sqrt(len(self.answers))) if several else self.answers[0].shown_range
         numbers = tuple(_number(one) for one in reversed(self.answers))
