@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _LEVELS = (1, 4, 16)
 # The A/B test restarts the best of the finalists at least four times more.
-_RESTARTS = 2
+_RESTARTS = 1
 _CANARIES = "5%"
 # A measurement with all its requests has this share of the budget, in seconds within these. A search for the capacity
 # needs more: in half of 12 s it came to 4 agents, whatever the flags.

@@ -44,7 +44,7 @@ _CLEAR_MORE_AGENTS = 0.5
 _CLEAR_LOSS = 0.1
 # An effect that is noticed at all.
 _NOTICED = 0.04
-# The screening has at least so many starts, and more if all starts are no more than this part of a full grid.
+# After each knob was tried once, the screening goes on until it has so many starts, or all are this part of a grid.
 _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
 _MAX_PAIRS = 50
 # The finalists are at most this far behind the best of the screening.
@@ -265,8 +265,7 @@ class _Search:
             gained = False
             for knob in self._flags:
                 for value in self._space.ladder(knob):
-                    screens = sum(len(starts) for _, starts in self._screened.values())
-                    if value != self._space.value(self.leader or {}, knob.name) and screens < self._most_screens():
+                    if value != self._space.value(self.leader or {}, knob.name) and self._has_starts():
                         gained = (yield from self._try(knob, value)) or gained
 
     def _pairs(self) -> Asking:
@@ -278,16 +277,16 @@ class _Search:
                 values = [each for each in self._space.ladder(knob) if each != self._space.value(flags, knob.name)]
                 flags = self._space.changed(flags, knob.name, random.choice(values)) if values else flags
             known = configuration_key(flags) in self._screened
-            screens = sum(len(starts) for _, starts in self._screened.values())
-            if known or screens >= self._most_screens() or self._space.refuse(flags, self.crashes, self._needed_tps()):
+            if known or not self._has_starts() or self._space.refuse(flags, self.crashes, self._needed_tps()):
                 continue
             if not self._has_time(flags):
                 return
             yield from self._consider(flags, "knob", f"two at once: {format_flags(flags)}")
 
-    def _most_screens(self) -> float:
-        """Return how many starts the screening may have: with those that follow, a small part of a grid."""
-        return max(_LEAST_SCREENS, _PART_OF_GRID * self._space.size - self._later_starts())
+    def _has_starts(self) -> bool:
+        """Whether the screening may have another start: with those that follow, all are a small part of a grid."""
+        screens = sum(len(starts) for _, starts in self._screened.values())
+        return screens < max(_LEAST_SCREENS, _PART_OF_GRID * self._space.size - self._later_starts())
 
     def _later_starts(self) -> int:
         return self._rules.finalists * self._rules.restarts + 2 * CHECKPOINTS[0]
@@ -306,7 +305,8 @@ class _Search:
             self.out_of_time.add(knob.name)
             return False
         before, known_gain = space.value(leader, knob.name), self._gains.get((knob.name, str(value)), 0.0)
-        if self._passes and known_gain < log(1 - _CLEAR_LOSS):
+        new = key not in self._screened
+        if self._passes and (known_gain < log(1 - _CLEAR_LOSS) or (new and not self._has_starts())):
             return False
         shown = "" if before is None else f"{before} → "
         gained = yield from self._consider(flags, "knob", f"{knob.stage}: {knob.name} {shown}{value}")

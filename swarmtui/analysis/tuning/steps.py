@@ -19,7 +19,7 @@ class SearchRules(NamedTuple):
     budget_s: float
     share: float = 0.5
     finalists: int = 3
-    restarts: int = 2
+    restarts: int = 1
     max_runs: int = 16
     seed: int = 0
 
