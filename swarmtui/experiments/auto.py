@@ -34,7 +34,7 @@ from swarmtui.experiments.store import read_steering, write_steering
 from swarmtui.model.findings import ALARMS
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
-from swarmtui.model.tuning import LiveKnob, Start, TuneFile, configuration_key
+from swarmtui.model.tuning import POWER, LiveKnob, Start, TuneFile, configuration_key
 from swarmtui.numbers import percent, significant
 from swarmtui.text import count_noun
 
@@ -48,6 +48,8 @@ _BASELINE_SHARE = 1 / 3
 _MAX_ERRORS, _MAX_DEGENERATE = 0.1, 0.25
 # An answer that is worse by chance: canaries are few.
 _MAX_CANARY_DROP = 0.2
+# A power limit changes the clocks.
+_CAPPED = ("throttling", "gpu_clocks")
 _REPEATS = 2
 _NOT_ITS_FAULT = re.compile(
     r"address already in use|EADDRINUSE|guardian process died|was killed by signal (9|15)\b|the session process|"
@@ -181,7 +183,10 @@ def _not_its_fault(start: Start) -> bool:
 
 
 def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
-    """Add the capacity of a session, what its canaries say, and alarms about the answers of the level that counts."""
+    """Add the capacity of a session, what its canaries say, and alarms about the answers of the level that counts.
+
+    Clocks that follow a power limit of the tune are no doubt about what it measures.
+    """
     answer, canaries = summary.answer, [level.canaries for level in summary.levels if level.canaries is not None]
     passed = sum(each.passed for each in canaries) + (canaries[0].alone_passed if canaries else 0)
     asked = sum(each.n for each in canaries) + (canaries[0].alone_n if canaries else 0)
@@ -192,7 +197,7 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
         agents_high=answer.shown_range[1] if answer else None,
         degenerate=_degenerate(summary),
         canaries=(passed, asked) if asked else None,
-        doubts=find_doubts(summary.quality),
+        doubts=find_doubts(line for line in summary.quality if POWER not in start.flags or line.code not in _CAPPED),
         alarms=tuple(flag.text for flag in level.flags if flag.code in ALARMS) if level else (),
     )
 

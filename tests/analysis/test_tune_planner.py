@@ -129,6 +129,39 @@ def test_budget_bounds_the_time_and_leaves_room_for_the_ab_test() -> None:
     assert progress.decision is not None
 
 
+def test_first_start_that_reads_the_model_does_not_make_the_ab_test_look_too_long() -> None:
+    starts: list[Start] = []
+    rules = RULES._replace(budget_s=1260.0)
+    while (progress := plan_tune(space_of(SLOTS, BATCH, MODE), rules, starts)).ask is not None:
+        ask, load_s = progress.ask, 20.0 if progress.ask.step == "screen" else 34.0
+        start_s = 50.0 if starts else 200.0
+        starts.append(
+            start(
+                ask.flags, peaked(ask.flags), step=ask.step, side=ask.side, start_s=start_s, took_s=start_s + load_s
+            )
+        )  # fmt: skip
+    assert progress.decision is not None and progress.decision.word == "faster"
+    assert progress.spent_s <= rules.budget_s
+
+
+def test_all_starts_are_a_small_part_of_the_grid_however_many_passes_gain() -> None:
+    knobs = [
+        Knob(name=name, stage="slots", values=(1, 2, 4, 8, 16), default=1, moves=("slots",))
+        for name in ("--a", "--b", "--c")
+    ]
+    space = space_of(*knobs, MODE)
+
+    def better_together(flags: Flags) -> float:
+        product = 1.0
+        for knob in knobs:
+            product *= float(flags.get(knob.name, 1))
+        return 100.0 + product
+
+    starts, progress = run(space, better_together)
+    assert progress.decision is not None and progress.decision.word == "faster"
+    assert len(starts) <= 0.15 * space.size
+
+
 def test_budget_that_is_too_short_gives_no_claim() -> None:
     starts, progress = run(space_of(SLOTS), peaked, RULES._replace(budget_s=60.0))
     assert progress.decision is None and progress.ended == "budget"

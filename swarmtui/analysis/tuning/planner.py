@@ -286,7 +286,7 @@ class _Search:
     def _has_starts(self) -> bool:
         """Whether the screening may have another start: with those that follow, all are a small part of a grid."""
         screens = sum(len(starts) for _, starts in self._screened.values())
-        return screens < max(_LEAST_SCREENS, _PART_OF_GRID * self._space.size - self._later_starts())
+        return screens < max(_LEAST_SCREENS, int(_PART_OF_GRID * self._space.size) - self._later_starts())
 
     def _later_starts(self) -> int:
         return self._rules.finalists * self._rules.restarts + 2 * CHECKPOINTS[0]
@@ -315,7 +315,9 @@ class _Search:
             self._add_crash(starts[-1], knob, before, value, leader)
         else:
             self.tried.append(Tried(knob.name, leader, flags))
-            self._gains[knob.name, str(value)] = self._value(starts) - self._score(leader)
+            gain = self._value(starts) - self._score(leader)
+            self._gains[knob.name, str(value)] = gain
+            self._gains.setdefault((knob.name, str(before)), -gain)
         return gained
 
     def _add_crash(self, start: Start, knob: Knob, before: Value | None, value: Value, leader: Flags) -> None:
@@ -340,7 +342,10 @@ class _Search:
     # time
 
     def _seconds(self, step: TuneStep) -> float:
-        """Return how long a start takes: the mean of those of its step, else scaled from the others."""
+        """Return how long a start takes: the mean of those of its step, else scaled from the others.
+
+        The first start of a model is slow, as it reads it from the disk: the median tells how long others take.
+        """
         done = [start for start in self._starts if start.took_s is not None and start.state == "done"]
         same = [start.took_s or 0.0 for start in done if (start.step == "screen") == (step == "screen")]
         if same:
@@ -348,7 +353,7 @@ class _Search:
         factor = self._rules.share if step == "screen" else 1.0 / self._rules.share
         starting = [min(start.start_s or 0.0, start.took_s or 0.0) for start in done]
         loads = [(start.took_s or 0.0) - lead for start, lead in zip(done, starting, strict=True)]
-        return (fsum(starting) + factor * fsum(loads)) / len(done) if done else 0.0
+        return median(starting) + factor * fsum(loads) / len(done) if done else 0.0
 
     def confirm_s(self) -> float:
         """Return how long the shortest A/B test takes."""
