@@ -192,7 +192,6 @@ class _Search:
         last, self._last = self._last, []
         for knob in last:
             yield from self._knob(knob)
-        yield from self._neighbours()
         yield from self._pairs()
 
     def _check_baseline(self) -> Asking:
@@ -257,16 +256,6 @@ class _Search:
         if moved and step == 2:
             yield from self._try(knob, ladder[at - direction])
         return moved
-
-    def _neighbours(self) -> Asking:
-        """Try every other value of one knob from the leader, and again after a gain, while there is time."""
-        gained = True
-        while gained:
-            gained = False
-            for knob in self._flags:
-                for value in self._space.ladder(knob):
-                    if value != self._space.value(self.leader or {}, knob.name) and self._has_starts():
-                        gained = (yield from self._try(knob, value)) or gained
 
     def _pairs(self) -> Asking:
         """Change two knobs at once, while there is time: some belong together."""
