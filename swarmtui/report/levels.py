@@ -160,7 +160,8 @@ def mark_names(marks: LevelMarks) -> tuple[str, str]:
     loads = (marks.best, marks.past)
     long, short = ("▸ most agents that keep the SLO", "▼ first level past it"), ("▸ most agents", "▼ past it")
     if marks.doubted:
-        long, short = (long[0], "? not sure: something else slowed the server"), (short[0], "? not sure")
+        why = "? not sure: something else slowed the server" if marks.disturbed else "? not sure yet"
+        long, short = (long[0], why), (short[0], "? not sure")
     return _joined(long, loads), _joined(short, loads)
 
 

@@ -99,23 +99,25 @@ class LiveModel:
     def _with_doubt(self, frame: Frame) -> Frame:
         """Leave open what missed the SLO while something slowed the server down, which the header says.
 
-        A verdict keeps its sign when that is over, or begins later; at the end the summary judges the whole session.
+        A verdict keeps its sign when that is over, or begins later; at the end the summary judges the whole session. A
+        level whose repeated visit can only miss the SLO is open before that visit ends.
         """
         search = frame.search
         if search is None or search.goal != "capacity" or frame.status == "ended":
             return frame
-        from swarmtui.analysis.quality.doubts import find_disturbances  # not needed for the first paint
+        # Not needed for the first paint.
+        from swarmtui.analysis.capacity.words import with_outlook
+        from swarmtui.analysis.quality.doubts import find_disturbances
 
         disturbed = bool(find_disturbances(frame.quality))
         missed = [level for level in search.levels if level.state == "missed"]
         self._doubted = {level: self._doubted.get(level, disturbed) for level in missed}
-        if not any(self._doubted.values()):
-            return frame
         levels = tuple(
             msgspec.structs.replace(level, state="unsure") if self._doubted.get(level) else level
             for level in search.levels
         )
-        return msgspec.structs.replace(frame, search=msgspec.structs.replace(search, levels=levels))
+        search = msgspec.structs.replace(search, levels=levels)
+        return msgspec.structs.replace(frame, search=search if disturbed else with_outlook(search, frame))
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""

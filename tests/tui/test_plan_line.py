@@ -314,6 +314,39 @@ def test_a_level_that_can_only_end_one_way_says_so_before_its_end(good: tuple[in
     assert not outlook_texts(msgspec.structs.replace(shown, status="ended"))
 
 
+@pytest.mark.parametrize(("late", "is_open"), [(5, False), (10, True)])
+def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_slo(late: int, is_open: bool) -> None:
+    """With 38 requests of earlier visits and 42 of this one at most, eight late ones are allowed, and two were late."""
+    search = SearchState(
+        goal="capacity", low=22, high=24, visits=9, next_c=22, step="decide",
+        levels=(
+            SearchedLevel(c=20, visits=1, n=19, good=19, state="kept"),
+            SearchedLevel(c=22, visits=2, n=38, good=36, state="kept"),
+            SearchedLevel(c=24, visits=2, n=42, good=16, state="missed"),
+        ),
+    )  # fmt: skip
+    tally = SloTally(parse_slo(DEFAULT_SLO))
+    tally.add_counts(22, [(19 - late, 19), (19, 19)])
+    levels = tuple(level(c, tps=40.0 * c) for c in (20, 22, 24))
+    shown = msgspec.structs.replace(
+        frame(22), search=search, slo=DEFAULT_SLO, slo_kept=tally.conditions(), levels=levels, run=3, done=19, of=20
+    )
+    live = LiveModel()
+    live.apply(shown)
+    best, past = ("▸ most so far 20", "? not sure 22") if is_open else ("▸ most so far 22", "▼ past it 24")
+    assert curve_view(levels, (), "", "", (), *live.marked_by).notes[0] == f"{best} · {past}"
+    now = level_now(live.frame)
+    assert now is not None and now.counted == f"{'?' if is_open else '…'} {55 - late} of 57"
+    view = levels_view(levels, None, (), "", (), *live.marked_by, now=now)
+    assert [row[0].text for row in view.table.rows] == (["▸20", "?22", "24"] if is_open else ["20", "▸22", "▼24"])
+    assert ("? not sure yet" in view.marks[0]) == is_open and "slowed" not in view.marks[0]
+    # What slows the server down proves nothing, and the search has its own verdict at the end of the visit.
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    for other in (msgspec.structs.replace(shown, quality=(busy,)), msgspec.structs.replace(shown, run=2)):
+        live.apply(other)
+        assert live.frame is not None and live.frame.search == search
+
+
 def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:
     unsure = SearchedLevel(c=32, visits=1, n=9, good=7, state="unsure")
     search = SearchState(goal="capacity", low=16, high=32, visits=5, next_c=64, step="check", levels=(unsure,))

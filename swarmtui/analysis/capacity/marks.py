@@ -15,13 +15,15 @@ class LevelMarks(NamedTuple):
     """The load of the level to choose, and of the first one past it; null where there is none.
 
     With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
-    the cliff. `doubted`: what missed it proves nothing, as something made the server look slower, or not yet.
+    the cliff. `doubted`: what missed it proves nothing, as something made the server look slower (`disturbed`), or not
+    yet.
     """
 
     by_slo: bool
     best: float | None
     past: float | None
     doubted: bool = False
+    disturbed: bool = False
 
 
 def level_marks(
@@ -35,7 +37,8 @@ def level_marks(
     Nothing is marked if not even one agent keeps the SLO.
     """
     if answer is not None and answer.agents is not None:
-        return _by_slo(answer.agents, answer.missed_c)._replace(doubted=bool(answer.disturbed))
+        disturbed = bool(answer.disturbed)
+        return _by_slo(answer.agents, answer.missed_c)._replace(doubted=disturbed, disturbed=disturbed)
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
         return _by_slo(search.low, search.high)._replace(doubted=unsure)

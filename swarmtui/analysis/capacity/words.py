@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
@@ -113,6 +115,35 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (", ".join(filter(None, (came, waits))), waits, came))))
 
 
+def most_requests(frame: Frame) -> int:
+    """Return how many requests a visit may count, with those in flight at its end; 0 if that is not known."""
+    # Of a conversation each turn is judged, but whole ones are counted.
+    alike = all(share.n <= frame.done + 2 * frame.c for share in frame.slo_kept)
+    return frame.of + frame.c if frame.of and alike else 0
+
+
+def with_outlook(search: SearchState, frame: Frame) -> SearchState:
+    """Return the search with its best level open once the visit that repeats it can only make it miss the SLO.
+
+    Its requests count together with those of the visits before, as they do at the end of the visit.
+    """
+    best, most = search.level(search.low), most_requests(frame)
+    if best is None or not most or frame.c != best.c or search.next_c != best.c or best.visits >= frame.run:
+        return search
+    together = [
+        msgspec.structs.replace(share, good=share.good + (best.good or 0), n=share.n + best.n)
+        for share in frame.slo_kept
+        if share.n
+    ]
+    if all(outlook(share, most + best.n) != "miss" for share in together):
+        return search
+    below = [level.c for level in search.levels if level.c < best.c and level.state in ("kept", "unsure")]
+    levels = tuple(
+        msgspec.structs.replace(level, state="unsure") if level is best else level for level in search.levels
+    )
+    return msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+
+
 def outlook_texts(frame: Frame) -> tuple[str, ...]:
     """`already over 2 s too often: 16 will miss`, from long to short; none while a level may still go either way.
 
@@ -121,9 +152,7 @@ def outlook_texts(frame: Frame) -> tuple[str, ...]:
     search = frame.search
     if search is None or search.goal != "capacity" or search.next_c != frame.c or frame.status != "running":
         return ()
-    # Of a conversation each turn is judged, but whole ones are counted.
-    alike = all(share.n <= frame.done + 2 * frame.c for share in frame.slo_kept)
-    most = frame.of + frame.c if frame.of and alike else 0
+    most = most_requests(frame)
     ends = [outlook(share, most) for share in frame.slo_kept]
     if "miss" in ends:
         condition = parse_slo(frame.slo).conditions[ends.index("miss")]

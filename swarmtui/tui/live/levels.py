@@ -12,7 +12,7 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.level_columns import WEAK_BASE
-from swarmtui.report.levels import first_tokens_over, level_table, mark_names, slo_cells
+from swarmtui.report.levels import SLO_SIGNS, first_tokens_over, level_table, mark_names, slo_cells
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
@@ -190,7 +190,11 @@ def level_now(frame: Frame | None) -> LevelNow | None:
     if frame is None or frame.status == "ended":
         return None
     counts = judged_so_far(frame)
-    counted = "" if counts is None else f"… {counts[0]} of {counts[1]}" if counts[1] else "…"
+    search = frame.search
+    known = search.level(frame.c) if search is not None and search.high == frame.c else None
+    # What is marked as not sure has that sign, also while it is visited again.
+    sign = SLO_SIGNS["unsure" if known is not None and known.state == "unsure" else "so far"][0]
+    counted = "" if counts is None else f"{sign} {counts[0]} of {counts[1]}" if counts[1] else sign
     doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 
