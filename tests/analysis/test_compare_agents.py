@@ -231,7 +231,7 @@ def test_rows_from_one_capacity_to_the_other_matter_most() -> None:
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:
     """A search for the capacity that ran its one level so many times."""
-    measured = [level(4, tps=tps, runs=[tps] * runs)]
+    measured = [level(4, tps=tps, runs=[tps] * runs, n=34, out_tps_steady_hw=0.002 * tps)]
     found = summary(measured, id, server_flags=f"--parallel {slots}", plan=Plan(goal="capacity", max_tokens=64))
     return msgspec.structs.replace(found, answer=answer)
 

@@ -120,12 +120,17 @@ def test_levels_of_a_search_have_no_verdict_by_earlier_searches() -> None:
     """Three searches that agree by chance do not make a few requests sure; a large change stays likely."""
     plan = Plan(goal="capacity", budget_s=60.0)
     earlier = [summary([level(c, tps=tps) for c in (1, 4)], f"0{tps}", plan=plan) for tps in (99.9, 100.1)]
-    a = summary([level(c, tps=100, runs=BEFORE) for c in (1, 4)], "a", plan=plan)
-    slower = [level(1, tps=90, n=4, out_tps_steady_hw=40.0), level(4, tps=70, runs=[value * 0.7 for value in BEFORE])]
+    a = summary([level(c, tps=100, runs=BEFORE, n=34, out_tps_steady_hw=4.0) for c in (1, 4)], "a", plan=plan)
+    runs = [value * 0.7 for value in BEFORE]
+    slower = [level(1, tps=90, n=4, out_tps_steady_hw=40.0), level(4, tps=70, runs=runs, n=34, out_tps_steady_hw=4.0)]
     pair = compare_pair(a, summary(slower, "b", plan=plan), history=earlier)
     assert all(row.interval is None for row in pair.rows)
     found = [(row.verdict.word, row.likely) for row in pair.rows if row.leads and row.verdict]
     assert found == [("not sure yet", None), ("not sure yet", "slower")]
+    # One visit of few requests, or one whose range is not known, may be a few slow seconds.
+    for n, half_width in ((17, 4.0), (34, None)):
+        again = compare_pair(a, summary([level(4, tps=70, n=n, out_tps_steady_hw=half_width)], "b", plan=plan))
+        assert all(row.likely is None for row in again.rows)
 
 
 def test_a_level_that_is_not_exact_is_not_sure_by_sessions_that_agree() -> None:

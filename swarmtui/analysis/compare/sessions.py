@@ -65,6 +65,9 @@ FIGURES: dict[Figure, str] = {
 
 # What a single run has to change by to be called likely: a rate by this share, a time by this factor.
 _LIKELY, _LIKELY_TIME = 0.2, 2.0
+# A level of a search needs this many requests for that, more than one visit of a quick search has: the same server was
+# 26 % faster at one visit, and 7 % at another.
+_LIKELY_REQUESTS = 30
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
@@ -201,7 +204,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         doubted=bool(doubts),
         searched=searched,
     )
-    rows = _with_likely(judged, doubted=bool(doubts))
+    rough = [key for key in both if searched and not all(_is_exact(side[key]) for side in (before, after))]
+    rows = _with_likely(judged, rough, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
     headline = _headline(a, b, _for_sentence(before, after, both))
@@ -399,12 +403,25 @@ def likely_change(
     return "faster" if (change > 0) != time else "slower"
 
 
-def _with_likely(rows: Sequence[ComparisonRow], *, doubted: bool) -> tuple[ComparisonRow, ...]:
-    """Mark large changes of levels that have no verdict, nor runs for one; of a doubtful measurement, none."""
+def _is_exact(level: Level) -> bool:
+    """Whether the throughput of a level of a search is known well enough to say what a change of it likely is."""
+    return level.half_width is not None and level.n >= _LIKELY_REQUESTS
+
+
+def _with_likely(
+    rows: Sequence[ComparisonRow], rough: Sequence[LevelKey], *, doubted: bool
+) -> tuple[ComparisonRow, ...]:
+    """Mark large changes of levels that have no verdict, nor runs for one; of a doubtful measurement, none.
+
+    A level that is `rough` has none of the throughput of all agents.
+    """
     open_ = {row.key for row in rows if row.verdict and row.verdict.word in (None, "not sure yet")}
     return tuple(
         msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
-        if row.key in open_ and row.interval is None and not doubted
+        if row.key in open_
+        and row.interval is None
+        and not doubted
+        and not (row.key in rough and row.figure in ("out_tps_steady", "out_tps_wall"))
         else row
         for row in rows
     )
