@@ -327,19 +327,26 @@ def bar_columns(values: tuple[float | None, ...], top: float | None, height: int
     return lines
 
 
-def shaded_bars(values: tuple[float | None, ...], top: float | None, height: int, hue: Hue) -> list[Line]:
-    """Draw a sparkline in the ramp of a hue: by its values if it has one line, else from dark to bright upwards."""
-    texts = bar_columns(values, top, height)
-    if height != 1 or not top:
-        return [[(text, shade(hue, (height - row - 0.5) / height))] for row, text in enumerate(texts)]
-    line: Line = []
-    for char, value in zip(texts[0], values, strict=True):
-        style = shade(hue, (value or 0.0) / top)
-        if line and line[-1][1] == style:
-            line[-1] = (line[-1][0] + char, style)
-        else:
-            line.append((char, style))
-    return [line]
+def shaded_bars(
+    values: tuple[float | None, ...], top: float | None, height: int, hue: Hue, missing: str = ""
+) -> list[Line]:
+    """Draw a sparkline in the ramp of a hue: by its values if it has one line, else from dark to bright upwards.
+
+    `missing` stands in the lowest line where there is no value.
+    """
+    lines: list[Line] = []
+    for row, text in enumerate(bar_columns(values, top, height)):
+        line: Line = []
+        for char, value in zip(text, values, strict=True):
+            share = (value or 0.0) / top if height == 1 and top else (height - row - 0.5) / height
+            is_missing = missing and value is None and row == height - 1
+            shown, style = (missing, "dim") if is_missing else (char, shade(hue, share))
+            if line and line[-1][1] == style:
+                line[-1] = (line[-1][0] + shown, style)
+            else:
+                line.append((shown, style))
+        lines.append(line)
+    return lines
 
 
 def per_column(values: tuple[float | None, ...], columns: int) -> tuple[float | None, ...]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
-from swarmtui.model.client_protocol import FirstTokens
+from swarmtui.model.client_protocol import Ended, FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.now import now_view
 from tests.analysis.level_builders import level
+from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, live_data
 from tests.tui.screen_text import screen_text
 from tests.tui.test_views import figures, model_of
@@ -86,3 +89,16 @@ async def test_the_lines_of_the_server_say_where_they_are_and_scroll_beside_othe
         await pilot.press("end")
         await pilot.pause()
         assert "↑↓ 1–" not in heading(app) and "↑↓ " in heading(app)
+
+
+async def test_a_level_without_a_figure_has_a_dash_in_place_of_a_bar(until: Until) -> None:
+    """A blank would read as an empty queue, which is what the first level had."""
+    queues = ((1, 20.0, 0.0), (2, 30.0, None), (4, 40.0, 8.0))
+    levels = tuple(level(c, tps=tps, stream=10.0, ttft=1.0, queued=queue) for c, tps, queue in queues)
+    live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
+    live.apply(Ended("done", "", "/nowhere"))
+    app = SwarmApp(source=RecordingSource(live))
+    async with app.run_test(size=(120, 40)):
+        await until(lambda: "queued (mean)" in screen_text(app))
+        rows = [row for row in screen_text(app).splitlines() if re.search("–{5}", row)]
+        assert len(rows) == 1 and re.search(" {5}–{5,}█{5}", rows[0]), screen_text(app)

@@ -15,7 +15,7 @@ from swarmtui.model.findings import KeptShare, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HistoryPoint, TtftSplit
-from swarmtui.numbers import count, rate, seconds, short_percent
+from swarmtui.numbers import MISSING, count, rate, seconds, short_percent
 from swarmtui.report.colours import Hue
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, per_column, scale_top, shaded_bars
@@ -265,7 +265,7 @@ class NowPanel(LivePanel, Panel[NowView]):
             # All figures of a row have digits of the same size.
             tall_ones = tall_ones if all(tall_ones) else []
             boxes = [
-                self._box(figure, high, digits)
+                self._box(figure, high, digits, MISSING if view.bars else "")
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
             lines += [_beside(parts, self._columns) for parts in zip(*boxes, strict=True)]
@@ -279,7 +279,8 @@ class NowPanel(LivePanel, Panel[NowView]):
         versions = (tall(f"{value} {unit}") for unit in units)
         return next((lines for lines in versions if lines and max(map(len, lines)) <= self._columns), [])
 
-    def _box(self, figure: Figure, height: int, digits: list[str]) -> list[Line]:
+    def _box(self, figure: Figure, height: int, digits: list[str], missing: str) -> list[Line]:
+        """`missing` stands for the bar of a level without a value, which would read as zero."""
         width, style = self._columns, f"bold {figure.hue}"
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
@@ -293,7 +294,7 @@ class NowPanel(LivePanel, Panel[NowView]):
             room = width - len(figure.value) - len(unit)
             note = figure.note if len(figure.note) < room else ""
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]
-        bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue)
+        bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue, missing)
         return [*lines, *bars][:height]
 
 
