@@ -10,6 +10,7 @@ import pytest
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.client_protocol import Ended, FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
+from swarmtui.model.telemetry import HistoryPoint
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.now import now_view
 from tests.analysis.level_builders import level
@@ -102,3 +103,18 @@ async def test_a_level_without_a_figure_has_a_dash_in_place_of_a_bar(until: Unti
         await until(lambda: "queued (mean)" in screen_text(app))
         rows = [row for row in screen_text(app).splitlines() if re.search("–{5}", row)]
         assert len(rows) == 1 and re.search(" {5}–{5,}█{5}", rows[0]), screen_text(app)
+
+
+@pytest.mark.parametrize(("ttft_s", "end"), [(0.123, "150 ms"), (1.1, "1.2 s")])
+async def test_each_sparkline_of_a_small_terminal_has_both_ends_of_its_scale(ttft_s: float, end: str) -> None:
+    seen = frame(4)
+    point = HistoryPoint(
+        t_ns=seen.t_ns, c=4, in_flight=4, waiting=14, out_tps=1420.0, per_stream_tps=355.0, ttft_s=ttft_s, errors=0
+    )
+    app = SwarmApp(source=RecordingSource(model_of(msgspec.structs.replace(seen, points=(point,)))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        rows = screen_text(app).splitlines()
+        above = next(at for at, row in enumerate(rows) if "TTFT p50" in row)
+        upper, lower = (re.findall(r"[\d.,]+k?(?: m?s)?", row) for row in rows[above + 1 : above + 3])
+        assert upper == ["1,500", "400", end, "15"] and lower == ["0"] * 4

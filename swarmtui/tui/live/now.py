@@ -30,6 +30,8 @@ _GAP = 2
 _TALL = 4
 # The width of a time.
 _TIME = len("99.9 ms")
+# The width of the ends of a scale, for which a box without a frame has room from three times as much on.
+_AXIS = len("800 ms")
 # The cells of a heading besides its title and its note.
 _AROUND_TITLE = 8
 _NO_PARTS = "queue, prefill, rest: not known yet"
@@ -48,6 +50,15 @@ class Figure(NamedTuple):
     note: str
     values: Course
     top: float | None
+
+    @property
+    def scale(self) -> str:
+        """The upper end of the scale, which begins at 0: `1,500`, `800 ms`; empty without a value."""
+        if self.top is None or set(self.values) <= {None}:
+            return ""
+        if self.hue == "latency":
+            return time_text(self.top)
+        return f"{self.top / 1e3:g}k" if self.top >= 1e5 else f"{self.top:,g}"
 
 
 class NowView(NamedTuple):
@@ -244,8 +255,13 @@ class NowPanel(LivePanel, Panel[NowView]):
     def _columns(self) -> int:
         return max(1, (self.inner_size.width - 2 - _GAP * (self._boxes - 1)) // self._boxes)
 
+    @property
+    def _axis(self) -> int:
+        """The width of the scale before the bars: a frame has tall digits, and no room for it."""
+        return 0 if self.framed or self._columns < 3 * _AXIS else _AXIS
+
     def update_from(self, data: LiveData) -> None:
-        self.show(now_view(data, self._columns))
+        self.show(now_view(data, self._columns - self._axis))
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
@@ -295,6 +311,9 @@ class NowPanel(LivePanel, Panel[NowView]):
             note = figure.note if len(figure.note) < room else ""
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]
         bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue, missing)
+        if self._axis:
+            ends = [figure.scale, *[""] * (len(bars) - 2), "0" if figure.scale else ""]
+            bars = [[(f"{end:>{self._axis}}", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
         return [*lines, *bars][:height]
 
 
