@@ -30,10 +30,14 @@ _TWO_COLUMNS = 110
 
 
 class HelpTopic(NamedTuple):
-    """What help explains first: names with their meaning, of the field, the list or the panel that is in use."""
+    """What help explains first: names with their meaning, of the field, the list or the panel that is in use.
+
+    `details` follow the keys of the screen.
+    """
 
     title: str = ""
     rows: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
 
 
 class KeyFooter(LineWidget):

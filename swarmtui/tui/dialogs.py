@@ -333,15 +333,20 @@ class HelpScreen(Pager):
 
 
 def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOPIC) -> list[Line]:
-    """Explain the topic first, then the keys, then what the topic has left out; long lines are wrapped."""
-    lines = _meanings(topic.title, topic.rows, width)
+    """Explain the topic, the keys, first those of the screen with the details, and what the topic has left out.
+
+    Long lines are wrapped.
+    """
+    lines, details = _meanings(topic.title, topic.rows, width), _meanings("", topic.details, width)
     for group in GROUPS:
         members = [action for action in actions if action.group == group]
-        if members:
-            lines += [[], [(f" {group}", "title")]]
+        if not members:
+            continue
+        lines += [[], [(f" {group}", "title")]]
         for action in members:
             names: Line = [(f"  {ljust(action.shown, _KEYS)}", "bold"), (ljust(action.label, _LABEL), "")]
             lines += _beside(names, action.tooltip, width)
+        lines, details = [*lines, *details], []
     explained = {meaning for _, meaning in topic.rows}
     signs = panel_topic(None)
     for title, rows in (
@@ -355,7 +360,7 @@ def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOP
 
 
 def _meanings(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
-    lines: list[Line] = [[], [(f" {title}", "title")]] if rows else []
+    lines: list[Line] = [[], *([[(f" {title}", "title")]] if title else [])] if rows else []
     for name, meaning in rows:
         lines += _beside([(f"  {ljust(name, _NAMES)}", "bold")], meaning, width)
     return lines

@@ -87,7 +87,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop", "x", "x", "stop", "Let requests in flight finish, then save", "Load", _RUN, True),
     Action("again", "R", "R", "run again", "Repeat the plan; compare with the run before a change", "Load",
            ("live", "result"), False, True),
-    Action("again", "R", "R", "run again", "On the result of a session: L lists them", "Setup", ("setup",)),
     Action("again", "R", "R", "run again", "Repeat the plan of the newest one", "Sessions", ("compare",), True),
     Action("describe", "w", "w", "save as", "Set label, note and directory of a session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a file: HTML, Markdown, CSV, SVG …", "Session",
@@ -137,6 +136,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("part(3)", "3", "3", "workload", "Go to the workloads", "Setup", ("setup",)),
     Action("part(4)", "4", "4", "plan", "Go to the plan and its fields", "Setup", ("setup",)),
     Action("refresh", "ctrl+r", "^r", "rescan", "Search this host for endpoints again", "Setup", ("setup",), True),
+    Action("again", "R", "R", "run again", "On the result of a session: L lists them", "Setup", ("setup",)),
     Action("sort", "o", "o", "sort", "Sort by the next column", "Sessions", ("sessions",), True),
     Action("filter", "slash", "/", "filter", "By model, workload, label or tag", "Sessions", ("sessions",), True),
     Action("open", "enter", "enter", "result", "Show the result of this session", "Sessions", ("sessions",), True),
@@ -186,7 +186,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks first if a run is in progress", "Program", _ALL, True),
 )  # fmt: skip
 
-GROUPS = ("Load", "Replay", "Setup", "Session", "Sessions", "Tune", "Log", "Probes", "View", "Move", "Program")
+# The keys of one screen come before those that several have.
+GROUPS = ("Load", "Replay", "Setup", "Sessions", "Tune", "Log", "Probes", "Session", "View", "Move", "Program")
 
 # Keys that work in a text field, as they are shown there.
 _FIELD_KEYS = {"f1": "F1", "f5": "Enter", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}

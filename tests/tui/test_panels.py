@@ -240,6 +240,28 @@ async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:
         assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?!○")
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_help_begins_with_the_panel_that_the_user_went_to_and_on_a_result_with_its_words(
+    until: Until, has_ended: bool
+) -> None:
+    source = RecordingSource()
+    if has_ended:
+        source.live.apply(msgspec.structs.replace(frame(2), status="ended", levels=(level(2, tps=80.0),)))
+        source.live.apply(Ended("done", "", "/nowhere"))
+    app = SwarmApp(source=source)
+
+    async def explained(title: str) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: title in screen_text(app).splitlines()[1])
+        await pilot.press("escape")
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: ("[7] result" if has_ended else "[1] curve") in screen_text(app))
+        await explained("The words of an answer" if has_ended else "The signs of levels")
+        await pilot.press("4")
+        await explained("The figures of panel 4")
+
+
 async def test_esc_leads_from_another_panel_back_to_the_result_and_only_then_away_from_it(until: Until) -> None:
     source = RecordingSource()
     source.live.apply(msgspec.structs.replace(frame(2), status="ended", levels=(level(2, tps=80.0),)))

@@ -417,7 +417,7 @@ def test_the_flags_of_a_server_come_first_and_what_does_not_fit_is_marked() -> N
     assert first_lines(lines, 2, 38) == [lines[0], "llama.cpp · 2 slots · context 4,096 …"]
 
 
-async def test_help_begins_with_the_field_or_the_server_under_the_cursor(
+async def test_help_begins_with_the_field_under_the_cursor_and_the_keys_before_the_details_of_the_server(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2, 4096),))
@@ -426,7 +426,11 @@ async def test_help_begins_with_the_field_or_the_server_under_the_cursor(
         await until(lambda: "› 127.0.0.1:1" in screen_text(app) and "at most 128 tokens" in screen_text(app))
         await pilot.press("question_mark")
         await until(lambda: "Here" in screen_text(app))
-        assert "flags: --parallel 2 --flash-attn · llama.cpp · 2 slots" in screen_text(app)
+        shown = screen_text(app)
+        server = "flags: --parallel 2 --flash-attn · llama.cpp · 2 slots"
+        parts = ("Here", "endpoint ", "Setup", "Start the benchmark", server)
+        places = [shown.index(part) for part in parts]
+        assert places == sorted(places)
         await pilot.press("escape")
         app.screen.query_one("#max_tokens", Input).focus()
         await until(lambda: "F1 help" in screen_text(app))

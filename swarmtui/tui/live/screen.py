@@ -329,10 +329,11 @@ class LiveScreen(PanelScreen):
     # keys
 
     def help_topic(self) -> HelpTopic:
-        """Explain the figures of the only panel that is shown."""
+        """Explain the figures of the panel that was gone to, and the words of the result; before that, the signs."""
         from swarmtui.tui.dialogs import panel_topic
 
-        return panel_topic(self.only_panel)
+        in_focus = next((panel.key for panel in self.panels if panel.in_focus), None)
+        return panel_topic(in_focus if self.has_ended or self._focused else None)
 
     def movable(self) -> Movable:
         """The panel in focus if it can be moved, else the result or the agents."""

@@ -326,12 +326,11 @@ class SetupScreen(Screen[None]):
     # keys
 
     def help_topic(self) -> HelpTopic:
-        """Explain the field or the list with the cursor; of an endpoint, all that is known of its server."""
+        """Explain the field or the list with the cursor; the details are what is known of its server."""
         name = self.focused.id or "" if self.focused is not None else ""
         row, server = FIELD_HELP.get(name), self._endpoint_part.server
         known = " · ".join(server_lines(server, 10_000)) if name == "endpoints" and server is not None else ""
-        rows = (*((row,) if row else ()), *((("server", known),) if known else ()))
-        return HelpTopic("Here", rows) if rows else HelpTopic()
+        return HelpTopic("Here", (row,) if row else (), (("server", known),) if known else ())
 
     def action_start(self) -> None:
         """Start the run, or let it start when the servers of this host are known."""
