@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 import pytest
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
+from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
-from swarmtui.model.telemetry import HistoryPoint
+from swarmtui.model.telemetry import HistoryPoint, QualityLine
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.now import now_view
+from swarmtui.tui.live.quality import quality_lines
 from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, live_data
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import screen_text, text_of
 from tests.tui.test_views import figures, model_of
 
 
@@ -118,3 +121,30 @@ async def test_each_sparkline_of_a_small_terminal_has_both_ends_of_its_scale(ttf
         above = next(at for at, row in enumerate(rows) if "TTFT p50" in row)
         upper, lower = (re.findall(r"[\d.,]+k?(?: m?s)?", row) for row in rows[above + 1 : above + 3])
         assert upper == ["1,500", "400", end, "15"] and lower == ["0"] * 4
+
+
+@pytest.mark.parametrize(
+    ("quality", "first"),
+    [
+        ({"connections": ("note", ())}, "none of these remarks changes the number of agents"),
+        ({"coalesced_chunks": ("note", ("stall",))}, "none of these remarks changes the number of agents"),
+        ({"host_clocks": ("doubtful", ("output",))}, "none of these remarks changes the number of agents"),
+        ({"in_flight": ("doubtful", ("ttft",))}, "may change the number of agents: in_flight"),
+        ({"turnaround": ("ok", ())}, "● turnaround"),
+    ],
+)
+def test_the_quality_of_a_result_says_first_what_it_means_for_the_number_of_agents(
+    quality: dict[str, tuple[Literal["ok", "note", "doubtful"], tuple[str, ...]]], first: str
+) -> None:
+    lines = tuple(
+        QualityLine(code=code, name=code, state=state, value="1 %", sentence="", inexact=inexact)
+        for code, (state, inexact) in quality.items()
+    )
+    said = AnswerSentence(code="capacity", sentence="20 agents")
+    answer = Answer(headline=said, limit=said, agents=20, slo="ttft_p90=2s")
+    ended = msgspec.structs.replace(frame(4), status="ended", quality=lines, answer=answer)
+    assert text_of(quality_lines(ended, 78)).strip().startswith(first)
+    # A run that is not over, and one without an SLO, have no number of agents.
+    for other in (None, msgspec.structs.replace(answer, agents=None)):
+        shown = text_of(quality_lines(msgspec.structs.replace(ended, answer=other), 78))
+        assert "number of agents" not in shown

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import MISSING, count, fixed, percent
+from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.lines import Line, ljust, wrap, wrapped_note
 from swarmtui.tui.live.header import QUALITY_SIGNS
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
+from swarmtui.tui.tables import block_lines
 
 _NAME, _VALUE = 20, 38
 _SIDE_BY_SIDE = 100
@@ -44,11 +50,30 @@ class QualityPanel(LivePanel, Page):
 
 
 def quality_lines(frame: Frame | None, width: int) -> list[Line]:
-    """Return the checks, the worst first; before there are any, the state of the load generator."""
+    """Return what the checks mean for the number of agents, then the checks, the worst first.
+
+    Before there are any, the state of the load generator stands for them.
+    """
     known = frame.quality if frame is not None else ()
     checks = sorted(known or _load_generator_lines(frame), key=lambda line: _ORDER.index(line.state))
     empty = [] if known else wrapped_note("not known yet: it needs a few requests", width)
-    return [*empty, *(part for check in checks for part in _draw_line(check, width))]
+    meaning = _for_agents(frame.answer, checks) if frame is not None and known else []
+    return [*empty, *block_lines(meaning, width), *(part for check in checks for part in _draw_line(check, width))]
+
+
+def _for_agents(answer: Answer | None, checks: Sequence[QualityLine]) -> list[Sentence]:
+    """Say which lines may change the number of agents, by the figures of its SLO, or that none does."""
+    if answer is None or answer.agents is None or all(check.state == "ok" for check in checks):
+        return []
+    figures = parse_slo(answer.slo).figures if answer.slo else frozenset()
+    names = [
+        check.name
+        for check in checks
+        if check.state in ("doubtful", "wrong") and not (check.inexact and figures.isdisjoint(check.inexact))
+    ]
+    if names:
+        return [Sentence(f"may change the number of agents: {', '.join(names)}", "note")]
+    return [Sentence("none of these remarks changes the number of agents", "ok")]
 
 
 def _draw_line(line: QualityLine, width: int) -> list[Line]:
