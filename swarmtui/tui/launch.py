@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,12 @@ SLOW_HZ = 2.0
 
 # Enter and leave the alternate screen, as Textual does.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[H", "\x1b[?1049l"
+# Reset colours, keyboard modes, focus, paste and mouse reports; show the cursor; leave the alternate screen.
+_RESTORE = b"\x1b[0m\x1b[<u\x1b[?1004l\x1b[?2004l\x1b[?1000l\x1b[?1006l\x1b[?25h\x1b[?1049l"
+_MESSAGE = b"\r\nswarmtui: the app was killed; a run in progress continues: swarmtui attach\r\n"
+_IGNORED_SIGNALS = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTOU, signal.SIGTTIN,
+)  # fmt: skip
 
 
 def open_run(request: RunRequest, *, slow: bool) -> AppResult:
@@ -120,8 +128,6 @@ def read_app_config(directory: Path | None = None) -> Config:
 
 def _run(source: Callable[[], LiveSource | ReplaySource] | None, **options: Any) -> AppResult:
     """Run the app, and restore the terminal however it ends."""
-    from swarmtui.tui.terminal_guard import TerminalGuard
-
     guard = TerminalGuard()
     try:
         return _show(source, options)
@@ -157,3 +163,39 @@ def _report_crash(error: BaseException, running_id: str) -> None:
     write_text(sys.stderr, f"swarmtui: the app failed ({type(error).__name__}){write_crash_report(error)}")
     if running_id:
         write_text(sys.stderr, f"swarmtui: the run is not affected: swarmtui attach {running_id}")
+
+
+class TerminalGuard:
+    """Restores the terminal from a small child process if the app is killed without a chance to do so itself.
+
+    Create it before importing anything that starts threads; dismiss it when the app has exited normally.
+    """
+
+    def __init__(self) -> None:
+        saved = termios.tcgetattr(sys.stdin.fileno())
+        end, self._alive = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            try:
+                _watch(end, saved)
+            finally:
+                os._exit(0)
+        os.close(end)
+
+    def dismiss(self) -> None:
+        os.write(self._alive, b".")
+        os.close(self._alive)
+        os.waitpid(self._pid, 0)
+
+
+def _watch(end: int, saved: list[object]) -> None:
+    """Wait until the app writes a byte, which means that it has exited normally, or dies."""
+    for number in _IGNORED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    os.closerange(3, end)
+    os.closerange(end + 1, 1024)
+    if os.read(end, 1):
+        return
+    os.write(1, _RESTORE)
+    termios.tcsetattr(0, termios.TCSANOW, saved)  # type: ignore[arg-type]
+    os.write(2, _MESSAGE)

@@ -27,6 +27,13 @@ Span = tuple[str, str]
 Line = list[Span]
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+# Digits of three lines, for figures that are read at a distance.
+_DIGITS = {
+    "0": ("┏━┓", "┃ ┃", "┗━┛"), "1": (" ┓ ", " ┃ ", "╺┻╸"), "2": ("╺━┓", "┏━┛", "┗━╸"), "3": ("╺━┓", " ━┫", "╺━┛"),
+    "4": ("╻ ╻", "┗━┫", "  ╹"), "5": ("┏━╸", "┗━┓", "╺━┛"), "6": ("┏━╸", "┣━┓", "┗━┛"), "7": ("╺━┓", "  ┃", "  ╹"),
+    "8": ("┏━┓", "┣━┫", "┗━┛"), "9": ("┏━┓", "┗━┫", "╺━┛"), "–": ("   ", "╺━╸", "   "),
+    "→": ("     ", " ╺━▸ ", "     "),
+}  # fmt: skip
 # The first digits of the round numbers at which scales end.
 _ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
@@ -364,3 +371,18 @@ def bar(share: float | None, width: int) -> tuple[str, str]:
 
 def _eighths(value: float, top: float, height: int = 1) -> int:
     return min(8 * height, max(1 if value > 0 else 0, round(value / top * 8 * height)))
+
+
+def tall(value: str) -> list[str]:
+    """Draw a number with its unit beside the last line, punctuation on it, and a longer unit beside the last two.
+
+    A unit that begins with a line break is below the number.
+    """
+    number, _, unit = value.partition(" ")
+    glyphs = [_DIGITS.get(char, (" ", " ", char)) for char in number]
+    lines = ["".join(glyph[row] for glyph in glyphs) for row in range(3)]
+    above, below_number, below = unit.rpartition("\n")
+    if below_number and not above:
+        return [*lines, below.center(len(lines[0])).rstrip()]
+    beside = ("", f" {above}" if above else "", f" {below}")
+    return [line + text for line, text in zip(lines, beside, strict=True)]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.analysis.quality import quality_limits as limits
-from swarmtui.analysis.quality.grade import Grade
-from swarmtui.analysis.quality.quality_limits import STATES, QualityState
+from swarmtui.analysis.quality.quality_limits import STATES, Grade, QualityState
 from swarmtui.model.telemetry import HostUse, Program, QualityFacts
 from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from swarmtui.analysis.limits.slo import RATE, SLO_FIGURES, WAITS, Slo
 from swarmtui.analysis.machine.energy import THROTTLE_REASONS
 from swarmtui.analysis.quality import quality_limits as limits
-from swarmtui.analysis.quality.grade import Grade
 from swarmtui.analysis.quality.host import HOST_LIMIT, grade_host, grade_steal
-from swarmtui.analysis.quality.quality_limits import STATES, Enough, Limit, QualityState
+from swarmtui.analysis.quality.quality_limits import STATES, Enough, Grade, Limit, QualityState
 from swarmtui.model.load import traits
 from swarmtui.model.telemetry import QualityFacts, QualityLine
 from swarmtui.numbers import short, short_percent, signed_percent

@@ -1,8 +1,10 @@
-"""The limits of measurement quality: what is ok, what is a remark, and what makes a result doubtful."""
+"""The limits of measurement quality, and the grade that a rule gives: ok, a remark, or a doubt."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
+
+from swarmtui.model.telemetry import Program
 
 # A note is worth knowing and does not affect a figure: only doubtful lines affect the verdict on a session.
 QualityState = Literal["ok", "note", "doubtful"]
@@ -67,3 +69,27 @@ CPU_WAIT = Limit(0.02, 0.05)
 # server wait for each other: that is how they share a host, and no disturbance.
 OTHER_PROGRAMS = Limit(0.05)
 STEAL = Limit(0.01, 0.03)  # of the CPU time
+
+
+class Grade(NamedTuple):
+    """The result of one rule; `good_sentence` explains the state ok, `bad_sentence` any other.
+
+    `doubtful_above` is the value from which a note would be a doubt. `programs` are those that made the host busy.
+    """
+
+    state: QualityState
+    value: str
+    good_sentence: str
+    bad_sentence: str
+    doubtful_above: str = ""
+    programs: tuple[Program, ...] = ()
+
+    def as_remark(self, why: str) -> Grade:
+        """Return it as a remark, however large its value is, with the reason."""
+        return self._replace(state="note", bad_sentence=f"{self.bad_sentence}; {why}", doubtful_above="")
+
+    @property
+    def sentence(self) -> str:
+        """A remark says its limit: without it, it would read like a doubt."""
+        limit = f"; a remark only (a doubt: more than {self.doubtful_above})" if self.doubtful_above else ""
+        return {"ok": self.good_sentence, "note": self.bad_sentence + limit}.get(self.state, self.bad_sentence)

@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from swarmtui.model.base import BadInput, reading
 from swarmtui.model.speed_of_light import ModelShape
-from swarmtui.telemetry.model_files.computed import computed_weights
 from swarmtui.telemetry.model_files.gguf import is_gguf, read_gguf
 from swarmtui.telemetry.model_files.safetensors import read_settings, read_tensors
 from swarmtui.telemetry.model_files.settings import ModelSettings, from_config, from_gguf
-from swarmtui.telemetry.model_files.weights import Weights, sort_tensors
+from swarmtui.telemetry.model_files.weights import Weights, computed_weights, sort_tensors
 
 CONFIG = "config.json"
 _PLAIN_TYPES = ("F32", "F16", "BF16", "F64")

@@ -18,12 +18,10 @@ from swarmtui.model.telemetry import HistoryPoint, TtftSplit
 from swarmtui.numbers import MISSING, count, rate, seconds, short_percent
 from swarmtui.report.colours import Hue
 from swarmtui.text import count_noun
-from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, per_column, scale_top, shaded_bars
+from swarmtui.tui.lines import Line, Panel, fit_line, ljust, longest_fit, per_column, scale_top, shaded_bars, tall
 from swarmtui.tui.live.history import recent_columns
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
-from swarmtui.tui.live.parts_line import parts_line
 from swarmtui.tui.live.streams import mixed_rates
-from swarmtui.tui.tall_digits import tall
 
 _GAP = 2
 # A box this high has tall digits.
@@ -35,6 +33,18 @@ _AXIS = len("800 ms")
 # The cells of a heading besides its title and its note.
 _AROUND_TITLE = 8
 _NO_PARTS = "queue, prefill, rest: not known yet"
+_SIGNS = {
+    "queue": ("▒", "queue"),
+    "prefill": ("█", "latency"),
+    "recomputed": ("▓", "bad"),
+    "first token": ("█", "latency"),
+    "decode": ("▆", "throughput"),
+    "tools": ("╌", "dim"),
+    "client": ("░", "dim"),
+    "rest": ("░", "dim"),
+}
+# The cells of a bar beside which the values are shown.
+_LEAST_BAR = 4
 
 
 # One value for each column of a sparkline.
@@ -285,7 +295,7 @@ class NowPanel(LivePanel, Panel[NowView]):
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
             lines += [_beside(parts, self._columns) for parts in zip(*boxes, strict=True)]
-        return [*lines, *([_parts_line(view.parts, width)] if below else [])]
+        return [*lines, *([_split_line(view.parts, width)] if below else [])]
 
     def _tall(self, figure: Figure) -> list[str]:
         """Return the figure in tall digits; nothing if it does not fit."""
@@ -333,7 +343,7 @@ def _beside(parts: Sequence[Line], columns: int) -> Line:
     return line
 
 
-def _parts_line(split: TtftSplit | None, width: int) -> Line:
+def _split_line(split: TtftSplit | None, width: int) -> Line:
     """The parts of the mean TTFT as one bar, with their names behind it; ~ marks an estimate.
 
     They are of all requests that ended, also of the warm-up of a level, which wait less than those that are judged: the
@@ -349,3 +359,27 @@ def _parts_line(split: TtftSplit | None, width: int) -> Line:
     names = (f" mean with warm-up {seconds(split.ttft_s, 2)}", " first token", "")
     versions = [painted(name) for name in names]
     return next((line for line in versions if sum(len(text) for text, _ in line) <= width), versions[-1])
+
+
+def parts_line(parts: Sequence[tuple[str, float]], text: Callable[[float], str], width: int, about: str = "") -> Line:
+    """Paint the parts of a time as one bar, with their names behind it.
+
+    `text` formats the values of the parts, which are left out where there is no room for them.
+
+    `about` is the sign of an estimate.
+    """
+    known = [(name, value) for name, value in parts if value > 0]
+    names = [(name, f"{about}{name} {text(value)}") for name, value in known]
+    used = sum(len(label) + 3 for _, label in names)
+    if width - used < _LEAST_BAR:
+        names = [(name, f"{about}{name}") for name, _ in known]
+        used = sum(len(label) + 3 for _, label in names)
+    room, total = max(3, width - used - 1), sum(value for _, value in known)
+    line: Line = [(" ", "")]
+    for number, (name, value) in enumerate(known):
+        rest = room - sum(len(label) for label, _ in line) + 1
+        cells = rest if number == len(known) - 1 else max(1, round(room * value / total))
+        line.append((_SIGNS[name][0] * min(rest, cells), _SIGNS[name][1]))
+    for name, label in names:
+        line += [(f" {_SIGNS[name][0]} ", _SIGNS[name][1]), (label, "dim")]
+    return line

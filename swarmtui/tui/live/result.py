@@ -28,13 +28,12 @@ from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
-from swarmtui.tui.lines import Line, ljust, longest_fit, wrap
+from swarmtui.tui.lines import Line, ljust, longest_fit, tall, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
 from swarmtui.tui.live.layout import EndedRows, live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, nearest_rows, remark_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
-from swarmtui.tui.tall_digits import tall
 
 _NAME = 13
 _GAP = 3

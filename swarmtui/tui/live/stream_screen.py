@@ -15,7 +15,7 @@ from swarmtui.tui.base_screens import KeyFooter, Page, Pager
 from swarmtui.tui.frame_source import FrameSource, ReplaySource
 from swarmtui.tui.keys import Action, in_footer
 from swarmtui.tui.lines import Line, Panel, scale_top, sparkline, wrap
-from swarmtui.tui.live.parts_line import parts_line
+from swarmtui.tui.live.now import parts_line
 from swarmtui.tui.live.streams import RECEIVING, with_queue_state
 
 _LABEL = 8
