@@ -213,9 +213,6 @@ class Page(Movable):
     def move(self, by: int) -> None:
         self.scroll_to_line(self.top + by)
 
-    def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.inner_size.height - 2))
-
     def move_to_edge(self, last: bool) -> None:
         self.scroll_to_line(len(self.lines) if last else 0)
 

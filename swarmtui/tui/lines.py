@@ -145,7 +145,7 @@ class Movable(LineWidget):
         raise NotImplementedError
 
     def move_page(self, by: int) -> None:
-        raise NotImplementedError
+        self.move(by * max(1, self.inner_size.height - 2))
 
     def move_to_edge(self, last: bool) -> None:
         raise NotImplementedError

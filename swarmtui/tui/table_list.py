@@ -64,9 +64,6 @@ class TableList(Movable):
     def move(self, by: int) -> None:
         self.move_to(self.cursor + by)
 
-    def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.inner_size.height - _ABOVE))
-
     def move_to_edge(self, last: bool) -> None:
         self.move_to(len(self.ids) if last else 0)
 

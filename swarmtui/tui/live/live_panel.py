@@ -116,9 +116,6 @@ class ScrollingPanel(LivePanel, Movable):
         self._top = max(0, self._last_top + by)
         self.redraw()
 
-    def move_page(self, by: int) -> None:
-        self.move(by * max(1, self.inner_size.height - 2))
-
     def move_to_edge(self, last: bool) -> None:
         self._top = sys.maxsize if last else 0
         self.redraw()
