@@ -61,7 +61,7 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
         session=_session(session, label, model),
         levels=tuple(_level(level, session.t0_ns) for level in summary.levels),
         events=tuple(_imported_note(summary)),
-        capacity=_with_slo(summary.capacity),
+        capacity=summary.capacity if summary.capacity and usable_slo(summary.capacity.slo) else None,
         speed_of_light=_limits(summary.speed_of_light),
         servers=tuple(_server(server, model) for server in summary.servers),
         gpus=tuple(_name(name) for name in summary.gpus),
@@ -168,10 +168,6 @@ def _answer(answer: Answer | None) -> Answer | None:
         for step in answer.next
     )
     return msgspec.structs.replace(answer, next=steps, slo=answer.slo if usable_slo(answer.slo) else "")
-
-
-def _with_slo(found: Any) -> Any:
-    return None if found is None or not usable_slo(found.slo) else found
 
 
 def _imported_note(summary: Summary) -> Iterator[Event]:

@@ -24,7 +24,7 @@ from swarmtui.analysis.levels.figures import level_figures, level_readings, task
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
-from swarmtui.analysis.machine.by_level import add_machine_figures, counters_by_level
+from swarmtui.analysis.machine.by_level import add_machine_figures, level_counters
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.analysis.quality.checklist import publication_checklist
 from swarmtui.analysis.quality.facts import session_facts
@@ -200,7 +200,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     if search is not None and search.goal == "capacity" and journal.search is not None and visits:
         # Its last entry was written before the requests that were cancelled at the end of a visit.
         search = search_state(visits, None, journal.search.alpha)
-    counters = counters_by_level(levels, journal.stages, journal.ends, journal.telemetry)
+    counters = {level.c: level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in levels}
     gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
     unread = f"{count_noun(journal.damaged_lines, 'line', 'lines')} of the journal could not be read"

@@ -44,12 +44,8 @@ def search_seconds(
         least = following.requests if quick else max(following.requests, planned(c))
         requests = least if keeps else max(ended, default=_MISSED_REQUESTS)
         left += (requests + c) * request_s[min(request_s, key=lambda known: abs(log2(known / c)))]
-        imagined.append(_imagine(c, slo, requests, keeps))
+        visit = Visit(c, slo)
+        visit.slo.add_counts(c, [(requests if keeps else 0, requests)] * len(slo.conditions))
+        imagined.append(visit)
         following = next_visit(imagined, slo, highest, alpha, quick=quick)
     return left
-
-
-def _imagine(c: int, slo: Slo, requests: int, keeps: bool) -> Visit:
-    visit = Visit(c, slo)
-    visit.slo.add_counts(c, [(requests if keeps else 0, requests)] * len(slo.conditions))
-    return visit

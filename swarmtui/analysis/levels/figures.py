@@ -169,7 +169,7 @@ def _level(
         steady_s=steady_s,
         c_achieved=ratio(sum_known(run.busy_s for run in counted), wall_s),
         c_held=_c_held(counted),
-        streaming=_streaming(counted),
+        streaming=max((run.streaming for run in counted if traits(run.load).holds_c), default=0) or None,
         queued=_mean_queue(counted, readings),
         token_source=_single_or_mixed({r.token_source for r in ok if r.token_source is not None}),
         tokens_in=tokens_in,
@@ -347,11 +347,6 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
     ]
     known = [(mean, last - first) for mean, (first, last) in held if mean is not None]
     return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
-
-
-def _streaming(runs: Sequence[LevelRun]) -> int | None:
-    """Return the most streams that received tokens at the same time, of loads that hold C."""
-    return max((run.streaming for run in runs if traits(run.load).holds_c), default=0) or None
 
 
 def level_readings(samples: Iterable[Telemetry]) -> list[LevelReading]:

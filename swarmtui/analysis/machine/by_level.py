@@ -127,13 +127,6 @@ _COUNTERS = (
 )  # fmt: skip
 
 
-def counters_by_level(
-    levels: Sequence[Level], stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
-) -> dict[int, ServerState]:
-    """Return what the servers counted at each C; empty states where they report nothing."""
-    return {level.c: level_counters(level.c, stages, ends, telemetry) for level in levels}
-
-
 def level_counters(
     c: int, stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
 ) -> ServerState:

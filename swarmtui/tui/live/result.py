@@ -96,7 +96,7 @@ def result_view(
     rows = (
         _answer_rows(answer, comparison, repeats, again_key)
         if answer
-        else (ResultRow("", finding, "bold"), _verdict(comparison))
+        else (ResultRow("", finding, "bold"), ResultRow("Compared", comparison))
     )
     return ResultView(
         number=number,
@@ -127,17 +127,17 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
 
 def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
-    known = at is not None or answer.agents is not None
+    known, compared = at is not None or answer.agents is not None, ResultRow("Compared", comparison)
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     then = _after_restart(steps[0].command, again_key) if again_key and steps and needs_restart(steps[0]) else ()
     return (
         ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
         ResultRow(THIS_SEARCH, answer.headline.sentence if answer.searches else ""),
-        *([_verdict(comparison)] if repeats else []),
+        *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command, then=then),
-        *([_verdict(comparison)] if not repeats else []),
+        *([compared] if not repeats else []),
         ResultRow("Levels", answer.border),
     )
 
@@ -156,10 +156,6 @@ def _quality(answer: Answer) -> tuple[str, ...]:
             return f"{sign} quality {text} (press 6)", f"{sign} quality ok (press 6)"
         case _:
             return f"{sign} {text} (press 6 for more)", f"{sign} not sure (press 6)"
-
-
-def _verdict(comparison: str) -> ResultRow:
-    return ResultRow("Compared", comparison)
 
 
 def _finding(frame: Frame | None) -> str:

@@ -8,7 +8,7 @@ from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, show_url
-from swarmtui.model.load import Closed, Load
+from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
@@ -192,13 +192,14 @@ SLO_HINTS = (
 def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
     """Return the value that an empty field stands for; `plan` is the workload's own if none can be made yet."""
     load = plan.load
+    requests = load.run_length if load.replayed else str(load.per_run)
     hints: dict[PlanField, str] = {
         "slo": plan.slo or f"none, or {DEFAULT_SLO.partition(',')[0]},…",
         "max_tokens": "as in the workload" if plan.max_tokens is None else f"at most {plan.max_tokens} tokens",
         "levels": ",".join(map(str, load.levels)),
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
-        "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else _requests_hint(load),
+        "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else requests,
         "warmup": f"{count_noun(load.warmup_requests, 'request', 'requests')}, not counted",
         "canaries": "none, or 1% to 20%",
         "precision": "2%: as long as ± 2 % takes",
@@ -209,11 +210,6 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         if kind == "open" and not load.by_rate
         else hints
     )
-
-
-def _requests_hint(load: Load) -> str:
-    """An empty field of recorded sessions stands for a number of these."""
-    return load.run_length if load.replayed else str(load.per_run)
 
 
 def sweep_text(workload: WorkloadInfo | None) -> str:
