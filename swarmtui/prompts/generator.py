@@ -37,8 +37,7 @@ from swarmtui.prompts.filler_text import (
 )
 from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import WARMUP_NONCE_START, draw_length, nonce, random_stream, shuffle_balanced
-from swarmtui.prompts.traces.arrival_replay import ArrivingRequests
-from swarmtui.prompts.traces.play import ComposedRequest, Plays
+from swarmtui.prompts.traces.play import ArrivingRequests, ComposedRequest, Plays
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.recordings import Recordings
 from swarmtui.prompts.traces.window import Window

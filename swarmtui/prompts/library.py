@@ -32,7 +32,7 @@ from swarmtui.model.workload import (
     effective_load,
     iter_checks,
 )
-from swarmtui.prompts.traces.arrival_replay import recorded_load
+from swarmtui.prompts.traces.play import recorded_load
 from swarmtui.prompts.traces.reader import TRACE_SUFFIXES, trace_files
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ import msgspec
 from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
 from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.analysis.quality.host import program_text
-from swarmtui.engines.speed_flags import is_shared_flag, shared_flags
+from swarmtui.engines.command_line import is_shared_flag, shared_flags
 from swarmtui.model.answer import Answer
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.hosts import Host

@@ -21,7 +21,7 @@ from swarmtui.prompts.corpus import corpus
 from swarmtui.prompts.filler_text import Calibration, estimated_calibration, words_for_prompt
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
-from swarmtui.prompts.traces.block_text import BlockText, PromptChain
+from swarmtui.prompts.traces.play import BlockText, PromptChain
 from swarmtui.prompts.traces.recordings import Recordings, live_context
 from swarmtui.prompts.validate import validate_workload
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from swarmtui.analysis.machine.energy import count_names
-from swarmtui.engines.command_line import split_words
-from swarmtui.engines.speed_flags import shared_flags
+from swarmtui.engines.command_line import shared_flags, split_words
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.load import Load, Sessions

@@ -12,10 +12,9 @@ from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
-from swarmtui.analysis.machine.kv_tiers import kv_figures
 from swarmtui.analysis.machine.server_counters import counter_change, merged
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
-from swarmtui.analysis.machine.waterfall import level_waterfall
+from swarmtui.analysis.machine.waterfall import kv_figures, level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
