@@ -92,8 +92,9 @@ def _escaped(char: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def count_noun(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+def count_noun(number: int, one: str, many: str = "") -> str:
+    """`1 request`, `2 requests`; `many` is the plural where it is not the noun with an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def brief_flags(text: str) -> str:

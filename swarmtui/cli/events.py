@@ -156,7 +156,7 @@ class EventFeed:
         if self._words.get(key) != word:
             self._words[key] = word
             c, rate = key
-            sentence = f"{level_name(key)}: {good} of {count_noun(n, 'request', 'requests')} met the SLO: {word}"
+            sentence = f"{level_name(key)}: {good} of {count_noun(n, 'request')} met the SLO: {word}"
             yield VerdictEvent(about="slo", word=word, sentence=sentence, c=c, rate=rate)
 
 

@@ -255,7 +255,7 @@ def _explain_no_level(directory: str, summary: Summary) -> Sentence:
     finished = sum(record.phase == "level" and record.error is None for record in records)
     if not finished or summary.session.plan.goal == "sweep":
         return Sentence("nothing was measured")
-    requests = count_noun(finished, "request", "requests")
+    requests = count_noun(finished, "request")
     return Sentence(f"no level: {requests} finished, but none while C stayed the same")
 
 

@@ -127,7 +127,7 @@ def describe_frame(frame: Frame, columns: int | None = None) -> str:
         parts["waiting"] = f"{frame.waiting} of {frame.in_flight} waiting"
     if frame.errors:
         worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
-        parts["errors"] = f"{count_noun(frame.errors, 'error', 'errors')} ({worst})"
+        parts["errors"] = f"{count_noun(frame.errors, 'error')} ({worst})"
     else:
         parts["no errors"] = "0 errors"
     if frame.left_s is not None and frame.status != "stopping":  # the rest of the plan is skipped
@@ -178,7 +178,7 @@ def _phase(frame: Frame) -> str:
 
 
 def _describe_level(level: Level) -> str:
-    parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error', 'errors')}"]
+    parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error')}"]
     approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
         parts.append(f"{approximate}{rate(level.out_tps_steady, level.half_width)} tok/s steady")

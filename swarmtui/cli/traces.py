@@ -91,7 +91,7 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
                 list(read_weka(file))
             except BadInput as error:
                 file.unlink()
-                left_out.append(f"a session of {count_noun(len(session.requests), 'call', 'calls')}: {error.problem}")
+                left_out.append(f"a session of {count_noun(len(session.requests), 'call')}: {error.problem}")
                 continue
             count += 1
     for problem in left_out[:_MAX_NAMED]:
@@ -102,6 +102,4 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
         with suppress(OSError):
             directory.rmdir()  # else the same command would be refused
         raise BadInput(f"no session with calls of a model found; {_NO_LOGS}", source=str(logs))
-    echo(
-        f"{count_noun(count, 'session', 'sessions')} recorded: {directory}\nsee them: swarmtui traces show {directory}"
-    )
+    echo(f"{count_noun(count, 'session')} recorded: {directory}\nsee them: swarmtui traces show {directory}")

@@ -168,7 +168,7 @@ def check_host() -> DoctorFinding:
     lines = judge_host(host_use(before, reader.read(all_processes=True)))
     if not lines:
         return DoctorFinding("ok", "not known", "this system does not report how long tasks wait for a CPU")
-    load = f"load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core', 'cores')}"
+    load = f"load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core')}"
     value = ", ".join([*(line.value for line in lines), load])
     if doubts := find_doubts(lines):
         advice = "stop other programs, or measure when it is idle"

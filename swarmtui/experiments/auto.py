@@ -235,7 +235,7 @@ def auto_result_line(start: Start) -> str:
     parts = []
     if start.agents is not None:
         known = range_text(start.agents, start.agents_low, start.agents_high)
-        parts.append(f"{count_noun(start.agents, 'agent', 'agents')}{known}")
+        parts.append(f"{count_noun(start.agents, 'agent')}{known}")
     parts.append(f"{significant(start.out_tps)} tok/s at C={start.c}")
     if start.ttft_s is not None:
         parts.append(f"TTFT {significant(start.ttft_s, 3)} s")

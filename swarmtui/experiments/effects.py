@@ -239,7 +239,7 @@ def ranking_sentence(found: TuneSummary) -> str:
     counts = sorted({row.starts for row in ranked})
     starts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     tied = found.standings.count("tied")
-    head = f"Not sure yet whether the first is better than {count_noun(tied, 'other', 'others')}: it may be chance"
+    head = f"Not sure yet whether the first is better than {count_noun(tied, 'other')}: it may be chance"
     word = standing_text("behind", found.objective)
     unit = "passes in one start of the server" if found.one_server else "restarts of each"
     rule = f"Ranked by {starts} {unit}; {word}: by more than chance explains (95 %, all together)"

@@ -150,5 +150,5 @@ def tune_result(tune: Tune) -> str:
         return ""
     so_far = "" if summary.ranked else "so far "
     if tune.definition.objective == "agents" and best.agents is not None:
-        return f"{so_far}{count_noun(best.agents, 'agent', 'agents')} with {configuration_text(best.flags)}"
+        return f"{so_far}{count_noun(best.agents, 'agent')} with {configuration_text(best.flags)}"
     return f"{so_far}{rate(best.out_tps)} tok/s at C={best.c} with {format_flags(best.flags)}"

@@ -27,7 +27,7 @@ def check_host_speeds(hosts: str, streams: int) -> Iterator[QualityLine]:
             value = f"{_streams(speed.streams)} ({speed.token_us:.0f} µs per token)"
             yield _line(host.name, "ok", value, f"{host.cores} cores")
     total, machines = cluster_streams(results)
-    value = f"{_streams(total)} on {count_noun(machines, 'machine', 'machines')}"
+    value = f"{_streams(total)} on {count_noun(machines, 'machine')}"
     if total >= streams:
         yield _line("cluster", "ok", value, f"fast enough for C = {streams:,}")
     else:

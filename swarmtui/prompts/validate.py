@@ -88,7 +88,7 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
         "kind": str(workload.__struct_config__.tag),
         "cap": workload.max_tokens,
     }
-    tools = f" + {count_noun(len(workload.tools), 'tool', 'tools')}" if workload.tools else ""
+    tools = f" + {count_noun(len(workload.tools), 'tool')}" if workload.tools else ""
     if isinstance(workload, RandomText | SharedPrefix):
         prefix = f"{workload.prefix_tokens} shared + " if isinstance(workload, SharedPrefix) else ""
         return WorkloadDescription(
@@ -219,6 +219,6 @@ def _format_length(length: Length) -> str:
 def _format_sizes(items: tuple[PromptItem, ...]) -> str:
     counts = [len(" ".join(message.content for message in item.messages).split()) for item in items]
     low, high = min(counts), max(counts)
-    size = count_noun(low, "word", "words") if low == high else f"{low} to {high} words"
+    size = count_noun(low, "word") if low == high else f"{low} to {high} words"
     turns = max(len(item.followups) for item in items) + 1
     return size if turns == 1 else f"{size}, up to {turns} turns"

@@ -72,7 +72,7 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str, predicted: 
         " ".join(filter(None, (server.engine, server.version))) if server else "",
         model,
         count_names(summary.gpus),
-        count_noun(server.slots, "slot", "slots") if server and server.slots else "",
+        count_noun(server.slots, "slot") if server and server.slots else "",
         f"{session.workload}{f', answers of at most {limit} tokens' if limit else ''}",
     )
     rows = dict(answer_rows(summary))

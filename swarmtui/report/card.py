@@ -129,7 +129,7 @@ def _figures(summary: Summary, answer: Answer) -> list[tuple[str, str, str, str]
     rows = []
     if at := answer.at_capacity:
         width = f"± {percent(at.half_width, 1)}" if at.half_width else ""
-        where = f"with {count_noun(at.c, 'agent', 'agents')}"
+        where = f"with {count_noun(at.c, 'agent')}"
         if at.out_tps is not None and answer.agents is not None:
             rows.append((f"tok/s {where}", rate(at.out_tps, at.half_width), width, "throughput"))
         if at.per_stream_tps is not None:

@@ -29,12 +29,12 @@ def environment(summary: Summary) -> Environment:
     server = summary.servers[0] if summary.servers else None
     endpoint = session.endpoints[0] if session.endpoints else None
     engine = " ".join(filter(None, (server.engine, server.version))) if server else endpoint.engine if endpoint else ""
-    slots = count_noun(server.slots, "slot", "slots") if server and server.slots else ""
+    slots = count_noun(server.slots, "slot") if server and server.slots else ""
     replicas = f"{len(session.endpoints)} endpoints" if len(session.endpoints) > 1 else ""
     quantisation = quantisation_of(summary)
     model = endpoint.model if endpoint else ""
     limit = f"answers of at most {plan.max_tokens} tokens" if plan.max_tokens else ""
-    runs = count_noun(plan.load.runs, "run", "runs") if plan.load.runs > 1 else ""
+    runs = count_noun(plan.load.runs, "run") if plan.load.runs > 1 else ""
     return Environment(
         hardware=count_names(summary.gpus) or "GPU not known",
         engine=", ".join(filter(None, (engine, slots, replicas))),

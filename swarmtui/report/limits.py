@@ -61,7 +61,7 @@ def fit_text(found: SpeedOfLight) -> str:
     fit = found.fit
     assert fit is not None
     overhead = f"{seconds(fit.overhead_s, 2)} + " if fit.overhead_s else ""
-    off = f"{count_noun(fit.levels, 'level', 'levels')}, off by {short_percent(fit.error, 2)} at most"
+    off = f"{count_noun(fit.levels, 'level')}, off by {short_percent(fit.error, 2)} at most"
     return f"a step takes {overhead}the limit / {fit.efficiency:.2f} ({off})"
 
 
@@ -121,8 +121,8 @@ def _served_text(found: SpeedOfLight) -> str:
     each = kv_bytes(model, serving, serving.context) / 1e6
     parts = (
         f"{serving.tensor_parallel} GPUs share each replica" if serving.tensor_parallel > 1 else "",
-        count_noun(serving.replicas, "replica", "replicas") if serving.replicas > 1 else "",
-        count_noun(serving.slots, "slot", "slots") if serving.slots is not None else "",
+        count_noun(serving.replicas, "replica") if serving.replicas > 1 else "",
+        count_noun(serving.slots, "slot") if serving.slots is not None else "",
         f"{serving.draft_tokens} tokens drafted per step" if serving.draft_tokens else "",
         f"contexts of {serving.context:,.0f} tokens, {short(each)} MB of KV cache each" if serving.context else "",
     )

@@ -61,9 +61,9 @@ def _server(server: DiscoveredServer) -> Facts:
 
 
 def trace_blocks(stats: TraceStats) -> list[Block]:
-    agents = f", {count_noun(stats.subagents, 'sub-agent', 'sub-agents')} (up to {stats.fan_out} between two requests)"
-    sessions = count_noun(stats.sessions, "session", "sessions")
-    lines = [f"{sessions}, {count_noun(stats.requests, 'request', 'requests')}{agents if stats.subagents else ''}"]
+    agents = f", {count_noun(stats.subagents, 'sub-agent')} (up to {stats.fan_out} between two requests)"
+    sessions = count_noun(stats.sessions, "session")
+    lines = [f"{sessions}, {count_noun(stats.requests, 'request')}{agents if stats.subagents else ''}"]
     if stats.arrivals_s is not None:
         lines.append(f"arrivals over {seconds(stats.arrivals_s)}")
     lines.append(f"prompt tokens {count(stats.input_tokens)}, output tokens {count(stats.output_tokens)} (sums)")

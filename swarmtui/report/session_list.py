@@ -50,7 +50,7 @@ def session_table(
 
     def id(row: ListRow) -> str:
         if isinstance(row.entry, SessionGroup):
-            return f"{kind(row, row.entry)}, {count_noun(len(row.entry.sessions), 'session', 'sessions')}"
+            return f"{kind(row, row.entry)}, {count_noun(len(row.entry.sessions), 'session')}"
         return first(row, row.id)
 
     def effect(row: ListRow) -> Cell:

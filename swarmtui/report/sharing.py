@@ -56,8 +56,8 @@ def _contents(summary: Summary) -> tuple[tuple[str, str], ...]:
     session, known = summary.session, environment(summary)
     runs = sum(level.runs for level in summary.levels)
     levels = ", ".join(level.name for level in summary.levels)
-    requests = count_noun(sum(level.n for level in summary.levels), "request", "requests")
-    figures = f"{levels}: {count_noun(runs, 'run', 'runs')} of {requests} in all"
+    requests = count_noun(sum(level.n for level in summary.levels), "request")
+    figures = f"{levels}: {count_noun(runs, 'run')} of {requests} in all"
     client = session.client
     rows = (
         ("Label", session.label),

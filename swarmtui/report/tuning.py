@@ -182,7 +182,7 @@ def _between(interval: Interval | None) -> str | None:
 def commands_text(tune: TuneFile) -> str:
     """List every command that a tune will run, for the user to confirm; what is not printable is escaped."""
     flag_sets = all_configurations(tune)
-    lines = [f"{count_noun(len(flag_sets), 'configuration', 'configurations')}; commands to run (PORT: a free port):"]
+    lines = [f"{count_noun(len(flag_sets), 'configuration')}; commands to run (PORT: a free port):"]
     launches = [launch_command(tune, flags, "PORT") for flags in flag_sets]
     lines += [f"  {escape(command, keep='')}" for command in dict.fromkeys(map(str, launches))]
     for knob in tune.knob:
@@ -198,11 +198,11 @@ def commands_text(tune: TuneFile) -> str:
         each = (f"{r.configurations} configurations with {short_percent(r.share)} of the requests" for r in screens)
         lines.append(f"rounds: {', then '.join(each)}")
     if has_one_server(tune):
-        times = count_noun(len(rounds), "time", "times")
+        times = count_noun(len(rounds), "time")
         lines.append(f"the server is started once, and each configuration is measured {times} (restarts)")
     elif restarts := len(rounds) - len(screens):
         finalists = f"the best {rounds[-1].configurations} are restarted" if screens else "each is started"
-        lines.append(f"{finalists} {count_noun(restarts, 'time', 'times')}, to rank them (restarts, finalists)")
+        lines.append(f"{finalists} {count_noun(restarts, 'time')}, to rank them (restarts, finalists)")
     return "\n".join(lines)
 
 

@@ -54,7 +54,7 @@ class PrecisionGoal:
     def missed(self) -> str:
         """How far the run came: `± 3.1 % after 64 requests, ± 2 % was to be reached`"""
         return (
-            f"{_percent(self.found)} after {count_noun(self._measured, 'request', 'requests')}, "
+            f"{_percent(self.found)} after {count_noun(self._measured, 'request')}, "
             f"{_percent(self._half_width)} was to be reached"
         )
 

@@ -396,4 +396,4 @@ class WorkerPool:
 def unfinished(links: Iterable[WorkerLink]) -> str:
     """Return what is missing from workers that are gone, as the end of a sentence."""
     in_flight = sum(link.frame.in_flight for link in links if link.frame is not None)
-    return f"; {count_noun(in_flight, 'request', 'requests')} in flight there did not finish" if in_flight else ""
+    return f"; {count_noun(in_flight, 'request')} in flight there did not finish" if in_flight else ""

@@ -203,7 +203,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     counters = {level.c: level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in levels}
     gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
-    unread = f"{count_noun(journal.damaged_lines, 'line', 'lines')} of the journal could not be read"
+    unread = f"{count_noun(journal.damaged_lines, 'line')} of the journal could not be read"
     damage = Event(t_ns=session.t0_ns, name="damaged", detail=unread)
     summary = Summary(
         schema=SCHEMA_VERSION,

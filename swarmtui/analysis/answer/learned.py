@@ -124,7 +124,7 @@ def _no_more(change: SlotsChange) -> NextStep:
     numbers = change.agents
     if change.now < change.was:
         what, known = ("agents", f" ({numbers[1]} → {numbers[0]})") if None not in numbers else ("output", "")
-        said = f"{count_noun(more, 'slot', 'slots')} had no more {what} than {fewer}{known}"
+        said = f"{count_noun(more, 'slot')} had no more {what} than {fewer}{known}"
     else:
         known = f" and no more agents ({numbers[0]} → {numbers[1]})" if None not in numbers else ""
         said = f"{_finding(change)}{known}"
@@ -143,7 +143,7 @@ def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
             instead = f", instead of {rate(now.per_stream_tps, now.half_width)}"
         each = f"{rate(at.per_stream_tps, at.half_width)} tok/s each while it writes"
         cost = f", {each}{asked_clause(found.least_tps)}{instead}"
-    slots = change.setting or count_noun(change.was, "slot", "slots")
+    slots = change.setting or count_noun(change.was, "slot")
     context = context_clause(found) if found.slots == change.was else ""
     said = f"go back to {slots}: {'it' if change.setting else 'they'} had {' and '.join(had)}{cost}{context}"
     return NextStep(code="slots_back", sentence=said, command=change.setting)

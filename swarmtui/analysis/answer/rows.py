@@ -32,7 +32,7 @@ class AnswerRow(NamedTuple):
 
 
 def agents(number: int) -> str:
-    return count_noun(number, "agent", "agents")
+    return count_noun(number, "agent")
 
 
 def errors_missed(facts: AnswerFacts) -> bool:

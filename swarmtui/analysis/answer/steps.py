@@ -148,7 +148,7 @@ def _preempted_text(facts: AnswerFacts) -> str:
     assert facts.preempted is not None
     c, number, kv_use = facts.preempted
     use = "" if kv_use is None else f", KV cache up to {percent(kv_use)} full"
-    return f"C={c}: {count_noun(round(number), 'preemption', 'preemptions')}{use}"
+    return f"C={c}: {count_noun(round(number), 'preemption')}{use}"
 
 
 def _full_text(facts: AnswerFacts) -> str:
@@ -187,7 +187,7 @@ STEPS = (
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
     AnswerRow("next", "empty_answers", ("c", "missed", "empty", "requests"), empty_missed,
         lambda f: "find out why answers are empty: the chat template, the stop words or the model may end them at once",
-        evidence=lambda f: f"C={f.c}: {f.empty} of {count_noun(f.requests or 0, 'answer', 'answers')} had no text"),
+        evidence=lambda f: f"C={f.c}: {f.empty} of {count_noun(f.requests or 0, 'answer')} had no text"),
     AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
         evidence=lambda f: f.host or ""),
     AnswerRow("next", "client_limit", ("client",), lambda f: True,
@@ -241,7 +241,7 @@ STEPS = (
         lambda f: f"few draft tokens are accepted at C={(f.drafts or ('',))[0]}: draft fewer, or none",
         evidence=lambda f: (f.drafts or ("", ""))[1]),
     AnswerRow("next", "fewer_slots", ("enough_slots", "step_law"), lambda f: f.slo is None and not f.doubts,
-        lambda f: f"{count_noun(f.enough_slots or 0, 'slot', 'slots')} would give almost the same tok/s in total: "
+        lambda f: f"{count_noun(f.enough_slots or 0, 'slot')} would give almost the same tok/s in total: "
         "more of them only make each agent slower",
         evidence=lambda f: f.step_law or ""),
     AnswerRow("next", "cuda_graphs", ("eager", "because"), lambda f: True,

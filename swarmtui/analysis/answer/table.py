@@ -94,7 +94,7 @@ _HEADLINES = (
 def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
-    take = f"{count_noun(found.agents, 'agent', 'agents')}{range_text(found.agents, found.low, found.high)}"
+    take = f"{count_noun(found.agents, 'agent')}{range_text(found.agents, found.low, found.high)}"
     return f"{take}: {len(found.numbers)} searches of this server gave {found.gave}"
 
 
@@ -155,7 +155,7 @@ _MISSED = (
     AnswerRow("missed", "missed_errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: f"{f.failed} of {f.requests} requests failed ({f.error})"),
     AnswerRow("missed", "missed_empty", ("c", "missed", "empty", "requests"), empty_missed,
-        lambda f: f"{f.empty} of {count_noun(f.requests or 0, 'answer', 'answers')} had no text"),
+        lambda f: f"{f.empty} of {count_noun(f.requests or 0, 'answer')} had no text"),
     AnswerRow("missed", "missed_together", ("c", "missed"), lambda f: f.missed is not None and f.missed.together,
         lambda f: "and the levels beside it, counted together, too few requests kept it"),
     AnswerRow("missed", "missed_value", ("c", "missed"),
@@ -235,7 +235,7 @@ _LIMITS = (
     AnswerRow("limit", "evictions", ("c", "hits"), lambda f: True,
         lambda f: f"prompts are evicted from the KV cache, hit rate {' → '.join(f.hits or ())}"),
     AnswerRow("limit", "preemptions", ("c", "preemptions"), lambda f: bool(f.preemptions),
-        lambda f: f"the KV cache is too small, {count_noun(round(f.preemptions or 0), 'preemption', 'preemptions')}"),
+        lambda f: f"the KV cache is too small, {count_noun(round(f.preemptions or 0), 'preemption')}"),
     AnswerRow("limit", "slots", ("c", "slots"), slots_taken, _slots_text),
     AnswerRow("limit", "kv_cache", ("c", "kv_use"), lambda f: (f.kv_use or 0.0) >= KV_FULL,
         lambda f: f"the KV cache is {percent(f.kv_use)} full"),

@@ -206,8 +206,8 @@ def room_text(kv: KvCliff, missed_c: int | None = None) -> str:
     if kv.predicted is None:
         return ""
     fits = floor(kv.predicted)
-    room = f"KV cache: room for {count_noun(fits, 'context', 'contexts')} of about {count(kv.context_tokens)} tokens"
-    slots = f"; {count_noun(kv.slots, 'slot', 'slots')}" if kv.slots else ""
+    room = f"KV cache: room for {count_noun(fits, 'context')} of about {count(kv.context_tokens)} tokens"
+    slots = f"; {count_noun(kv.slots, 'slot')}" if kv.slots else ""
     at_once = min(filter(None, (kv.slots, missed_c)), default=0)
     has_room = missed_c is not None and kv.c is None and fits >= at_once
     return f"{room}{slots}{', so it should not be what limits' if has_room else ''}"

@@ -107,7 +107,7 @@ def _inferred_slots(levels: Sequence[Level], cliff: Cliff | None) -> Slots | Non
         return None
     seen = slots_seen(levels)
     if seen is not None:
-        reason = f"never more than {count_noun(seen, 'stream', 'streams')} received tokens at the same time"
+        reason = f"never more than {count_noun(seen, 'stream')} received tokens at the same time"
         return Slots(per_replica=seen, inferred=True, reason=f"{reason}, up to C={max(level.c for level in levels)}")
     last = cliff.c - 1
     where = f"{cliff.c_before}" if last == cliff.c_before else f"{cliff.c_before} to {last}"
@@ -169,7 +169,7 @@ def _with_fit(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> S
     batches = len({b for b, _ in steps})
     if len(steps) < LEVELS_FOR_FIT:
         at = f" up to C={highest}, where the slots end" if slots else ""
-        known = count_noun(len(steps), "level", "levels")
+        known = count_noun(len(steps), "level")
         why = f"{known} with a time per token{at}; {LEVELS_FOR_FIT} are needed"
         return _refuse(found, "too_few_levels", why, "fit", "ceiling", "knee")
     if batches < 2:

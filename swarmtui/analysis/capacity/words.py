@@ -109,8 +109,8 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
         limit = time_text(known.limit_s)
         waits = f"oldest wait {seconds(known.oldest_s, 2)}"
         waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
-    in_time = f"{count_noun(known.in_time, 'first token', 'first tokens')} in time" if known.in_time else ""
-    late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token', 'first tokens')} late"
+    in_time = f"{count_noun(known.in_time, 'first token')} in time" if known.in_time else ""
+    late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token')} late"
     came = ", ".join(filter(None, (in_time, late if known.late else "")))
     return tuple(dict.fromkeys(filter(None, (", ".join(filter(None, (came, waits))), waits, came))))
 

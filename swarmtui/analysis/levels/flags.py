@@ -58,7 +58,7 @@ def level_flags(level: Level, uncounted: int, unmeasured_errors: int, *, synchro
 
 def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tuple[str, str]]:
     if not level.complete:
-        yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request', 'requests')}"
+        yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request')}"
     if level.errors:
         unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
         yield (

@@ -55,7 +55,7 @@ def compare_with_serial(
         return None
     extrapolated = rates is not None or serial.tasks < concurrent.tasks
     if extrapolated and rates is None:
-        how = f"extrapolated from {count_noun(serial.tasks, 'task', 'tasks')} of {concurrent.tasks} run serially"
+        how = f"extrapolated from {count_noun(serial.tasks, 'task')} of {concurrent.tasks} run serially"
     found = wall_speedup(serial, concurrent)
     return (
         SerialBaseline(
@@ -86,7 +86,7 @@ def wall_speedup(serial: Batch, concurrent: Batch) -> Speedup:
     share = ratio(concurrent.tokens_out, serial.tokens_out)
     tokens = None if share is None else share * serial.tasks / concurrent.tasks
     if concurrent.capped:
-        cut = count_noun(concurrent.capped, "answer", "answers")
+        cut = count_noun(concurrent.capped, "answer")
         why = f"{cut} of the concurrent run hit the token limit too, and the longest answer sets its wall time"
         return Speedup(raw=raw, clean=None, token_ratio=tokens, reason=why)
     whole = serial.tasks - serial.capped

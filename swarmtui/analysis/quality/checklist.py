@@ -78,7 +78,7 @@ def _check(code: str, name: str, ok: bool | None, value: str, limit: str, senten
 
 def _warmup(requests: int) -> Check:
     sentence = "the warm-up was done and discarded" if requests else "the first answers may include warm-up costs"
-    value = count_noun(requests, "request", "requests")
+    value = count_noun(requests, "request")
     return _check("warm_up", "warm-up", requests > 0, value, "at least 1, discarded", sentence)
 
 
@@ -124,7 +124,7 @@ def _samples(levels: Sequence[Level]) -> Check:
         sentence = f"the steady rate of {at} is not known well enough; more requests narrow it"
     ok = runs >= MIN_RUNS and widest <= HALF_WIDTH
     value = f"± {short_percent(widest)} at {at}, " if at else ""
-    return _check("samples", "samples", ok, f"{value}{count_noun(runs, 'run', 'runs')}", limit, sentence)
+    return _check("samples", "samples", ok, f"{value}{count_noun(runs, 'run')}", limit, sentence)
 
 
 def _spread(levels: Sequence[Level]) -> Check:

@@ -67,7 +67,7 @@ def name_doubts(doubts: Sequence[str]) -> str:
     """`the host was busy, chunks arrived together and 1 other doubt`"""
     named, more = doubts[:_MAX_DOUBTS], len(doubts) - _MAX_DOUBTS
     if more > 0:
-        return f"{', '.join(named)} and {count_noun(more, 'other doubt', 'other doubts')}"
+        return f"{', '.join(named)} and {count_noun(more, 'other doubt')}"
     return " and ".join(named)
 
 

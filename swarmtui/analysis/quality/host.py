@@ -39,7 +39,7 @@ def grade_host(facts: QualityFacts) -> Grade | None:
     if use.others is not None:
         values.append(f"other programs used {short_percent(use.others, 2)} of the CPU time")
     if facts.no_cpu:
-        values.append(f"all streams were silent {count_noun(facts.no_cpu, 'time', 'times')} meanwhile")
+        values.append(f"all streams were silent {count_noun(facts.no_cpu, 'time')} meanwhile")
     # Other tasks may wait for what is not shared with ours, such as the CPU limit of a container.
     state = "doubtful" if facts.no_cpu else min(states, key=STATES.index)
     value, good_sentence = ", ".join(values), "there was enough CPU time for the client, and for a server on this host"

@@ -115,7 +115,7 @@ def _server_stall(facts: QualityFacts) -> Grade | None:
 
 
 def _times(count: int | None) -> str:
-    return count_noun(count or 0, "time", "times")
+    return count_noun(count or 0, "time")
 
 
 def _several_servers(facts: QualityFacts) -> Grade | None:
@@ -409,7 +409,7 @@ RULES = (
     Rule(
         "client_clock", "client clock", "not set during the run", "",
         _single(
-            lambda facts: facts.clock_steps, limits.CLOCK_STEPS, lambda steps: count_noun(int(steps), "step", "steps"),
+            lambda facts: facts.clock_steps, limits.CLOCK_STEPS, lambda steps: count_noun(int(steps), "step"),
             "the clock of this machine ran evenly",
             "the clock of this machine was set during the run; arrival times around that moment may be off",
         ),

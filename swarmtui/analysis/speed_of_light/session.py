@@ -276,7 +276,7 @@ def binding(
         wait = "" if waiting is None else f", {short(waiting, 2)} requests wait"
         return "slots", f"all {slots.total} slots are taken{wait}"
     if seen.preemptions:
-        return "kv_capacity", count_noun(round(seen.preemptions), "preemption", "preemptions")
+        return "kv_capacity", count_noun(round(seen.preemptions), "preemption")
     if (seen.kv_use or 0.0) >= KV_FULL:
         return "kv_capacity", f"the KV cache is {percent(seen.kv_use)} full"
     if (one.prefill or 0.0) > MOST and one.prompt_tps is not None:

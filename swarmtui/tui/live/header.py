@@ -135,7 +135,7 @@ def phase(frame: Frame) -> str:
         return load + (f" run {frame.run}/{frame.runs}" if frame.runs > 1 else "")
     if frame.status in ("draining", "pausing"):
         first = "pausing, " if frame.status == "pausing" else ""
-        return f"{first}{count_noun(frame.in_flight, 'request', 'requests')} in flight: the answers are awaited"
+        return f"{first}{count_noun(frame.in_flight, 'request')} in flight: the answers are awaited"
     if frame.status == "paused" and frame.c and not frame.steered:
         return f"paused, {load}: p starts this level again"
     if frame.status in ("paused", "stopping") and frame.c:
@@ -185,7 +185,7 @@ def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]
         planned = (plan.load.rates or plan.load.levels) if plan and plan.goal == "sweep" else ()
         complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
         if planned:
-            return f"{complete} of {count_noun(len(planned), 'level', 'levels')}", complete / len(planned)
+            return f"{complete} of {count_noun(len(planned), 'level')}", complete / len(planned)
         return "", None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of
@@ -232,9 +232,9 @@ def _stage_texts(frame: Frame) -> tuple[str, ...]:
         parts += [
             f"cache hits {percent(trace.hit_rate)} of at most {percent(trace.max_hit_rate)}",
             f"{rate(trace.context / 1000)}k tokens of context",
-            f"{count_noun(trace.jobs, 'job', 'jobs')} done",
+            f"{count_noun(trace.jobs, 'job')} done",
         ]
-    parts = parts or [f"{count_noun(frame.measured, 'request', 'requests')} measured" if frame.measured else ""]
+    parts = parts or [f"{count_noun(frame.measured, 'request')} measured" if frame.measured else ""]
     return (" · ".join(parts), *parts[:1])
 
 

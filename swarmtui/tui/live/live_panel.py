@@ -89,7 +89,7 @@ class LivePanel(LineWidget):
         return f"press {self.key}" if self.in_focus else f"press {self.key} twice"
 
     def cut_line(self, lines: int) -> Line:
-        return [(f" … {count_noun(lines, 'line', 'lines')} more: {self.keys_alone}", "dim")]
+        return [(f" … {count_noun(lines, 'line')} more: {self.keys_alone}", "dim")]
 
 
 class ScrollingPanel(LivePanel, Movable):

@@ -151,7 +151,7 @@ def _bars_texts(levels: Sequence[Level]) -> tuple[str, ...]:
 def _title(data: LiveData, level: Level | None) -> str:
     frame = data.shown.frame
     if level is not None:
-        return f"at {level.name}" if level.rate is not None else f"at {count_noun(level.c, 'agent', 'agents')}"
+        return f"at {level.name}" if level.rate is not None else f"at {count_noun(level.c, 'agent')}"
     if frame is None:
         return "now"
     if frame.rate is not None and data.requested_c is None:

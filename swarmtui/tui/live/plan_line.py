@@ -137,16 +137,16 @@ def level_text(frame: Frame) -> str:
 
     A visit ends as soon as its requests decide it: they are counted from its first moment on.
     """
-    agents = count_noun(frame.c, "agent", "agents")
+    agents = count_noun(frame.c, "agent")
     begun = f"warming up: {frame.begun} of {agents} began" if frame.begun is not None else ""
     if not is_visited(frame):
         return begun
     done, of = progress(frame)
-    counted = f"{done} of at most {count_noun(of, 'request', 'requests')}" if of else ""
+    counted = f"{done} of at most {count_noun(of, 'request')}" if of else ""
     if begun:
         return ", ".join(filter(None, (begun, counted)))
     known = frame.search is not None and any(level.c == frame.c for level in frame.search.levels)
-    return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request', 'requests')}"
+    return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request')}"
 
 
 def following_c(frame: Frame) -> int | None:
@@ -179,7 +179,7 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
     if wanted or frame.status == "warming up":
         return Chip((short, short, short), is_border=True)
     if not of:
-        counted: Line = [*short, (f" {count_noun(done, 'request', 'requests')}", "")]
+        counted: Line = [*short, (f" {count_noun(done, 'request')}", "")]
         return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
     full, rest = bar(done / of, _BAR)
     name = f"{c} {sign} " if sign == _AGAIN else f"{c} "

@@ -146,7 +146,7 @@ def _time_spent(found: Waterfall | None, width: int) -> list[Line]:
     if found is None or not found.total_s:
         return [_fact("time", "where it went is known after the first answer"), []]
     name, most = max(found.known_parts, key=lambda part: part[1])
-    of = f"{seconds(found.total_s)}, {count_noun(found.n, 'answer', 'answers')}"
+    of = f"{seconds(found.total_s)}, {count_noun(found.n, 'answer')}"
     text = f"{name} {'are' if name == 'tools' else 'is'} {percent(most / found.total_s)} of this agent's time ({of})"
     bar = parts_line(found.known_parts, lambda value: percent(value / found.total_s), width - _LABEL)
     return [_fact("time", text), [(" " * _LABEL, ""), *bar]]

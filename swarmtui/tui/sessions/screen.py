@@ -93,7 +93,7 @@ def read_sessions(root: Path) -> ListedSessions:
 def preview_blocks(entry: Entry, changes: str) -> list[Block]:
     """Describe the session or experiment under the cursor."""
     if isinstance(entry, SessionGroup):
-        count = count_noun(len(entry.sessions), "session", "sessions")
+        count = count_noun(len(entry.sessions), "session")
         return [
             Sentence(entry.name, "lead"),
             Facts((("result", entry.result), ("sessions", f"{count}; enter lists them"))),

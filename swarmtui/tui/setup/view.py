@@ -39,7 +39,7 @@ PLAN_TEXTS: dict[PlanKind, str] = {
 def server_text(server: DiscoveredServer) -> str:
     if not server.reachable:
         return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
-    parts = [sanitize(server.engine), count_noun(server.slots, "slot", "slots") if server.slots else ""]
+    parts = [sanitize(server.engine), count_noun(server.slots, "slot") if server.slots else ""]
     parts.append(sanitize(server.models[0]) if server.models else "")
     parts.append(f"? {sanitize(server.problem)}" if server.problem else "")
     parts.append(f"? of {sanitize(server.user)}" if server.user else "")
@@ -55,7 +55,7 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
         return wrap(server_text(server), width)
     facts = (
         f"{server.engine} {server.version}".strip(),
-        count_noun(server.slots, "slot", "slots") if server.slots else "",
+        count_noun(server.slots, "slot") if server.slots else "",
         f"context {server.context:,}" if server.context else "",
         f"pid {server.pid}" if server.pid else "",
         ", ".join(server.models[:1]),
@@ -95,7 +95,7 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
     width = max((len(SIMULATOR_PREFIX + preset.name) for preset in presets), default=0)
     rows = []
     for preset in presets:
-        slots = count_noun(preset.slots, "slot", "slots")
+        slots = count_noun(preset.slots, "slot")
         name = SIMULATOR_PREFIX + preset.name
         rows.append((name, f"{name:<{width}}  {f'{preset.replicas} × {slots}' if preset.replicas > 1 else slots}"))
     return rows
@@ -112,7 +112,7 @@ def last_time_text(answer: str, age_s: float, flags: str = "") -> str:
 def _ago(seconds: float) -> str:
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
-            return f"{count_noun(int(seconds // length), unit, f'{unit}s')} ago"
+            return f"{count_noun(int(seconds // length), unit)} ago"
     return "just now"
 
 
@@ -136,7 +136,7 @@ def workload_lines(workload: WorkloadInfo, width: int, height: int, max_tokens: 
 
     `max_tokens` is the limit of the plan, which replaces that of the workload.
     """
-    count = "generated prompts" if workload.prompts is None else count_noun(workload.prompts, "prompt", "prompts")
+    count = "generated prompts" if workload.prompts is None else count_noun(workload.prompts, "prompt")
     types = f" of {len(workload.types)} types" if len(workload.types) > 1 else ""
     output = workload.output if max_tokens is None else f"at most {max_tokens:,} tokens"
     facts = [
@@ -200,7 +200,7 @@ def field_hints(plan: Plan, kind: PlanKind) -> dict[PlanField, str]:
         "rate": "requests/s: 4, or 2,4,8",
         "runs": str(load.runs),
         "requests": f"as many as fit into {load.duration_s:g} s" if load.duration_s else requests,
-        "warmup": f"{count_noun(load.warmup_requests, 'request', 'requests')}, not counted",
+        "warmup": f"{count_noun(load.warmup_requests, 'request')}, not counted",
         "canaries": "none, or 1% to 20%",
         "precision": "2%: as long as ± 2 % takes",
         "too_long": "refuse; or skip, truncate",
@@ -232,7 +232,7 @@ def plan_text(plan: Plan) -> str:
     if load.serial_tasks is None:
         parts.append("then the same tasks serially")
     if plan.goal != "capacity":
-        parts.append(count_noun(warmup, "warm-up request", "warm-up requests") if warmup else "no warm-up")
+        parts.append(count_noun(warmup, "warm-up request") if warmup else "no warm-up")
     if plan.max_tokens is not None:
         parts.append(f"at most {plan.max_tokens:,} tokens per answer")
     return ", ".join(parts)
@@ -244,7 +244,7 @@ def _run_length(plan: Plan) -> str:
     if plan.goal != "sweep" or not isinstance(load, Closed) or load.duration_s is not None or load.half_width:
         return load.run_length
     least, most = min(map(load.counted, load.levels)), max(map(load.counted, load.levels))
-    return f"about {least} to {most} requests" if least < most else count_noun(least, "request", "requests")
+    return f"about {least} to {most} requests" if least < most else count_noun(least, "request")
 
 
 def ready_text(request: RunRequest, unreachable: bool, width: int) -> str:

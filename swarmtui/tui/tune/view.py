@@ -154,7 +154,7 @@ def _spent(tune: Tune) -> tuple[str, float | None]:
     spent, budget = sum(start.took_s or 0.0 for start in tune.starts), tune.status.budget_s
     of = f" of {budget / 60:g}" if budget else ""
     return (
-        f"{count_noun(len(tune.starts), 'start', 'starts')}, {spent / 60:.1f}{of} min",
+        f"{count_noun(len(tune.starts), 'start')}, {spent / 60:.1f}{of} min",
         spent / budget if budget else None,
     )
 
