@@ -51,7 +51,7 @@ SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
     "so far": ("…", "partial"),
 }  # fmt: skip
-_KEPT = {True: "kept", False: "missed", None: "unsure"}
+KEPT = {True: "kept", False: "missed", None: "unsure"}
 
 
 def level_table(
@@ -108,7 +108,7 @@ def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> d
 
     A search for the capacity has its own verdicts on the levels that it visited.
     """
-    counts = {level.offered_load: (_KEPT[level.kept], *level.met_least) for level in found}
+    counts = {level.offered_load: (KEPT[level.kept], *level.met_least) for level in found}
     if search is not None and search.goal == "capacity":
         states = {level.c: "so far" if search.keeps_so_far(level) else level.state for level in search.levels}
         counts |= {float(level.c): (states[level.c], level.good or 0, level.n) for level in search.levels}

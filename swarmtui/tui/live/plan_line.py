@@ -11,20 +11,15 @@ from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
+from swarmtui.report.levels import KEPT, SLO_SIGNS
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Span, bar
+from swarmtui.tui.tables import STYLES
 
 _NAMES = {"capacity": "how many agents?", "cliff": "cliff", "sweep": "sweep", "manual": "manual control"}
 _MANUAL_HINT = "+ - change C, s sweeps, N finds how many agents"
 # The curve has the words.
-_STATES: dict[str, Span] = {
-    "kept": ("✓", "good"),
-    "missed": ("✖", "bad"),
-    "unsure": ("?", "warn"),
-    "dip": ("!", "warn"),
-}
-_SO_FAR: Span = ("…", "dim")
-_KEPT_SIGNS: dict[bool | None, Span] = {True: ("✓", "good"), False: ("✖", "bad"), None: ("?", "warn")}
+_STATES: dict[str, Span] = {state: (sign, STYLES[code]) for state, (sign, code) in SLO_SIGNS.items()}
 _GAP = "  "
 _BAR = 8
 _CUT = "… "
@@ -69,7 +64,7 @@ def plan_view(session: Session | None, frame: Frame | None, requested_c: int | N
     search = frame.search
     if search is not None:
         return PlanView(_NAMES[search.goal], _search_chips(search, frame, requested_c), "", gauges, _SEARCH_ROOMS)
-    judged = {level.offered_load: _KEPT_SIGNS[level.kept] for level in frame.goodput}
+    judged = {level.offered_load: _STATES[KEPT[level.kept]] for level in frame.goodput}
     done = {level.offered_load for level in frame.levels if level.complete}
     now = frame.c if frame.rate is None else frame.rate
     running = frame.status not in ("ended", "starting", "warming up")
@@ -209,7 +204,7 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
             continue
         sign, style = ("", "")
         if level is not None:
-            sign, style = _SO_FAR if search.keeps_so_far(level) else _STATES[level.state]
+            sign, style = _STATES["so far" if search.keeps_so_far(level) else level.state]
         chip: Line = [(f"{c} {sign}".rstrip(), style)]
         chips.append(Chip((chip, chip, chip), is_border=c in border))
     return tuple(chips)
@@ -231,7 +226,7 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
             found.append(Gauge(words, brief, "dim"))
             continue
         met = kept.good >= kept.required * kept.n
-        sign, style = _KEPT_SIGNS[None if disturbed and not met else met]
+        sign, style = _STATES[KEPT[None if disturbed and not met else met]]
         found.append(Gauge(words, brief, style, sign))
     return tuple(found)
 
