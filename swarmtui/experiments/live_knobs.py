@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from swarmtui.client.held_settings import HeldCommand, HeldSettings, ServerPower, run_command
-from swarmtui.experiments.grid import filled
+from swarmtui.experiments.grid import filled, split_command
 from swarmtui.experiments.managed_server import server_environment
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.model.base import BadInput, SettingFailed
@@ -25,10 +24,7 @@ class KnobCommands(NamedTuple):
 def knob_commands(knob: LiveKnob, value: Value, port: int | str) -> KnobCommands:
     """Return the commands of a knob for one of its values."""
     texts = (filled(text, {"value": value, "port": port}) for text in (knob.apply, knob.restore))
-    try:
-        return KnobCommands(*(tuple(shlex.split(text)) for text in texts))
-    except ValueError as error:
-        raise BadInput(f"cannot be split into arguments: {error}", key=f"knob {knob.key}") from None
+    return KnobCommands(*(tuple(split_command(text, f"knob {knob.key}")) for text in texts))
 
 
 class LiveSettings:

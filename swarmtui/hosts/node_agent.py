@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import socket
 import subprocess
 import threading
@@ -19,7 +18,7 @@ import msgspec
 from swarmtui.files import read_file
 from swarmtui.model import host_protocol, worker_protocol
 from swarmtui.model.hosts import Host
-from swarmtui.processes.spawn import start_worker_on, wait_or_kill
+from swarmtui.processes.spawn import open_file_limit, start_worker_on, wait_or_kill
 from swarmtui.version import __version__
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -46,13 +45,12 @@ def machine_id() -> str:
 
 
 def describe_host(address: str) -> Host:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Host(
         name=socket.gethostname(),
         address=address,
         machine=machine_id(),
         cores=os.cpu_count() or 1,
-        open_files=None if hard == resource.RLIM_INFINITY else hard,
+        open_files=open_file_limit(),
         kernel=platform.release(),
         python=platform.python_version(),
         version=__version__,

@@ -6,6 +6,7 @@ This module imports as little as possible: the sooner a process is started, the 
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -177,3 +178,9 @@ def error_log() -> Path:
 
 def socket_path(session_id: str) -> Path:
     return socket_directory() / f"{session_id}.sock"
+
+
+def open_file_limit() -> int | None:
+    """Return the hard limit of a process, to which a worker raises its soft limit; None if there is none."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if hard == resource.RLIM_INFINITY else hard

@@ -27,7 +27,14 @@ from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
 from swarmtui.model.session import Event, Session
 from swarmtui.processes.exits import redact_stderr
-from swarmtui.processes.spawn import ServerProcess, StartedProcess, error_log, socket_path, start_worker
+from swarmtui.processes.spawn import (
+    ServerProcess,
+    StartedProcess,
+    error_log,
+    open_file_limit,
+    socket_path,
+    start_worker,
+)
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
@@ -44,7 +51,6 @@ from swarmtui.session_process.workers import (
     WorkerLink,
     WorkerPool,
     check_open_file_limit,
-    open_file_limit,
     unfinished,
     worker_setup,
     workers_per_host,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import signal
 import socket
 import subprocess
@@ -60,12 +59,6 @@ def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
         return [plan.workers // hosts + (number < plan.workers % hosts) for number in range(hosts)]
     needed = -(-max(plan.load.levels) // (hosts * _STREAMS_PER_WORKER))
     return [max(1, min(needed, each - 1)) for each in cores]
-
-
-def open_file_limit() -> int | None:
-    """Return the hard limit of a process, to which a worker raises its soft limit; None if there is none."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if hard == resource.RLIM_INFINITY else hard
 
 
 def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:

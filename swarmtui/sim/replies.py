@@ -107,7 +107,7 @@ class WholeReply(Reply):
 class Stream(Reply):
     """Collects the bytes of all steps until the next flush, so that a late wake-up does one write."""
 
-    content_type: str
+    content_type = "text/event-stream; charset=utf-8"
 
     def start(self) -> None:
         self._pending: list[bytes] = []

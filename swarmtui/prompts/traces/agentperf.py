@@ -18,13 +18,12 @@ from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.model.workload import Message, Tool, ToolCall
 from swarmtui.prompts.traces.arrivals import decode_line, lines_of
-from swarmtui.prompts.traces.weka import BLOCK_SIZE
+from swarmtui.prompts.traces.weka import BLOCK_SIZE, Tokens
 
 _MANIFESTS, _MODE = "manifest*.json", "single_user_agentic_replay"
 # Of prompts whose number of tokens was not recorded.
 _CHARACTERS_PER_TOKEN = 4.0
 
-_Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
 _Milliseconds = Annotated[float, Meta(ge=0.0, le=1e12)]
 
 
@@ -76,10 +75,10 @@ class _Row(Stored, frozen=True, kw_only=True):
     messages: Annotated[tuple[_Message, ...], Meta(min_length=1)]
     simulated_tool_delay_ms_after: _Milliseconds
     tools: tuple[_Tool, ...] = ()
-    target_output_tokens: _Tokens | None = None
-    recorded_completion_tokens: _Tokens | None = None
-    max_output_tokens: _Tokens | None = None
-    recorded_prompt_tokens: _Tokens | None = None
+    target_output_tokens: Tokens | None = None
+    recorded_completion_tokens: Tokens | None = None
+    max_output_tokens: Tokens | None = None
+    recorded_prompt_tokens: Tokens | None = None
     recorded_model_duration_ms: _Milliseconds = 0.0
 
 

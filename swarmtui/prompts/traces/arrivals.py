@@ -14,6 +14,7 @@ from msgspec import Meta
 from swarmtui.files import MAX_DATA, read_lines
 from swarmtui.model.base import BadInput, Stored, reading
 from swarmtui.model.trace import TraceRequest, TraceSession
+from swarmtui.prompts.traces.weka import BlockId, Tokens
 
 T = TypeVar("T")
 
@@ -23,9 +24,6 @@ MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16
 MAX_REQUESTS = 1_000_000
 _MAX_LINE = 4 << 20
 
-_Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
-_BlockId = Annotated[int, Meta(ge=0, le=1 << 53)]
-
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 BURSTGPT_COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 
@@ -34,9 +32,9 @@ class _Mooncake(Stored, frozen=True, kw_only=True):
     """`timestamp` is in milliseconds."""
 
     timestamp: Annotated[float, Meta(ge=0.0)]
-    input_length: _Tokens
-    output_length: _Tokens
-    hash_ids: tuple[_BlockId, ...] = ()
+    input_length: Tokens
+    output_length: Tokens
+    hash_ids: tuple[BlockId, ...] = ()
 
 
 class _Bailian(_Mooncake, frozen=True, kw_only=True):

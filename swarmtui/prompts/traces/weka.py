@@ -21,18 +21,18 @@ _MAX_FILE = 64 << 20
 # What a file can hold: an id has at least one digit and a comma.
 MAX_BLOCKS = _MAX_FILE // 2
 
-_Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
+Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
 _Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
-_BlockId = Annotated[int, Meta(ge=0, le=1 << 53)]
+BlockId = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
 class _Request(Stored, frozen=True, kw_only=True, tag_field="type", tag="s"):
     """A streamed request."""
 
     t: _Seconds
-    input_tokens: _Tokens = msgspec.field(name="in")
-    output_tokens: _Tokens = msgspec.field(name="out")
-    hash_ids: tuple[_BlockId, ...] = ()
+    input_tokens: Tokens = msgspec.field(name="in")
+    output_tokens: Tokens = msgspec.field(name="out")
+    hash_ids: tuple[BlockId, ...] = ()
     think_time: _Seconds | None = None
     api_time: _Seconds | None = None
 

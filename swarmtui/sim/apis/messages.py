@@ -80,7 +80,6 @@ def _event(kind: str, **fields: Any) -> bytes:
 class MessagesStream(Stream):
     """Text and thinking are content blocks, each with a start and an end."""
 
-    content_type = "text/event-stream; charset=utf-8"
     _block = -1
     _thinking = False
 

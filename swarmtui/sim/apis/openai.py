@@ -95,7 +95,6 @@ def _usage(reply: Reply, produced: int) -> dict[str, Any]:
 class _OpenAiStream(Stream):
     """Server-sent events; the constant parts of the events are built once."""
 
-    content_type = "text/event-stream; charset=utf-8"
     kind: str
     prefix: str
 

@@ -87,7 +87,6 @@ def _item(reply: Reply, reasoning: bool, text: str | None, status: str) -> dict[
 class ResponsesStream(Stream):
     """Text and reasoning are output items; each event has a number."""
 
-    content_type = "text/event-stream; charset=utf-8"
     _number = 0
     _reasoning: bool | None = None
     _item_start = 0

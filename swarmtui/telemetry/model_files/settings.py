@@ -216,7 +216,7 @@ def _layer_kinds(text: Reader, layers: int) -> list[str]:
         return [{"*": "attention", "M": "mamba"}.get(sign, "mlp") for sign in pattern[:layers]]
     interval = text.count("full_attention_interval")
     if interval:
-        return ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(layers)]
+        return _every_nth(layers, interval, "linear_attention")
     period, offset = text.count("attn_layer_period"), text.count("attn_layer_offset")
     if period:
         return ["attention" if i % period == offset else "mamba" for i in range(layers)]
@@ -226,7 +226,7 @@ def _layer_kinds(text: Reader, layers: int) -> list[str]:
     if not text.count("sliding_window") or text.get("use_sliding_window") is False:
         return _chunked_kinds(text, layers)
     every = text.count("sliding_window_pattern") or _WINDOW_PATTERNS.get(text.text("model_type"), 0)
-    return _windowed_kinds(layers, every)
+    return _every_nth(layers, every, "sliding_attention")
 
 
 def _chunked_kinds(text: Reader, layers: int) -> list[str]:
@@ -237,22 +237,22 @@ def _chunked_kinds(text: Reader, layers: int) -> list[str]:
     return ["chunked_attention" if flag else "full_attention" for flag in rotary]
 
 
-def _windowed_kinds(layers: int, every: int) -> list[str]:
-    return ["full_attention" if every and (i + 1) % every == 0 else "sliding_attention" for i in range(layers)]
+def _every_nth(layers: int, every: int, others: str) -> list[str]:
+    """Return the kinds of layers of which every n-th looks at everything; with 0, none does."""
+    return ["full_attention" if every and (i + 1) % every == 0 else others for i in range(layers)]
 
 
 def _gguf_kinds(found: Reader, architecture: str, layers: int) -> list[str]:
     interval = found.count("full_attention_interval")
     if interval or architecture in ("qwen3next", "qwen35", "qwen35moe"):
-        interval = interval or 4
-        return ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(layers)]
+        return _every_nth(layers, interval or 4, "linear_attention")
     if not found.count("attention.sliding_window"):
         return ["full_attention"] * layers
     listed = found.items("attention.sliding_window_pattern")
     if len(listed) >= layers:
         return ["sliding_attention" if flag else "full_attention" for flag in listed[:layers]]
     every = found.count("attention.sliding_window_pattern") or _WINDOW_PATTERNS.get(architecture, 0)
-    return _windowed_kinds(layers, every)
+    return _every_nth(layers, every, "sliding_attention")
 
 
 def _state_bytes(text: Reader, layers: int) -> float:
