@@ -116,7 +116,7 @@ def probe_history(probes: Sequence[ProbeResult]) -> ProbeHistory:
     if not known:
         return ProbeHistory(probes=(), rolling=(), window_days=WINDOW_DAYS, n=0, sentence="no probe yet")
     latest = known[-1]
-    before = _window(known[:-1], latest.at, WINDOW_DAYS)
+    before = _window(known[:-1], latest.at)
     inside = [*before, latest.tps or 0.0]
     middle, cv = median(before), coefficient_of_variation(before)
     change = (latest.tps or 0.0) / middle - 1.0 if middle else None
@@ -124,7 +124,7 @@ def probe_history(probes: Sequence[ProbeResult]) -> ProbeHistory:
     drift = _drift_by_probe(known)
     return ProbeHistory(
         probes=known,
-        rolling=tuple(median(_window(known, probe.at, WINDOW_DAYS)) or 0.0 for probe in known),
+        rolling=tuple(median(_window(known, probe.at)) or 0.0 for probe in known),
         drift=drift,
         window_days=WINDOW_DAYS,
         n=len(before),
@@ -135,7 +135,7 @@ def probe_history(probes: Sequence[ProbeResult]) -> ProbeHistory:
         cv_within=median(within),
         change=change,
         drifted=drift[-1].drifted if drift[-1] else None,
-        sentence=_sentence(WINDOW_DAYS, middle, cv, change, drift[-1], _since_change(known)),
+        sentence=_sentence(middle, cv, change, drift[-1], _since_change(known)),
     )
 
 
@@ -237,19 +237,19 @@ def _since_change(probes: Sequence[ProbeResult]) -> int:
     return len(probes) - (changes[-1] if changes else 0)
 
 
-def _window(probes: Sequence[ProbeResult], end: datetime, days: float) -> list[float]:
-    start = end - timedelta(days=days)
+def _window(probes: Sequence[ProbeResult], end: datetime) -> list[float]:
+    start = end - timedelta(days=WINDOW_DAYS)
     return [probe.tps for probe in probes if start <= probe.at <= end and probe.tps is not None]
 
 
 def _sentence(
-    days: float, middle: float | None, cv: float | None, change: float | None, drift: Drift | None, since_change: int
+    middle: float | None, cv: float | None, change: float | None, drift: Drift | None, since_change: int
 ) -> str:
     """`drifted: the smoothed rate −2 % (limit ±1 %), the latest −4 %; 7 days before: median 76.9 ± 1 % tok/s`"""
     if middle is None or change is None:
-        return f"no probe in the {days:g} days before: nothing to compare it with yet"
-    variation = "" if cv is None else f" ± {percent(cv, 1)}"
-    usual = f"the latest {signed_percent(change)}; {days:g} days before: median {short(middle, 4)}{variation} tok/s"
+        return f"no probe in the {WINDOW_DAYS:g} days before: nothing to compare it with yet"
+    known = short(middle, 4) + ("" if cv is None else f" ± {percent(cv, 1)}")
+    usual = f"the latest {signed_percent(change)}; {WINDOW_DAYS:g} days before: median {known} tok/s"
     if drift is None:
         needed = LATEST + MIN_REFERENCE
         return f"{usual}; drift needs {needed} probes of the same server, so far {since_change}"

@@ -113,7 +113,7 @@ def judged_so_far(frame: Frame) -> tuple[int, int] | None:
     search = frame.search
     if search is None or search.goal != "capacity" or search.next_c != frame.c or frame.status == "ended":
         return None
-    known = next((level for level in search.levels if level.c == frame.c), None)
+    known = search.level(frame.c)
     if known is not None and known.visits >= frame.run:
         return None
     counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
