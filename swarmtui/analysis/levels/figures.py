@@ -108,12 +108,6 @@ def level_figures(
     return flag_misfits([_with_contention(level, single) for level in with_canaries(levels, asked, alone)])
 
 
-def _send_delay_s(runs: Sequence[LevelRun]) -> Spread | None:
-    """Return how late the requests of an open loop were sent."""
-    delays = [delay for run in runs for delay in run.send_delays_s]
-    return spread(delays) if delays else None
-
-
 def _events_per_s(runs: Sequence[LevelRun], time_ns: Callable[[Record], int | None]) -> float | None:
     """Return the rate of events from the first to the last: arrivals or completions of an open loop."""
     count, span_ns = 0, 0
@@ -131,6 +125,7 @@ def _level(
     counted = [run for run in runs if run.finished]
     steady_parts = [_steady_part(c, run) for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
+    delays = [delay for run in runs for delay in run.send_delays_s]
     finished = [record for run in runs for record in run.finished]
     failed = [record for run in runs for record in run.failed]
     ok = [record for record in finished if record.ok]
@@ -204,7 +199,7 @@ def _level(
         by_run=by_run,
         load=load,
         rate=rate,
-        send_delay_s=_send_delay_s(runs),
+        send_delay_s=spread(delays) if delays else None,
         arrived_per_s=_events_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
         served_per_s=_events_per_s(runs, lambda record: record.t_last_ns if record.ok else None)
         if rate is not None

@@ -157,6 +157,7 @@ def from_gguf(values: Mapping[str, Any], source: str) -> ModelSettings:
     renamed = Reader({name: found.count(key) for name, key in names.items()})
     attention, is_latent = _attention(renamed, kinds, heads, kv_heads, head_dim)
     experts, used = found.count("expert_count"), found.count("expert_used_count")
+    linear = sum(kind in _LINEAR for kind in kinds)
     return ModelSettings(
         architecture=architecture,
         layers=layers,
@@ -169,7 +170,7 @@ def from_gguf(values: Mapping[str, Any], source: str) -> ModelSettings:
         experts_used=min(used, experts),
         draft_layers=draft,
         attention=attention,
-        state_bytes=_gguf_state(found, sum(kind in _LINEAR for kind in kinds)),
+        state_bytes=float(linear * found.count("ssm.inner_size") * found.count("ssm.state_size") * _STATE_BYTES),
         latent=is_latent,
         quantisation=Quantisation(),
     )
@@ -263,10 +264,6 @@ def _state_bytes(text: Reader, layers: int) -> float:
         heads = text.count("mamba_num_heads", "mamba_n_heads")
         key, value = text.count("mamba_head_dim", "mamba_d_head"), text.count("ssm_state_size", "mamba_d_state")
     return float(layers * heads * key * value * _STATE_BYTES)
-
-
-def _gguf_state(found: Reader, layers: int) -> float:
-    return float(layers * found.count("ssm.inner_size") * found.count("ssm.state_size") * _STATE_BYTES)
 
 
 # quantisation

@@ -129,7 +129,10 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     at, steps = answer.at_capacity, leading_steps(answer.next)
     known, compared = at is not None or answer.agents is not None, ResultRow("Compared", comparison)
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
-    then = _after_restart(steps[0].command, again_key) if again_key and steps and needs_restart(steps[0]) else ()
+    then: tuple[str, ...] = ()
+    if again_key and steps and needs_restart(steps[0]):
+        restarted = f"with {steps[0].command}, then press {again_key}"
+        then = (f"restart the server {restarted}", f"restart {restarted}")
     return (
         ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
         ResultRow(THIS_SEARCH, answer.headline.sentence if answer.searches else ""),
@@ -140,10 +143,6 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
         *([compared] if not repeats else []),
         ResultRow("Levels", answer.border),
     )
-
-
-def _after_restart(flag: str, key: str) -> tuple[str, ...]:
-    return tuple(f"restart {server}with {flag}, then press {key}" for server in ("the server ", ""))
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:

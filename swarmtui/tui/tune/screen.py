@@ -16,6 +16,7 @@ from textual.containers import Horizontal
 from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.client.session_client import attach
 from swarmtui.experiments.auto_plan import parse_configuration, read_outcome, tune_budget
+from swarmtui.experiments.grid import latest
 from swarmtui.experiments.store import read_steering, read_tune, request_stop, write_steering
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
@@ -32,7 +33,7 @@ from swarmtui.tui.live.header import HeaderPanel
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
-from swarmtui.tui.tune.view import TuneView, latest_row, log_sentences, tune_view
+from swarmtui.tui.tune.view import TuneView, log_sentences, tune_view
 
 _RELOAD_S = 0.5
 # From this height on, what was found is below the configurations.
@@ -285,7 +286,8 @@ class TuneScreen(PanelScreen):
         key, tune = self._current_list().selected, self._tune
         if tune is None or not key:
             return
-        status, row = tune.status, latest_row(tune, key)
+        status = tune.status
+        row = next((row for row in latest(tune.starts) if configuration_key(row.flags) == key), None)
         if not status.ended and status.flags is not None and configuration_key(status.flags) == key:
             if self._session:
                 self._watch(self._session)

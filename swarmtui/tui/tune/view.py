@@ -8,9 +8,9 @@ from typing import NamedTuple
 from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.experiments.effects import TuneSummary, summarise_tune
-from swarmtui.experiments.grid import ConfigurationStatus, configuration_statuses, latest, round_title
+from swarmtui.experiments.grid import ConfigurationStatus, configuration_statuses, round_title
 from swarmtui.model.client_protocol import Frame
-from swarmtui.model.tuning import Start, Tune, TuneSteering, configuration_key, format_flags
+from swarmtui.model.tuning import Tune, TuneSteering, configuration_key, format_flags
 from swarmtui.numbers import clock, rate
 from swarmtui.report.table import Block, Cell, Code, Fields, Sentence, Table
 from swarmtui.report.tune_outcome import outcome_blocks
@@ -94,10 +94,6 @@ def tune_view(
         command=outcome.command if outcome else summary.command,
         **titles,
     )
-
-
-def latest_row(tune: Tune, key: str) -> Start | None:
-    return next((row for row in latest(tune.starts) if configuration_key(row.flags) == key), None)
 
 
 # header
