@@ -21,7 +21,7 @@ from swarmtui.report.answer import answer_number, first_token_p90, leading_steps
 from swarmtui.report.charts import curve_charts
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
-from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, style_sheet
+from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, svg_file
 from swarmtui.text import count_noun, display_width
 
 WIDTH, HEIGHT = 1200, 675
@@ -58,12 +58,7 @@ def card_svg(summary: Summary) -> str:
     if answer is None or not summary.levels:
         raise BadInput("nothing was measured, so there is nothing to show", key=summary.session.id)
     parts = [_head(summary, answer), _answer(summary, answer), _picture(summary), _reasons(answer), _facts(summary)]
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">\n'
-        f"<style>{style_sheet(DARK_PAGE)}{_STYLE}</style>\n"
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{DARK_PAGE["card"]}"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+    return svg_file(WIDTH, HEIGHT, DARK_PAGE, _STYLE, parts)
 
 
 def large_answer(answer: Answer) -> Large:

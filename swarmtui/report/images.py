@@ -8,13 +8,13 @@ from pathlib import Path
 from swarmtui.model.base import BadInput
 from swarmtui.report.chart import Chart
 from swarmtui.report.charts import SessionData, build_charts, session_title
-from swarmtui.report.svg import HEIGHT, LIGHT_PAGE, WIDTH, draw_chart, draw_key, escape, style_sheet
+from swarmtui.report.svg import HEIGHT, LIGHT_PAGE, WIDTH, draw_chart, draw_key, escape, svg_file
 from swarmtui.text import display_width, truncate
 
 _MARGIN, _TITLE, _LINE = 24, 26, 20
 _CHARACTER = 7.2  # mean width of a character of the legend, in pixels
 _ZOOM = 2
-_STYLE = style_sheet(LIGHT_PAGE) + f"svg .title{{fill:{LIGHT_PAGE['fg']};font-size:15px;font-weight:bold}}"
+_STYLE = f"svg .title{{fill:{LIGHT_PAGE['fg']};font-size:15px;font-weight:bold}}"
 
 
 def render_svg(sessions: Sequence[SessionData], chart: str | None) -> bytes:
@@ -66,13 +66,7 @@ def _sheet(charts: Sequence[Chart], headline: tuple[str, str]) -> str:
         for column, (panel, _) in enumerate(panels):
             parts.append(f'<g transform="translate({_MARGIN + column * (WIDTH + _MARGIN)} {y})">{panel}</g>')
         y += max(height for _, height in panels) + _MARGIN
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}">\n'
-        f'<style>{_STYLE}</style>\n<rect width="{width}" height="{y}" fill="{LIGHT_PAGE["card"]}"/>\n'
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+    return svg_file(width, y, LIGHT_PAGE, _STYLE, parts)
 
 
 def _panel(chart: Chart) -> tuple[str, int]:

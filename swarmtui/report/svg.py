@@ -71,6 +71,16 @@ def style_sheet(colours: Mapping[str, str]) -> str:
     )
 
 
+def svg_file(width: int, height: int, colours: Mapping[str, str], style: str, parts: Sequence[str]) -> str:
+    """Return a file with what is drawn on a card of this size; `style` is added to the CSS of charts."""
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
+        f"<style>{style_sheet(colours)}{style}</style>\n"
+        f'<rect width="{width}" height="{height}" fill="{colours["card"]}"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
 def escape(text: str) -> str:
     return html.escape(sanitize(text))
 
