@@ -89,7 +89,7 @@ def _session(session: Session, label: str, model: str) -> Session:
         workload=_name(session.workload),
         workload_digest=_plain_name(session.workload_digest),
         workload_spec={},
-        plan=msgspec.structs.replace(plan, slo=plan.slo if usable_slo(plan.slo) else ""),
+        plan=msgspec.structs.replace(plan, slo=usable_slo(plan.slo)),
         client=ClientInfo(
             version=_name(client.version),
             python=_plain_name(client.python),
@@ -167,7 +167,7 @@ def _answer(answer: Answer | None) -> Answer | None:
         msgspec.structs.replace(step, command="" if step.command.startswith("swarmtui ") else step.command, evidence="")
         for step in answer.next
     )
-    return msgspec.structs.replace(answer, next=steps, slo=answer.slo if usable_slo(answer.slo) else "")
+    return msgspec.structs.replace(answer, next=steps, slo=usable_slo(answer.slo))
 
 
 def _imported_note(summary: Summary) -> Iterator[Event]:

@@ -17,12 +17,12 @@ from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
     MAX_VISITS,
     Visit,
-    is_missed,
     judge,
     leave_missed_open,
     next_visit,
     search_state,
     searched_goodput,
+    visit_kept,
 )
 from swarmtui.analysis.limits.slo import SloTally, dispersion, goodput, is_kept, least_n, parse_slo
 from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
@@ -72,7 +72,7 @@ def search(
         for number in range(1, following.requests + 1):
             one = GOOD if rng.random() < share else LATE if rng.random() < 0.5 else SLOW
             found.add(msgspec.structs.replace(one, c=c, run=len(visits)))
-            if number.bit_count() == 1 and number >= 4 and is_missed(found.slo, alpha):
+            if number.bit_count() == 1 and number >= 4 and visit_kept(found.slo, alpha) is False:
                 break
         visits.append(found)
     return visits, capacity(SLO, visits, [], alpha=alpha)

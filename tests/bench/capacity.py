@@ -32,7 +32,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
-from swarmtui.analysis.capacity.slo_search import Visit, is_missed, is_shown, next_visit
+from swarmtui.analysis.capacity.slo_search import Visit, next_visit, visit_kept
 from swarmtui.analysis.compare.agents import compare_agents
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S
@@ -250,9 +250,9 @@ def search_shares(
         while n < following.requests:
             n, good = n + 1, good + (NORMAL.cdf(z) < share)
             z = alike * z + math.sqrt(1.0 - alike * alike) * rng.gauss(0.0, 1.0)
-            if n >= 4 and n.bit_count() == 1 and is_missed(Counted(good, n, slo), alpha):
+            if n >= 4 and n.bit_count() == 1 and visit_kept(Counted(good, n, slo), alpha) is False:
                 break
-            if quick and n >= 4 and is_shown(Counted(good, n, slo), alpha):
+            if quick and n >= 4 and visit_kept(Counted(good, n, slo), alpha):
                 break
         # Half of the time does not depend on the load; beyond the answer requests queue. A cycle is pre-roll.
         request_s = REQUEST_S * (0.5 + 0.5 * min(1.0, c / truth)) * max(1.0, c / truth)

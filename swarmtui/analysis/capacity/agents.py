@@ -59,7 +59,7 @@ def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
     found = []
     for one in judged:
         if one.dip:
-            good, n = met_least(one)
+            good, n = met_least(one.visits)
             why = next(above.c for above in judged if above.c > one.c and above.kept)
             text = f"C={one.c} missed it ({good} of {n} requests met it), although C={why} keeps it"
             found.append(Finding(code="dip", text=text))

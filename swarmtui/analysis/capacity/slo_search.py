@@ -12,7 +12,7 @@ visits or neighbours contradict them, and one between an undecided level and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ import msgspec
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import Slo, SloTally, dispersion, is_kept, least_n
+from swarmtui.analysis.limits.slo import Slo, SloTally, all_kept, dispersion, is_kept, least_n
 from swarmtui.model.findings import Goodput, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.record import Record
 
@@ -93,7 +93,7 @@ class JudgedLevel(NamedTuple):
 
     def visits_by_verdict(self, alpha: float) -> tuple[int, int]:
         """Return how many visits kept the SLO, and how many missed it, each by itself."""
-        verdicts = [_visit_kept(visit, alpha) for visit in self.visits]
+        verdicts = [visit_kept(visit, alpha) for visit in self.visits]
         return verdicts.count(True), verdicts.count(False)
 
 
@@ -121,7 +121,7 @@ def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
             continue
         kept = decided[at]
         if at <= shown:
-            kept = None if any(is_missed(visit, alpha) for visit in of) else True
+            kept = None if any(visit_kept(visit, alpha) is False for visit in of) else True
         # Above a level that is missed none passes, whatever both are together.
         below = below or kept is False
         judged.append(JudgedLevel(c, of, at <= highest or (not below and passing[at]), kept))
@@ -147,21 +147,17 @@ def _falling(levels: Sequence[Sequence[SloTally]]) -> list[bool]:
 
 def _decided(levels: Sequence[Sequence[SloTally]], at: int, alpha: float) -> bool | None:
     """Return whether a level is shown to keep the SLO, with levels above it, or to miss it, with levels below it."""
-    alone = {_visit_kept(visit, alpha) for visit in levels[at]}
+    alone = {visit_kept(visit, alpha) for visit in levels[at]}
     above = (levels[at:end] for end in range(at + 1, min(at + _NEIGHBOURS, len(levels)) + 1))
-    if False not in alone and any(_kept(_joined(some), alpha) for some in above):
+    if False not in alone and any(_kept([*chain(*some)], alpha) for some in above):
         return True
     below = (levels[start : at + 1] for start in range(at, max(at - _NEIGHBOURS, -1), -1))
-    return False if True not in alone and any(_kept(_joined(some), alpha) is False for some in below) else None
-
-
-def _joined(levels: Iterable[Sequence[SloTally]]) -> list[SloTally]:
-    return [visit for of in levels for visit in of]
+    return False if True not in alone and any(_kept([*chain(*some)], alpha) is False for some in below) else None
 
 
 def _kept(visits: Sequence[SloTally], alpha: float) -> bool | None:
     """Decide by the requests of all visits, fewer where the visits differ; visits that agree decide by themselves."""
-    alone = {_visit_kept(visit, alpha) for visit in visits}
+    alone = {visit_kept(visit, alpha) for visit in visits}
     if len(alone) == 1 and None not in alone:
         return alone.pop()
     if {True, False} <= alone:
@@ -172,29 +168,19 @@ def _kept(visits: Sequence[SloTally], alpha: float) -> bool | None:
         counted = [_counted(*visit.counts[number], condition.share, alpha) for visit in visits]
         good, n = (sum(column) / alike for column in zip(*counted, strict=True))
         states.append(is_kept(good, n, condition.share, alpha))
-    return False if False in states else None if None in states else True
+    return all_kept(states)
 
 
-def _visit_kept(visit: SloTally, alpha: float) -> bool | None:
+def visit_kept(visit: SloTally, alpha: float) -> bool | None:
+    """Return whether the requests of one visit so far show that the SLO is kept, or missed: then it can end."""
     counted = zip(visit.counts, visit.slo.conditions, strict=True)
-    states = [is_kept(*_counted(*counts, of.share, alpha), of.share, alpha) for counts, of in counted]
-    return False if False in states else None if None in states else True
+    return all_kept([is_kept(*_counted(*counts, of.share, alpha), of.share, alpha) for counts, of in counted])
 
 
 def _counted(good: int, n: int, share: float, alpha: float) -> tuple[float, float]:
     """Return the good requests and all of a visit, as many as they count."""
     alike = max(1.0, n / (_VISIT_SIZE * least_n(share, alpha))) if share < 1.0 else 1.0
     return good / alike, n / alike
-
-
-def is_missed(visit: SloTally, alpha: float) -> bool:
-    """Whether a visit can end: its requests so far show that the SLO is missed."""
-    return _visit_kept(visit, alpha) is False
-
-
-def is_shown(visit: SloTally, alpha: float) -> bool:
-    """Whether a quick visit can end: its requests so far show that the SLO is kept."""
-    return _visit_kept(visit, alpha) is True
 
 
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
@@ -220,10 +206,10 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
                 cut=one.visits[-1].n < FIRST_LOOK,
                 kept_visits=kept,
                 missed_visits=missed,
-                by_visit=tuple(_met_least([visit]) for visit in one.visits),
+                by_visit=tuple(met_least([visit]) for visit in one.visits),
             )
             for one in judged
-            for good, n in [met_least(one)]
+            for good, n in [met_least(one.visits)]
             for kept, missed in [one.visits_by_verdict(alpha)]
         ),
     )
@@ -270,12 +256,8 @@ def leave_missed_open(
     return goodput, msgspec.structs.replace(search, levels=levels)
 
 
-def met_least(level: JudgedLevel) -> tuple[int, int]:
+def met_least(visits: Sequence[SloTally]) -> tuple[int, int]:
     """Return the requests that met the condition that was met least often, and all that met it or did not."""
-    return _met_least(level.visits)
-
-
-def _met_least(visits: Sequence[SloTally]) -> tuple[int, int]:
     of_visits = zip(*(visit.counts for visit in visits), strict=True)
     counts = [(sum(good for good, _ in of), sum(n for _, n in of)) for of in of_visits]
     return min(counts, key=lambda of: of[0] / of[1] if of[1] else 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf, isfinite, log
 from typing import Literal
@@ -89,7 +89,10 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
     def met_by(self, record: Record) -> bool:
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
-        return record.ok and all(self._meets(record, name) for name in self.limits if name != JOB)
+        values = {name: _FIGURES[name](record) for name in self.limits if name != JOB}
+        return record.ok and all(
+            name in _MAY_BE_MISSING if value is None else self._is_within(name, value) for name, value in values.items()
+        )
 
     def met_unfinished(self, record: Record) -> bool | None:
         """Whether a request that was cancelled meets the limits, as far as it got; None if that is still open.
@@ -102,10 +105,6 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         if any(passed[name] > limit for name, limit in self.limits.items() if name in passed):
             return False
         return True if all(known.get(name) is not None for name in self.limits) else None
-
-    def _meets(self, record: Record, name: str) -> bool:
-        value = _FIGURES[name](record)
-        return name in _MAY_BE_MISSING if value is None else self._is_within(name, value)
 
     def _is_within(self, name: str, value: float) -> bool:
         return value >= self.limits[name] if name == RATE else value <= self.limits[name]
@@ -288,14 +287,10 @@ class SloTally:
         for condition, one, values in zip(self.slo.conditions, met, self._values, strict=True):
             if one is not None and len(condition.limits) == 1:
                 values.append(condition.counted_value(record, job, one))
-        by_ttft = (one for condition, one in zip(self.slo.conditions, met, strict=True) if "ttft" in condition.limits)
-        if any(one is not None for one in by_ttft):
-            self._add_first_token(record)
-
-    def _add_first_token(self, record: Record) -> None:
-        """Add the first token of a counted request: failed ones are in no latency, an awaited one was already late."""
-        if record.phase in _JUDGED and record.error in (None, CANCELLED):
-            if record.ttft_s is not None:
+        counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
+        if record.phase in _JUDGED and any("ttft" in condition.limits for condition in counted):
+            # Failed requests are in no latency, and a first token that was still awaited was already late.
+            if record.ttft_s is not None and record.error in (None, CANCELLED):
                 self._first_tokens.append(record.ttft_s)
             elif record.error == CANCELLED:
                 self._first_tokens.append(inf)
@@ -381,10 +376,9 @@ def dispersion(runs: Sequence[tuple[int, int]]) -> float:
     return max(1.0, squares / (share * (1.0 - share)) / (len(runs) - 1))
 
 
-def all_kept(conditions: Sequence[KeptShare]) -> bool | None:
+def all_kept(conditions: Collection[bool | None]) -> bool | None:
     """Return whether all conditions are kept: False if one is missed, None if that is not decided."""
-    states = [condition.kept for condition in conditions]
-    return False if False in states else None if None in states else True
+    return False if False in conditions else None if None in conditions else True
 
 
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
@@ -413,7 +407,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
                 out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), seconds)
                 if not slo.has_jobs
                 else None,
-                kept=all_kept(conditions),
+                kept=all_kept([condition.kept for condition in conditions]),
                 conditions=conditions,
             )
         )

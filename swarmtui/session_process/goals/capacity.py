@@ -17,10 +17,9 @@ from swarmtui.analysis.capacity.slo_search import (
     FIRST_LOOK,
     NextVisit,
     Visit,
-    is_missed,
-    is_shown,
     next_visit,
     search_state,
+    visit_kept,
 )
 from swarmtui.analysis.limits.slo import Slo, SloTally, least_n, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
@@ -179,14 +178,14 @@ class VisitTally:
         self._loose.add(record)
         if self.visit.slo.n >= self._next_look:
             self._next_look *= 2
-            clear = self.visit.slo.n >= self._decide or is_missed(self._loose, self._alpha)
-            self._missed = self._missed or (clear and is_missed(self.visit.slo, self._alpha))
+            clear = self.visit.slo.n >= self._decide or visit_kept(self._loose, self._alpha) is False
+            self._missed = self._missed or (clear and visit_kept(self.visit.slo, self._alpha) is False)
 
     def is_missed(self) -> bool:
         return self._missed
 
     def is_kept(self) -> bool:
-        return is_shown(self.visit.slo, self._alpha)
+        return visit_kept(self.visit.slo, self._alpha) is True
 
     @property
     def has_room(self) -> bool:
