@@ -24,7 +24,8 @@ from swarmtui.analysis.capacity.slo_search import (
     searched_goodput,
     visit_kept,
 )
-from swarmtui.analysis.limits.slo import SloTally, dispersion, goodput, is_kept, least_n, parse_slo
+from swarmtui.analysis.limits.shares import dispersion, is_kept, least_n
+from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record

@@ -13,7 +13,8 @@ from swarmtui.analysis.compare.agents import PooledSearches
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import GOODPUT_ALPHA, RATE, Slo
+from swarmtui.analysis.limits.shares import GOODPUT_ALPHA
+from swarmtui.analysis.limits.slo import RATE, Slo
 from swarmtui.analysis.quality.doubts import doubt_text, find_disturbances, find_doubts, name_doubts
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored

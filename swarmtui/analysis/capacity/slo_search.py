@@ -20,7 +20,8 @@ import msgspec
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.analysis.limits.slo import Slo, SloTally, all_kept, dispersion, is_kept, least_n
+from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
+from swarmtui.analysis.limits.slo import Slo, SloTally
 from swarmtui.model.findings import Goodput, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.record import Record
 

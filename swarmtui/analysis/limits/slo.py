@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-from math import ceil, inf, isfinite, log
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf, isfinite
 from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.distributions import incomplete_beta
 from swarmtui.analysis.levels.jobs import JobEnd, Jobs
 from swarmtui.analysis.levels.stats import SMALLEST_N, late_spread, percentile, ratio
 from swarmtui.analysis.limits.quantities import parse_amount
+from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n, share_bounds
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.findings import Goodput, KeptShare
 from swarmtui.model.plan import LevelKey
@@ -25,8 +24,6 @@ _KEY = "--slo"
 DEFAULT_SHARE = 0.95
 # The SLO of a search for the capacity, if neither the user nor the workload gives one.
 DEFAULT_SLO = "ttft_p90=2s,stream_p10=20"
-# The error of a bound, unless another one is chosen.
-GOODPUT_ALPHA = 0.05
 # An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
 _MAY_BE_MISSING = ("tpot", "stall", "stream")
 # A limit on this figure is the least that a user gets; limits on the others are times, the most that a user waits.
@@ -363,24 +360,6 @@ def is_awaited(first_tokens: Spread) -> bool:
     return first_tokens.median is None and (first_tokens.n > 4 or (first_tokens.min is None and first_tokens.n > 0))
 
 
-def dispersion(runs: Sequence[tuple[int, int]]) -> float:
-    """Return by how much the shares of runs vary more than independent requests would; at least 1.
-
-    Requests of one run are alike: so many of them count as one. `runs` are the good requests and all of each.
-    """
-    good, n = sum(one for one, _ in runs), sum(size for _, size in runs)
-    if len(runs) < 2 or not 0 < good < n:
-        return 1.0
-    share = good / n
-    squares = sum((one - size * share) ** 2 / size for one, size in runs if size)
-    return max(1.0, squares / (share * (1.0 - share)) / (len(runs) - 1))
-
-
-def all_kept(conditions: Collection[bool | None]) -> bool | None:
-    """Return whether all conditions are kept: False if one is missed, None if that is not decided."""
-    return False if False in conditions else None if None in conditions else True
-
-
 def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record]], slo: Slo) -> tuple[Goodput, ...]:
     """Count good requests and jobs by level; `finished` are all requests of its runs, also unmeasured ones."""
     found = []
@@ -422,36 +401,6 @@ def _output_s(level: Level, records: Sequence[Record]) -> float | None:
     return level.output_s * (1.0 + failed / answered)
 
 
-@lru_cache(maxsize=1024)  # a search asks for the same levels again and again
-def share_bounds(good: float, n: float) -> tuple[float | None, float | None]:
-    """Return the one-sided 95 % bounds of a share by Clopper and Pearson, from below and from above."""
-    if not n:
-        return None, None
-    low = 0.0 if not good else _bisect(lambda p: incomplete_beta(good, n - good + 1, p) - GOODPUT_ALPHA)
-    high = 1.0 if good == n else _bisect(lambda p: incomplete_beta(good + 1, n - good, p) - (1 - GOODPUT_ALPHA))
-    return low, high
-
-
-def _bisect(rising: Callable[[float], float]) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
-    return (low + high) / 2
-
-
-@lru_cache(maxsize=4096)
-def is_kept(good: float, n: float, share: float, alpha: float = GOODPUT_ALPHA) -> bool | None:
-    """Decide by the bounds; None is undecided. A share of 100 % is about the measured requests alone."""
-    if not n:
-        return None
-    if share == 1.0:
-        return good == n
-    if good and incomplete_beta(good, n - good + 1, share) <= alpha:
-        return True
-    return False if good < n and incomplete_beta(good + 1, n - good, share) > 1 - alpha else None
-
-
 def slo_sentence(found: Sequence[Goodput]) -> str:
     """`SLO met up to C=4; missed at C=8: 62 of 100 requests met it, 95 % required`"""
     if not found:
@@ -469,8 +418,3 @@ def slo_sentence(found: Sequence[Goodput]) -> str:
         least = needed if open_level.kept is None and worst.n < least_n(worst.required) else ""
         parts.append(f"{word} at {open_level.name}: {share}{least}")
     return f"SLO {'; '.join(parts)}"
-
-
-def least_n(share: float, alpha: float = GOODPUT_ALPHA) -> int:
-    """Return how many requests show that a share is kept if all of them meet the limits."""
-    return 1 if share == 1.0 else ceil(log(alpha) / log(share))

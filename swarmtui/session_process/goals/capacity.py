@@ -21,7 +21,8 @@ from swarmtui.analysis.capacity.slo_search import (
     search_state,
     visit_kept,
 )
-from swarmtui.analysis.limits.slo import Slo, SloTally, least_n, parse_slo
+from swarmtui.analysis.limits.shares import least_n
+from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.findings import Capacity, SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
