@@ -87,6 +87,11 @@ class PerLevel(Stored, frozen=True, kw_only=True):
     def name(self) -> str:
         return level_name(self.key)
 
+    @property
+    def where(self) -> str:
+        """`with 4 agents`, or `at 2/s` of an open loop."""
+        return f"with {self.c} agent{'' if self.c == 1 else 's'}" if self.rate is None else f"at {self.name}"
+
 
 def is_open_loop(levels: Iterable[PerLevel]) -> bool:
     return any(level.rate is not None for level in levels)

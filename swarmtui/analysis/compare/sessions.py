@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import log, log1p
 from typing import Literal
 
 import msgspec
 
 from swarmtui.analysis.answer.commands import command_again
-from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
-from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
-from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents, pool_searches
+from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
@@ -28,6 +27,7 @@ from swarmtui.analysis.compare.differences import (
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
+from swarmtui.analysis.compare.repeats import find_repeats, find_searches, pool_earlier_searches
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
@@ -45,15 +45,16 @@ from swarmtui.analysis.compare.verdicts import (
     with_session_spread,
 )
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence
+from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep, PooledSentence
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
 from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import rate, signed_percent
-from swarmtui.text import count_noun
 
 Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
+# The levels that both sessions have, before and after.
+_Levels = Mapping[LevelKey, tuple[Level, Level]]
 
 FIGURES: dict[Figure, str] = {
     "out_tps_steady": "output tok/s, steady",
@@ -61,13 +62,12 @@ FIGURES: dict[Figure, str] = {
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
-
-
 # What a single run has to change by to be called likely: a rate by this share, a time by this factor.
 _LIKELY, _LIKELY_TIME = 0.2, 2.0
 # A level of a search needs this many requests for that, more than one visit of a quick search has: the same server was
 # 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
+_OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
 
 
 class ComparisonRow(PerLevel, frozen=True, kw_only=True):
@@ -88,6 +88,17 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
     half_width: float | None = None
     half_widths: tuple[float | None, float | None] = (None, None)
     likely: Literal["faster", "slower"] | None = None
+
+    @property
+    def word(self) -> VerdictWord | None:
+        """The word of the verdict; null without one, and with too few runs for one."""
+        return self.verdict.word if self.verdict else None
+
+    @property
+    def rates(self) -> str:
+        """`286 → 359 tok/s`, each with the digits that its half-width leaves."""
+        before, after = (rate(*of) for of in zip((self.before, self.after), self.half_widths, strict=True))
+        return f"{before} → {after} tok/s"
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -146,7 +157,7 @@ class Pair(Stored, frozen=True, kw_only=True):
         if self.doubts:
             return "not sure yet"
         row = headline_row(self)
-        return self.agents.word if self.agents else row.verdict.word if row and row.verdict else None
+        return self.agents.word if self.agents else row.word if row else None
 
     @property
     def likely(self) -> Literal["faster", "slower", "more agents", "fewer agents"] | None:
@@ -181,49 +192,39 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
 
     The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance.
     """
-    refused = comparison_refusals(a, b)
-    if is_pooled(a) != is_pooled(b):
-        text = "one side has runs as replicates, the other has sessions"
-        refused += (Finding(code="replicates", text=text),)
-    before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
-    both = [key for key in before if key in after]
-    only_a = [level for level in a.levels if level.key not in after]
-    only_b = [level for level in b.levels if level.key not in before]
+    refused, pooled = comparison_refusals(a, b), is_pooled(a)
+    if pooled != is_pooled(b):
+        refused += (Finding(code="replicates", text="one side has runs as replicates, the other has sessions"),)
+    after = {level.key: level for level in b.levels}
+    both = {level.key: (level, after[level.key]) for level in a.levels if level.key in after}
+    only_a, only_b = ([level for level in side.levels if level.key not in both] for side in (a, b))
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
-    evidence = {} if refused else _evidence(a, b, both, () if is_pooled(a) else _repeats(a, b, history))
-    if searched and not is_pooled(a):
+    evidence = {} if refused else _evidence(a, b, both, () if pooled else find_repeats(a, b, history))
+    if searched and not pooled:
         # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
-    every = [_row(name, before[key], after[key], evidence.get((key, name))) for key in both for name in FIGURES]
-    judged = _with_verdicts(
-        [row for row in every if row.before is not None or row.after is not None],
-        evidence,
-        "configurations" if is_pooled(a) else "sessions",
-        detect,
-        doubted=bool(doubts),
-        searched=searched,
-    )
-    rough = [key for key in both if searched and not all(_is_exact(side[key]) for side in (before, after))]
-    rows = _with_likely(judged, rough, doubted=bool(doubts))
+    claim: Claim = "configurations" if pooled else "sessions"
+    judge = partial(decide, claim=claim, detect=detect, doubted=bool(doubts), searched=searched)
+    rough = {key for key, levels in both.items() if searched and not all(map(_is_exact, levels))}
+    rows = _rows(both, evidence, judge, rough, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
-    newer = max(a, b, key=lambda summary: (_has_address(summary), summary.session.id))
-    headline = _headline(a, b, _for_sentence(before, after, both))
+    newer = max(a, b, key=lambda side: (any(endpoint.url for endpoint in side.session.endpoints), side.session.id))
+    # The sentence is about a level that both sessions measured completely, if there is one.
+    complete = [key for key, levels in both.items() if all(level.has_complete_run for level in levels)]
+    headline = _headline(a, b, complete or both)
     flags, differences = flag_differences(a, b), (*session_differences(a.session, b.session), *server_differences(a, b))
     # Flags that are not known may have changed.
     unchanged = not flags and all(found.code in CLIENT_DIFFERENCES for found in differences)
     unchanged = unchanged and known_flags(a) is not None and known_flags(b) is not None
     agents = None
-    if not refused:
-        agents = compare_agents(
-            *(_searches(one, other, () if unchanged else history) for one, other in ((a, b), (b, a))),
-            unchanged=unchanged,
-        )
-    throughput = _sentence(rows, refused, headline, searched=searched)
-    shown = (agents.before, agents.after) if agents else None
     slots = None
     if not refused:
+        earlier: Sequence[Summary] = () if unchanged else history
+        agents = compare_agents(find_searches(a, b, earlier), find_searches(b, a, earlier), unchanged=unchanged)
+        shown = (agents.before, agents.after) if agents else None
         slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
+    throughput = _sentence(rows, refused, headline, searched=searched)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -232,9 +233,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         flags=flags,
         differences=differences,
         rows=rows,
-        machine=tuple(
-            row for key in both for row in machine_rows(a, b, before[key], after[key], refused=bool(refused))
-        ),
+        machine=tuple(row for levels in both.values() for row in machine_rows(a, b, *levels, refused=bool(refused))),
         only_a=tuple(level.offered_load for level in only_a),
         only_b=tuple(level.offered_load for level in only_b),
         only_a_names=tuple(level.name for level in only_a),
@@ -248,7 +247,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         limit_b=b.answer.limit if b.answer else None,
         next=learned_steps(slots) if slots else newer.answer.next if newer.answer else (),
         predicted=prediction_text(slots, agents.searches[newer is b] if agents else 1) if slots else "",
-        searches=_find_searches(b, (a, *history)),
+        searches=pool_earlier_searches(b, (a, *history)),
         again=command_again(newer),
         takes=f"about {newer.session.plan.budget_s:.0f} s" if newer.session.plan.budget_s else "",
         doubts=doubts,
@@ -262,61 +261,11 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     )
 
 
-def _has_address(summary: Summary) -> bool:
-    return any(endpoint.url for endpoint in summary.session.endpoints)
-
-
-def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
-    """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`.
-
-    Those after both do not count: a verdict stays what it was when they had ended.
-    """
-    runs, newest = min(a.session.plan.load.runs, b.session.plan.load.runs), max(a.session.id, b.session.id)
-    others = (
-        other
-        for other in history
-        if other.session.id not in (a.session.id, b.session.id)
-        and other.session.id < newest
-        and other.session.plan.load.runs <= runs
-        and is_same_configuration(a, other)
-    )
-    return (a, *others)
-
-
-def _searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[Answer | None]:
-    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first.
-
-    The levels of a sweep are no search, whatever they say about the SLO. Flags that are not known may have changed.
-    """
-    if known_flags(one) is None:
-        return [one.answer]
-    repeats = sorted(_repeats(one, other, history)[1:], key=lambda found: found.session.id, reverse=True)
-    goal = one.session.plan.goal
-    return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not doubts_of(x))]
-
-
-def _find_searches(summary: Summary, history: Sequence[Summary]) -> PooledSentence | None:
-    """Say what a search and the earlier ones of its configuration give together; null if it is alone, or in doubt."""
-    if summary.session.plan.goal != "capacity" or doubts_of(summary):
-        return None
-    pooled = pool_searches(_searches(summary, summary, history))
-    facts = AnswerFacts(searches=pooled)
-    return next(
-        (
-            PooledSentence(code=row.code, sentence=row.text(facts), agents=pooled.agents)
-            for row in rows_said("searches", facts)
-            if pooled is not None
-        ),
-        None,
-    )
-
-
 def _evidence(
-    a: Summary, b: Summary, both: Sequence[LevelKey], repeats: Sequence[Summary]
+    a: Summary, b: Summary, both: _Levels, repeats: Sequence[Summary]
 ) -> dict[tuple[LevelKey, Figure], Evidence]:
     """Compare each figure of each level; how much runs correlate is estimated from all levels of both sides."""
     pooled = is_pooled(a)
-    before, after = {level.key: level for level in a.levels}, {level.key: level for level in b.levels}
     same_requests = not pooled and a.session.plan.seed == b.session.plan.seed
     earlier = [{level.key: level for level in summary.levels} for summary in repeats]
     found = {}
@@ -325,23 +274,21 @@ def _evidence(
         estimate = correlation([list(side.values()) for side in sides])
         fewest = min((len(side[key][1]) for side in sides for key in both), default=0)
         rho = 0.0 if pooled else assumed_correlation(len(both), fewest, estimate)
-        for key in both:
-            change = _change(*_values(figure, before[key], after[key]))
+        for key, levels in both.items():
+            before, after = _values(figure, *levels)
             (at_a, x), (at_b, y) = (side[key] for side in sides)
-            known = [_value(figure, levels[key]) for levels in earlier if key in levels]
+            known = [_value(figure, of[key]) for of in earlier if key in of]
             evidence = compare_replicates(
                 x,
                 y,
-                change=change,
+                change=after / before - 1.0 if before and after else None,
                 unit="sessions" if pooled else "runs",
                 same_requests=same_requests,
                 factors=(variance_factor(at_a, rho), variance_factor(at_b, rho)),
                 correlation=estimate if rho == estimate else 0.0,
             )
             found[key, figure] = with_session_spread(
-                evidence,
-                [value for value in known if value is not None],
-                _half_width(before[key], after[key]) if figure != "ttft_s" else None,
+                evidence, [value for value in known if value is not None], _half_width(figure, *levels)
             )
     return found
 
@@ -357,33 +304,39 @@ def _runs_in_time(figure: Figure, summary: Summary) -> dict[LevelKey, tuple[list
     return found
 
 
-def _change(before: float | None, after: float | None) -> float | None:
-    return after / before - 1.0 if before and after else None
-
-
-def _with_verdicts(
-    rows: Sequence[ComparisonRow],
+def _rows(
+    both: _Levels,
     evidence: Mapping[tuple[LevelKey, Figure], Evidence],
-    claim: Claim,
-    detect: float,
+    judge: Callable[..., Verdict],
+    rough: Collection[LevelKey],
     *,
     doubted: bool,
-    searched: bool,
 ) -> tuple[ComparisonRow, ...]:
-    """Judge each level by its leading figure; all levels that can be judged are one family."""
+    """Compare each figure of each level, and judge it by its leading one; all that can be judged are one family.
+
+    The throughput of all agents at a level that is `rough` says nothing about a change of it.
+    """
+    every = [_row(figure, *levels, evidence.get((key, figure))) for key, levels in both.items() for figure in FIGURES]
+    rows = [row for row in every if row.before is not None or row.after is not None]
     leading = {row.key: found for row in rows if row.leads and (found := evidence.get((row.key, row.figure)))}
     p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
-    judged = {
-        key: decide(found, alpha=alphas.get(key, ALPHA), claim=claim, detect=detect, doubted=doubted, searched=searched)
-        for key, found in leading.items()
-    }
+    judged = {key: judge(found, alpha=alphas.get(key, ALPHA)) for key, found in leading.items()}
     return tuple(
-        msgspec.structs.replace(row, verdict=judged[row.key], interval=judged[row.key].interval)
-        if row.leads and row.key in judged
+        _judged(row, judged[row.key], doubted=doubted or (row.key in rough and row.figure in _OUTPUT))
+        if row.key in judged
         else row
         for row in rows
     )
+
+
+def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> ComparisonRow:
+    """Add the verdict on its level to the leading row, or what a large change likely is, with too few runs for one."""
+    if row.leads:
+        row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
+    if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
+        return row
+    return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
 
 
 def likely_change(
@@ -408,25 +361,6 @@ def _is_exact(level: Level) -> bool:
     return level.half_width is not None and level.n >= _LIKELY_REQUESTS
 
 
-def _with_likely(
-    rows: Sequence[ComparisonRow], rough: Sequence[LevelKey], *, doubted: bool
-) -> tuple[ComparisonRow, ...]:
-    """Mark large changes of levels that have no verdict, nor runs for one; of a doubtful measurement, none.
-
-    A level that is `rough` has none of the throughput of all agents.
-    """
-    open_ = {row.key for row in rows if row.verdict and row.verdict.word in (None, "not sure yet")}
-    return tuple(
-        msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
-        if row.key in open_
-        and row.interval is None
-        and not doubted
-        and not (row.key in rough and row.figure in ("out_tps_steady", "out_tps_wall"))
-        else row
-        for row in rows
-    )
-
-
 def headline_row(pair: Pair) -> ComparisonRow | None:
     """Return the row that the sentence of the pair is about: the leading figure of its headline level."""
     return next((row for row in pair.rows if row.leads and row.key == pair.headline), None)
@@ -444,14 +378,14 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         change=evidence.change if evidence else None,
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
-        half_width=_half_width(a, b) if figure != "ttft_s" else None,
+        half_width=_half_width(figure, a, b),
         half_widths=(a.half_width, b.half_width) if figure != "ttft_s" else (None, None),
     )
 
 
-def _half_width(a: Level, b: Level) -> float | None:
-    """Return that of the less exact level, as a share of its rate."""
-    return max(filter(None, (a.half_width, b.half_width)), default=None)
+def _half_width(figure: Figure, a: Level, b: Level) -> float | None:
+    """Return that of the less exact level, as a share of its rate; null for times."""
+    return None if figure == "ttft_s" else max(filter(None, (a.half_width, b.half_width)), default=None)
 
 
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
@@ -481,26 +415,15 @@ def _notes(a: Summary, b: Summary) -> Findings:
         found += [("imported", f"{name}: {event.detail}") for event in summary.events if event.name == "imported"]
         if any(level.tokens_estimated for level in summary.levels):
             found.append(("token_source", f"{name}: tokens are estimates (~)"))
-        if any(not level.complete for level in summary.levels):
-            found.append(("incomplete", f"{name}: {_incomplete(summary)}"))
+        if incomplete := [level.name for level in summary.levels if not level.complete]:
+            are = "is" if len(incomplete) == 1 else "are"
+            found.append(("incomplete", f"{name}: {', '.join(incomplete)} {are} incomplete"))
         if any(level.errors for level in summary.levels):
             found.append(("errors", f"{name}: requests failed"))
     return tuple(Finding(code=code, text=text) for code, text in found)
 
 
-def _incomplete(summary: Summary) -> str:
-    names = [level.name for level in summary.levels if not level.complete]
-    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} incomplete"
-
-
-def _for_sentence(
-    before: Mapping[LevelKey, Level], after: Mapping[LevelKey, Level], both: Sequence[LevelKey]
-) -> Sequence[LevelKey]:
-    """Return the levels that both sessions measured completely; without any, all that they share."""
-    return [key for key in both if before[key].has_complete_run and after[key].has_complete_run] or both
-
-
-def _headline(a: Summary, b: Summary, keys: Sequence[LevelKey]) -> Level | None:
+def _headline(a: Summary, b: Summary, keys: Collection[LevelKey]) -> Level | None:
     """Return the level that the sentence is about: of two capacities, the largest level that both sessions kept.
 
     Without one, the larger of the capacities or best levels of both sessions. So it is past the cliff of one of them at
@@ -513,11 +436,8 @@ def _headline(a: Summary, b: Summary, keys: Sequence[LevelKey]) -> Level | None:
         return max(kept, key=lambda level: level.c)
     own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]
     chosen = [level.key for level in own if level is not None]
-    return max(
-        (level for level in sides[0] if level.key in (chosen or keys)),
-        key=lambda level: level.offered_load,
-        default=None,
-    )
+    shared = [level for level in sides[0] if level.key in (chosen or keys)]
+    return max(shared, key=lambda level: level.offered_load, default=None)
 
 
 def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
@@ -539,13 +459,11 @@ def _sentence(rows: Sequence[ComparisonRow], refused: Findings, headline: Level 
     if headline is None:
         return "no level in common"
     row = next((row for row in rows if row.leads and row.key == headline.key), None)
-    where = f"at {headline.name}" if headline.rate is not None else f"with {count_noun(headline.c, 'agent', 'agents')}"
     if row is None or row.verdict is None or row.change is None:
-        return f"not measured {where}"
-    before, after = (rate(*of) for of in zip((row.before, row.after), row.half_widths, strict=True))
+        return f"not measured {headline.where}"
     if row.likely is not None:
         verdict = row.verdict
         runs = "one run each" if verdict.n_a == verdict.n_b == 1 else f"{verdict.n_a} v {verdict.n_b} runs"
         sure = "" if searched else f" ({runs}; {MIN_RUNS} of each are needed to be sure)"
-        return f"likely {row.likely} {where}: {before} → {after} tok/s, {signed_percent(row.change)}{sure}"
-    return f"{verdict_head(row.verdict.word)} {where}: {before} → {after} tok/s, {row.verdict.detail}"
+        return f"likely {row.likely} {row.where}: {row.rates}, {signed_percent(row.change)}{sure}"
+    return f"{verdict_head(row.verdict.word)} {row.where}: {row.rates}, {row.verdict.detail}"

@@ -1,0 +1,54 @@
+"""Find the earlier sessions of a configuration: they show how much sessions differ, and count as searches with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.table import rows_said
+from swarmtui.analysis.compare.agents import pool_searches
+from swarmtui.analysis.compare.differences import is_same_configuration, known_flags
+from swarmtui.analysis.compare.sides import doubts_of
+from swarmtui.model.answer import Answer, PooledSentence
+from swarmtui.model.session import Summary
+
+
+def find_repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
+    """Return `a` and the earlier sessions of its configuration, none of them with more runs than `a` and `b`.
+
+    Those after both do not count: a verdict stays what it was when they had ended.
+    """
+    runs, newest = min(a.session.plan.load.runs, b.session.plan.load.runs), max(a.session.id, b.session.id)
+    others = (
+        other
+        for other in history
+        if other.session.id not in (a.session.id, b.session.id)
+        and other.session.id < newest
+        and other.session.plan.load.runs <= runs
+        and is_same_configuration(a, other)
+    )
+    return (a, *others)
+
+
+def find_searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[Answer | None]:
+    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first.
+
+    The levels of a sweep are no search, whatever they say about the SLO. Flags that are not known may have changed.
+    """
+    if known_flags(one) is None:
+        return [one.answer]
+    repeats = sorted(find_repeats(one, other, history)[1:], key=lambda found: found.session.id, reverse=True)
+    goal = one.session.plan.goal
+    return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not doubts_of(x))]
+
+
+def pool_earlier_searches(summary: Summary, history: Sequence[Summary]) -> PooledSentence | None:
+    """Say what a search and the earlier ones of its configuration give together; null if it is alone, or in doubt."""
+    if summary.session.plan.goal != "capacity" or doubts_of(summary):
+        return None
+    pooled = pool_searches(find_searches(summary, summary, history))
+    if pooled is None:
+        return None
+    facts = AnswerFacts(searches=pooled)
+    said = rows_said("searches", facts)
+    return PooledSentence(code=said[0].code, sentence=said[0].text(facts), agents=pooled.agents) if said else None
