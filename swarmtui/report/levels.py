@@ -17,9 +17,9 @@ from swarmtui.model.plan import is_open_loop, load_title
 from swarmtui.model.record import WATERFALL_PARTS
 from swarmtui.model.session import KvFigures, Level, Summary, TaskFigures
 from swarmtui.numbers import MISSING, percent, rate
-from swarmtui.report.comparison import change_cell
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, is_weak_base, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
+from swarmtui.report.verdicts import change_percent, verdict_cell
 
 
 def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Table:
@@ -213,7 +213,7 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
             return None
         if row.verdict is None:
             return Cell("not comparable", "refused")
-        return change_cell(row)
+        return verdict_cell(row.word, f"{change_percent(row)} ", row.likely)
 
     def before(level: Level) -> Value:
         row = rows.get(level.key)

@@ -1,15 +1,16 @@
-"""Build what commands list: workloads, servers, checks of this host, and recorded traces."""
+"""Build what commands list: workloads, servers, checks of this host, recorded traces, and compared sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from swarmtui.analysis.compare.leaderboard import LeaderboardRow
 from swarmtui.analysis.trace_stats import TraceStats
 from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.model.workload import WorkloadDescription
-from swarmtui.numbers import MISSING, count, percent, seconds
-from swarmtui.report.table import Block, Code, Column, Facts, Fields, Sentence, Table, keyed, tabulate
+from swarmtui.numbers import MISSING, count, milliseconds, percent, rate, seconds
+from swarmtui.report.table import Block, Cell, Code, Column, Facts, Fields, Sentence, Table, keyed, tabulate
 from swarmtui.text import count_noun
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -94,3 +95,23 @@ def _bars(counts: Sequence[int]) -> str:
     """Draw a bar per class; an empty class is a dot."""
     highest = max(counts, default=0)
     return "".join(_BARS[(len(_BARS) - 1) * value // highest] if value else "·" for value in counts)
+
+
+def leaderboard_blocks(rows: Sequence[LeaderboardRow]) -> list[Block]:
+    """Tabulate all sessions, then what changed from each to the next."""
+    if len(rows) < 3:
+        return []
+    columns: list[Column[LeaderboardRow]] = [
+        Column("best", "", lambda row: Cell("▸", "best") if row.best_of_model else ""),
+        Column("session", "session", lambda row: row.id, right=False, least=20),
+        Column("label", "label", lambda row: row.label, right=False, least=8),
+        Column("model", "model", lambda row: row.model, right=False, least=6),
+        Column("alone", "C=1 tok/s", lambda row: row.out_tps_alone, rate),
+        Column("best_tps", "best tok/s", lambda row: row.best_out_tps, rate),
+        Column("at", "at", lambda row: row.best_at or None),
+        Column("tpot", "TPOT", lambda row: row.tpot_s, milliseconds),
+        Column("ttft", "TTFT", lambda row: row.ttft_s, seconds),
+    ]
+    title = "All sessions in the given order; ▸ is the best of its model"
+    changes = [Sentence(f"{row.id}: {'; '.join(row.changes)}", "difference") for row in rows if row.changes]
+    return [Sentence(title, "title"), tabulate("", rows, columns, drop=("label", "model", "tpot")), *changes]

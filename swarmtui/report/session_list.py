@@ -9,9 +9,9 @@ from swarmtui.analysis.capacity.words import agents_number
 from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time, rate
-from swarmtui.report.comparison import verdict_cell
 from swarmtui.report.table import Block, Cell, Column, Sentence, Table, tabulate
 from swarmtui.report.tuning import effect_text
+from swarmtui.report.verdicts import verdict_cell
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun, sanitize
 

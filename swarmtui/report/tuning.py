@@ -17,8 +17,8 @@ from swarmtui.experiments.live_knobs import knob_commands
 from swarmtui.experiments.tune import result_line
 from swarmtui.model.tuning import LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
-from swarmtui.report.comparison import SIGNS, verdict_cell
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
+from swarmtui.report.verdicts import SIGNS, verdict_cell
 from swarmtui.text import count_noun, escape
 
 OBJECTIVES: dict[Objective, str] = {

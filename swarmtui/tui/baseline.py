@@ -135,7 +135,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     if pair is None:
         return notice
     from swarmtui.experiments.baseline import describe_changes
-    from swarmtui.report.comparison import SIGNS, pair_code, step_to_decide
+    from swarmtui.report.comparison import step_to_decide
+    from swarmtui.report.verdicts import SIGNS, pair_code
 
     said = pair.sentence
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):

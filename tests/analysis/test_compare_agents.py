@@ -19,11 +19,12 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
-from swarmtui.report.comparison import answer_lines, compared_rows, large_change, pair_answer, pair_blocks, pair_code
+from swarmtui.report.comparison import answer_lines, compared_rows, large_change, pair_answer, pair_blocks
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_blocks
+from swarmtui.report.verdicts import pair_code
 from swarmtui.sessions.index import SessionRow
 from swarmtui.tui.baseline import compared_text
 from tests.analysis.level_builders import level, summary

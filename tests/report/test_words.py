@@ -12,7 +12,7 @@ import pytest
 import swarmtui
 from swarmtui.analysis.compare.verdicts import VerdictWord, verdict_text
 from swarmtui.experiments.effects import Standing, standing_text
-from swarmtui.report.comparison import verdict_cell
+from swarmtui.report.verdicts import verdict_cell
 
 ROOT = Path(swarmtui.__file__).parent
 OTHER_WORDS = re.compile(

@@ -40,6 +40,11 @@ class Interval(Stored, frozen=True, kw_only=True):
     high: float
     confidence: float = 1.0 - ALPHA
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the ends are further apart than half and twice as much: that tells nothing."""
+        return 1.0 + self.high > _WIDEST * (1.0 + self.low)
+
 
 class Verdict(Stored, frozen=True, kw_only=True):
     """The result of a comparison. `change` is B relative to A, of the figures shown; `interval` is what decides.
@@ -240,7 +245,7 @@ def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interva
     interval = estimate.interval(alpha)
     change = evidence.change or 0.0
     # The figures shown weigh runs by their length: rarely, their change has the other sign.
-    if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0 or _is_wide(interval):
+    if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0 or interval.is_wide:
         return "not sure yet", interval
     return ("faster" if change > 0 else "slower"), interval
 
@@ -286,14 +291,10 @@ def change_text(change: float | None, interval: Interval, replicates: str, *, su
 
 
 def interval_text(interval: Interval, between: str) -> str:
-    """Show both ends, unless they are further apart than half and twice as much: that tells nothing."""
-    if _is_wide(interval):
+    """Show both ends, unless they tell nothing."""
+    if interval.is_wide:
         return "not known"
     return f"{signed_percent(interval.low)}{between}{signed_percent(interval.high)}"
-
-
-def _is_wide(interval: Interval) -> bool:
-    return 1.0 + interval.high > _WIDEST * (1.0 + interval.low)
 
 
 def verdict_text(word: VerdictWord | None) -> str:

@@ -170,7 +170,7 @@ class CompareScreen(PanelScreen):
 
     def _judged(self, chart: Chart) -> Chart:
         """Colour the marks of the better and of the worse one of two sessions."""
-        from swarmtui.report.comparison import pair_code
+        from swarmtui.report.verdicts import pair_code
 
         codes = [pair_code(pair) for pair in self._found.pairs] if self._found is not None else []
         if len(codes) != 1 or codes[0] not in _JUDGED:
