@@ -265,6 +265,10 @@ def is_same_configuration(a: Summary, b: Summary) -> bool:
     )
 
 
+def model_names(summary: Summary) -> str:
+    return _each(endpoint.model for endpoint in summary.session.endpoints)
+
+
 def session_names(summaries: Sequence[Summary]) -> list[str]:
     """Return a name for each session, unlike the others: its label or flags, with its id only if nothing else differs.
 
@@ -277,7 +281,7 @@ def session_names(summaries: Sequence[Summary]) -> list[str]:
         reports = [_reported(summary) for summary in summaries]
         names_of = [what for what in reports[0] if len({report[what] for report in reports}) > 1] if reports else []
         flags = [", ".join(f"{what[1]} {report[what]}" for what in names_of if report[what]) for report in reports]
-    models = [", ".join(sorted({endpoint.model for endpoint in session.endpoints})) for session in sessions]
+    models = [model_names(summary) for summary in summaries]
     names = [
         session.label or text or model or "session"
         for session, text, model in zip(sessions, flags, models, strict=True)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swarmtui.analysis.capacity.scaling import headline_level
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, flag_differences, session_differences
+from swarmtui.analysis.compare.differences import (
+    CLIENT_DIFFERENCES,
+    flag_differences,
+    model_names,
+    session_differences,
+)
 from swarmtui.model.base import Stored
 from swarmtui.model.plan import level_name
-from swarmtui.model.session import Level, Summary
+from swarmtui.model.session import Summary
 
 
 class LeaderboardRow(Stored, frozen=True, kw_only=True):
@@ -34,20 +39,18 @@ class LeaderboardRow(Stored, frozen=True, kw_only=True):
 
 def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
     """List the sessions in order, each with its changes since the one before."""
-    best: dict[str, float] = {}
-    for summary in summaries:
-        model, rate = model_names(summary), _best(summary)[0]
-        if rate is not None:
-            best[model] = max(rate, best.get(model, 0.0))
+    models = [model_names(summary) for summary in summaries]
+    tops = [headline_level(one.levels, one.scaling.reported_slots if one.scaling else None) for one in summaries]
+    rates = [top.headline_tps if top else None for top in tops]
     rows = []
-    for index, summary in enumerate(summaries):
-        rate, at = _best(summary)
+    for index, (summary, model, at, rate) in enumerate(zip(summaries, models, tops, rates, strict=True)):
         single = next((level for level in summary.levels if level.c == 1), None)
+        of_model = [other or 0.0 for name, other in zip(models, rates, strict=True) if name == model]
         rows.append(
             LeaderboardRow(
                 id=summary.session.id,
                 label=summary.session.label,
-                model=model_names(summary),
+                model=model,
                 out_tps_alone=single.headline_tps if single else None,
                 best_out_tps=rate,
                 best_c=at.c if at else None,
@@ -55,23 +58,13 @@ def leaderboard(summaries: Sequence[Summary]) -> tuple[LeaderboardRow, ...]:
                 tpot_s=at.tpot_s.mean if at else None,
                 ttft_s=at.shown_ttft_s.median if at else None,
                 changes=_changes(summaries[index - 1], summary) if index else (),
-                best_of_model=rate is not None and rate == best[model_names(summary)],
+                best_of_model=rate is not None and rate == max(of_model),
             )
         )
     return tuple(rows)
 
 
 def _changes(before: Summary, after: Summary) -> tuple[str, ...]:
-    flags = flag_differences(before, after)
     sessions = session_differences(before.session, after.session)
     others = [difference for difference in sessions if difference.code not in CLIENT_DIFFERENCES]
-    return tuple(str(difference) for difference in (*flags, *others))
-
-
-def _best(summary: Summary) -> tuple[float | None, Level | None]:
-    level = headline_level(summary.levels, summary.scaling.reported_slots if summary.scaling else None)
-    return (level.headline_tps, level) if level else (None, None)
-
-
-def model_names(summary: Summary) -> str:
-    return ", ".join(sorted({endpoint.model for endpoint in summary.session.endpoints}))
+    return tuple(map(str, (*flag_differences(before, after), *others)))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from swarmtui.model.plan import PerLevel
-from swarmtui.model.session import Level, Speculation, Summary
-from swarmtui.model.telemetry import Energy, TtftSplit
+from swarmtui.model.session import Level, Summary
 
 
 class MachineRow(PerLevel, frozen=True, kw_only=True):
@@ -22,84 +21,55 @@ class MachineRow(PerLevel, frozen=True, kw_only=True):
     change: float | None = None
 
 
+class _Figure(NamedTuple):
+    """A figure of one session; `estimated` from C=1, because the server does not report it."""
+
+    name: str
+    unit: str
+    value: float | None
+    estimated: bool = False
+
+
 def machine_rows(a: Summary, b: Summary, before: Level, after: Level, *, refused: bool) -> list[MachineRow]:
     """Compare one level of two sessions; those per GPU and per watt are first, if the GPUs are not the same."""
-    return [*_hardware_rows(a, b, before, after, refused=refused), *_level_rows(before, after)]
-
-
-_ENERGY: tuple[tuple[str, str, Callable[[Energy], float | None]], ...] = (
-    ("energy per token", "J", lambda energy: energy.j_per_token),
-    ("GPU power, sum", "W", lambda energy: energy.mean_w),
-    ("GPU memory, sum", "GiB", lambda energy: _gib(energy.peak_memory)),
-)
-_TTFT_PARTS: tuple[tuple[str, Callable[[TtftSplit], float | None]], ...] = (
-    ("mean TTFT: queue", lambda split: split.queue_s),
-    ("mean TTFT: prefill", lambda split: split.prefill_s),
-    ("mean TTFT: rest", lambda split: split.rest_s),
-)
-
-
-# A stream has the product of both: the first depends on the text, the second on the machine.
-_SPECULATION: tuple[tuple[str, str, Callable[[Speculation], float | None]], ...] = (
-    ("tokens per step", "", lambda found: found.tokens_per_step),
-    ("steps/s", "", lambda found: found.steps_per_s),
-)
-
-
-def _gib(count: int | None) -> float | None:
-    return None if count is None else count / (1 << 30)
-
-
-def _hardware_rows(a: Summary, b: Summary, before: Level, after: Level, *, refused: bool) -> list[MachineRow]:
-    """Compare rates per GPU and per watt, if the GPUs are not the same."""
-    if not a.gpus or not b.gpus or sorted(a.gpus) == sorted(b.gpus):
-        return []
-    sides = ((a, before), (b, after))
-    per_gpu = [one.headline_tps / len(summary.gpus) if one.headline_tps else None for summary, one in sides]
-    per_watt = [one.energy.tokens_per_j if one.energy else None for _, one in sides]
-    rows = [
-        MachineRow(
-            c=before.c,
-            rate=before.rate,
-            figure=name,
-            unit="tok/s",
-            before=x,
-            after=y,
-            change=y / x - 1.0 if x and y and not refused else None,
-        )
-        for name, (x, y) in (("output per GPU", per_gpu), ("output per W", per_watt))
-    ]
+    rows: list[MachineRow] = []
+    if a.gpus and b.gpus and sorted(a.gpus) != sorted(b.gpus):
+        both = zip(_per_hardware(before, len(a.gpus)), _per_hardware(after, len(b.gpus)), strict=True)
+        rows += [_row(before, x, y, has_change=not refused) for x, y in both]
+    rows += [_row(before, x, y) for x, y in zip(_figures(before), _figures(after), strict=True)]
     return [row for row in rows if row.before is not None or row.after is not None]
 
 
-def _level_rows(a: Level, b: Level) -> list[MachineRow]:
-    rows = [
-        MachineRow(
-            c=a.c,
-            rate=a.rate,
-            figure=name,
-            unit=unit,
-            before=value(a.energy) if a.energy else None,
-            after=value(b.energy) if b.energy else None,
-        )
-        for name, unit, value in _ENERGY
-    ]
-    # The parts add up to it; the median is another number.
-    whole = [level.ttft_split.ttft_s if level.ttft_split else None for level in (a, b)]
-    rows.append(MachineRow(c=a.c, rate=a.rate, figure="mean TTFT", unit="s", before=whole[0], after=whole[1]))
-    for name, part in _TTFT_PARTS:
-        before = part(a.ttft_split) if a.ttft_split else None
-        after = part(b.ttft_split) if b.ttft_split else None
-        estimated = _estimated(a.ttft_split, before, b.ttft_split, after)
-        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name + estimated, unit="s", before=before, after=after))
-    for name, unit, figure in _SPECULATION:
-        values = [figure(level.speculation) if level.speculation else None for level in (a, b)]
-        rows.append(MachineRow(c=a.c, rate=a.rate, figure=name, unit=unit, before=values[0], after=values[1]))
-    return [row for row in rows if row.before is not None or row.after is not None]
+def _row(level: Level, a: _Figure, b: _Figure, *, has_change: bool = False) -> MachineRow:
+    sides = [side for side, figure in (("A", a), ("B", b)) if figure.estimated and figure.value is not None]
+    estimated = " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
+    change = b.value / a.value - 1.0 if has_change and a.value and b.value else None
+    return MachineRow(
+        c=level.c, rate=level.rate, figure=a.name + estimated, unit=a.unit, before=a.value, after=b.value, change=change
+    )
 
 
-def _estimated(a: TtftSplit | None, before: float | None, b: TtftSplit | None, after: float | None) -> str:
-    """Name the sides whose part is estimated from C=1, because the server does not report it."""
-    values = (("A", a, before), ("B", b, after))
-    sides = [side for side, split, value in values if split and value is not None and split.estimated]
-    return " est." if len(sides) == 2 else f" est. {sides[0]}" if sides else ""
+def _per_hardware(level: Level, gpus: int) -> tuple[_Figure, ...]:
+    return (
+        _Figure("output per GPU", "tok/s", level.headline_tps / gpus if level.headline_tps else None),
+        _Figure("output per W", "tok/s", level.energy.tokens_per_j if level.energy else None),
+    )
+
+
+def _figures(level: Level) -> tuple[_Figure, ...]:
+    energy, split, steps = level.energy, level.ttft_split, level.speculation
+    memory = energy.peak_memory if energy else None
+    estimated = split is not None and split.estimated
+    return (
+        _Figure("energy per token", "J", energy.j_per_token if energy else None),
+        _Figure("GPU power, sum", "W", energy.mean_w if energy else None),
+        _Figure("GPU memory, sum", "GiB", None if memory is None else memory / (1 << 30)),
+        # The parts add up to it; the median is another number.
+        _Figure("mean TTFT", "s", split.ttft_s if split else None),
+        _Figure("mean TTFT: queue", "s", split.queue_s if split else None, estimated),
+        _Figure("mean TTFT: prefill", "s", split.prefill_s if split else None, estimated),
+        _Figure("mean TTFT: rest", "s", split.rest_s if split else None, estimated),
+        # A stream has the product of both: the first depends on the text, the second on the machine.
+        _Figure("tokens per step", "", steps.tokens_per_step if steps else None),
+        _Figure("steps/s", "", steps.steps_per_s if steps else None),
+    )

@@ -21,10 +21,11 @@ from swarmtui.analysis.compare.differences import (
     flag_differences,
     is_same_configuration,
     known_flags,
+    model_names,
     server_differences,
     session_differences,
 )
-from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard, model_names
+from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.repeats import find_repeats, find_searches, pool_earlier_searches
