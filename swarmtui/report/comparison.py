@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, flags_text
 from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import FIGURES, Comparison, ComparisonRow, Figure, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
@@ -222,8 +222,8 @@ def step_to_decide(pair: Pair) -> str:
     if not repeat_earlier:
         takes = f" ({pair.takes})" if pair.takes else ""
         return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}{takes}"
-    then = [(flag.what, flag.before if pair.a == earlier else flag.after) for flag in pair.flags]
-    flags = " ".join(f"{option_name(name)} {value or ''}".strip() for name, value in then if value is not None)
+    then = {flag.what: flag.before if pair.a == earlier else flag.after for flag in pair.flags}
+    flags = flags_text({name: value for name, value in then.items() if value is not None})
     as_then = f"with {flags}" if flags else "as it was then"
     both = "press R to repeat the later run; " if later in pair.doubtful else ""
     return f"{both}to repeat the earlier run, start the server {as_then} and press R"

@@ -129,7 +129,7 @@ class _Side(NamedTuple):
         """Return what is shown of the searches; a single one has its own range."""
         several = len(self.answers) > 1
         low, high = self.ends_after(1 / sqrt(len(self.answers))) if several else self.answers[0].shown_range
-        numbers = tuple(_number(one) for one in reversed(self.answers))
+        numbers = tuple(_number(one.agents or 0, is_open=one.is_open) for one in reversed(self.answers))
         return PooledSearches(numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high)
 
     @property
@@ -185,7 +185,7 @@ def compare_agents(
         after=b.shown.agents,
         detail=" → ".join(_detail(side, several=len(a.answers) + len(b.answers) > 2) for side in (a, b)),
         confidence=min(known) if known and claims else None,
-        numbers=(_large(a), _large(b)),
+        numbers=(_number(a.shown.agents, is_open=a.is_open), _number(b.shown.agents, is_open=b.is_open)),
         reason=reason,
         why=_why(reason, a, b, chance),
         chance=None if reason == "overlap" else chance,
@@ -235,12 +235,8 @@ def _detail(side: _Side, *, several: bool) -> str:
     return f"{side.shown.agents}{range_text(side.shown.agents, side.shown.low, side.shown.high)}"
 
 
-def _large(side: _Side) -> str:
-    return "".join(agents_number(side.shown.agents, is_open=side.is_open, doubtful=False))
-
-
-def _number(answer: Answer) -> str:
-    return "".join(agents_number(answer.agents or 0, is_open=answer.is_open, doubtful=False))
+def _number(agents: int, *, is_open: bool) -> str:
+    return "".join(agents_number(agents, is_open=is_open, doubtful=False))
 
 
 def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:

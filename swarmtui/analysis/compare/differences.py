@@ -311,13 +311,12 @@ def varying_flags(known: Sequence[Mapping[str, str] | None]) -> list[str]:
         if after != before:
             changed = (name for name in (*after, *before) if after.get(name) != before.get(name))
             varying |= dict.fromkeys(name for name in changed if name not in _ADDRESS)
-    return ["" if flags is None else _flags_text(flags, list(varying)) for flags in named]
-
-
-def _flags_text(flags: Mapping[str, str], names: Sequence[str]) -> str:
-    """Write flags as on the command line; one that is absent is named only if no other tells the sessions apart."""
-    present = [name if flags[name] in ("", "true") else f"{name} {flags[name]}" for name in names if name in flags]
-    return " ".join(present) or (f"no {names[0]}" if names else "")
+    # A flag that is absent is named only if no other tells the sessions apart.
+    absent = f"no {next(iter(varying))}" if varying else ""
+    return [
+        "" if flags is None else flags_text({name: flags[name] for name in varying if name in flags}) or absent
+        for flags in named
+    ]
 
 
 def _tags(session: Session) -> dict[str, str]:

@@ -216,8 +216,12 @@ def decide(
         needed = replicates_needed(evidence.spread, detect, alpha)
     if searched and word in (None, "not sure yet") and evidence.change is not None:
         word, detail = "not sure yet", signed_percent(evidence.change)
+    elif word is None or interval is None:
+        detail = _describe_missing(evidence)
     else:
-        detail = _detail(evidence, word, claim, interval, detect, needed, doubted)
+        decided = word != "not sure yet"
+        detail = change_text(evidence.change, interval, evidence.replicates(claim), sure=decided and not doubted)
+        detail += "" if decided else f"; {_describe_needed(evidence, detect, needed)}"
     return Verdict(
         word=word,
         claim=claim,
@@ -266,19 +270,6 @@ def replicates_needed(spread: float, detect: float, alpha: float = ALPHA) -> int
 def verdict_head(word: VerdictWord | None) -> str:
     """Return the first words of a sentence: those of the verdict."""
     return f"same within ±{percent(EQUIVALENT)}" if word == "same" else word or "not sure yet"
-
-
-def _detail(
-    evidence: Evidence, word: VerdictWord | None, claim: Claim, interval: Interval | None, detect: float,
-    needed: int | None, doubted: bool,
-) -> str:  # fmt: skip
-    """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs of one session each)`"""
-    if word is None:
-        return _describe_missing(evidence)
-    assert interval is not None
-    decided = word != "not sure yet"
-    found = change_text(evidence.change, interval, evidence.replicates(claim), sure=decided and not doubted)
-    return found if decided else f"{found}; {_describe_needed(evidence, detect, needed)}"
 
 
 def change_text(change: float | None, interval: Interval, replicates: str, *, sure: bool) -> str:
