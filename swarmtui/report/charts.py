@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
-from swarmtui.analysis.limits.slo import parse_slo, time_text, usable_slo
+from swarmtui.analysis.limits.slo import read_slo, time_text
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.journal import StageStart
@@ -118,7 +118,8 @@ def _first_token_limit(slo: str, levels: Sequence[Level | ProvisionalLevel]) -> 
 
     A level may miss it although its median does not: the limit is on most of the requests.
     """
-    limit = (parse_slo(slo).strictest("ttft") if usable_slo(slo) else None) or inf
+    known = read_slo(slo)
+    limit = (known.strictest("ttft") if known else None) or inf
     loads = {level.offered_load for level in levels}
     times = [level.ttft_s if isinstance(level, ProvisionalLevel) else _median(level) for level in levels]
     if len(loads) < 2 or limit > MOST_ABOVE * max(time or 0.0 for time in times):

@@ -23,7 +23,7 @@ from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import level_figures, level_readings, task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
-from swarmtui.analysis.limits.slo import Slo, goodput, parse_slo
+from swarmtui.analysis.limits.slo import Slo, goodput, read_slo
 from swarmtui.analysis.machine.by_level import add_machine_figures, level_counters
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.analysis.quality.checklist import publication_checklist
@@ -32,9 +32,8 @@ from swarmtui.analysis.quality.judge import asked_figures, judge
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, sessions_root, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.findings import Capacity
 from swarmtui.model.record import CANCELLED
-from swarmtui.model.session import Event, Level, Session, SessionState, Summary
+from swarmtui.model.session import Event, Session, SessionState, Summary
 from swarmtui.model.shared import SHARED
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.importers import import_result
@@ -186,7 +185,8 @@ def summarise(loaded: LoadedSession) -> Summary:
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
     )
     levels = flag_outages(figures, journal.stages, journal.events)
-    slo = _find_slo(journal)
+    slo_text = journal.search.slo if journal.search else session.plan.slo
+    slo = read_slo(slo_text)
     quality = judge(
         session_facts(session, levels, journal.records, journal.telemetry, journal.quality),
         asked_figures(slo, searched=journal.search is not None),
@@ -223,7 +223,18 @@ def summarise(loaded: LoadedSession) -> Summary:
         ),
         scaling=scaling(levels, slots),
         goodput=searched_goodput(goodput(levels, measured, slo), search) if slo is not None else (),
-        capacity=_capacity(journal, levels, slo, visits) if slo is not None else None,
+        capacity=capacity(
+            slo,
+            visits,
+            levels,
+            journal.servers,
+            alpha=journal.search.alpha,
+            context_tokens=journal.search.context_tokens,
+            gpus=len(gpus),
+            price_per_hour=session.plan.price_per_hour,
+        )
+        if slo is not None and journal.search is not None
+        else None,
         speed_of_light=session_limits(levels, journal.servers, gpus, slots, counters, session.model_facts),
         servers=journal.servers,
         gpus=gpu_names(gpus),
@@ -231,26 +242,11 @@ def summarise(loaded: LoadedSession) -> Summary:
         tasks=task_figures(measured),
         search=search,
     )
-    found = answer(summary, slo, _slo_text(journal), counters)
+    found = answer(summary, slo, slo_text, counters)
     if found.disturbed:
         judged, search = leave_missed_open(summary.goodput, search)
         summary = msgspec.structs.replace(summary, goodput=judged, search=search)
     return msgspec.structs.replace(summary, answer=found)
-
-
-def _find_slo(journal: Journal) -> Slo | None:
-    """Return the SLO of the last search for the capacity, else of the plan.
-
-    None if there is none, or if another version wrote it and it cannot be parsed.
-    """
-    try:
-        return parse_slo(_slo_text(journal))
-    except BadInput:
-        return None
-
-
-def _slo_text(journal: Journal) -> str:
-    return journal.search.slo if journal.search else journal.head.session.plan.slo
 
 
 def _search_visits(journal: Journal, slo: Slo) -> list[Visit]:
@@ -263,25 +259,6 @@ def _search_visits(journal: Journal, slo: Slo) -> list[Visit]:
     records = [record for record in journal.records if record.stage in numbers]
     runs = [run for found in runs_by_level(records, stages, journal.ends).values() for run in found]
     return [Visit(run.c, slo, run.requests) for run in sorted(runs, key=lambda run: run.stage)]
-
-
-def _capacity(journal: Journal, levels: tuple[Level, ...], slo: Slo, visits: Sequence[Visit]) -> Capacity | None:
-    """Answer the last search for the capacity."""
-    search = journal.search
-    if search is None:
-        return None
-    gpus = len(session_gpus(journal.telemetry, journal.servers))
-    price = journal.head.session.plan.price_per_hour
-    return capacity(
-        slo,
-        visits,
-        levels,
-        journal.servers,
-        alpha=search.alpha,
-        context_tokens=search.context_tokens,
-        gpus=gpus,
-        price_per_hour=price,
-    )
 
 
 def write_summary(directory: Path) -> Summary:

@@ -11,7 +11,7 @@ from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.levels.stats import largest_known
-from swarmtui.analysis.limits.slo import parse_slo, usable_slo
+from swarmtui.analysis.limits.slo import read_slo, usable_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.analysis.quality.judge import asked_figures
@@ -157,7 +157,7 @@ class SessionState:
 
     def _ask(self, slo: str, *, searched: bool) -> None:
         self._slo = usable_slo(slo)
-        self.quality.asked = asked_figures(parse_slo(self._slo) if self._slo else None, searched=searched)
+        self.quality.asked = asked_figures(read_slo(slo), searched=searched)
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:

@@ -42,7 +42,8 @@ def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFa
     if slots is None:
         return facts
     facts = _add_enough(facts, summary, scaling)
-    return _add_more(facts, summary, scaling, slots, _rate_limit(slo), judged=slo is not None)
+    limit = slo.strictest(RATE) if slo is not None else None
+    return _add_more(facts, summary, scaling, slots, limit, judged=slo is not None)
 
 
 def _rated(levels: Sequence[Level]) -> list[Level]:
@@ -163,10 +164,6 @@ def _more_context(summary: Summary, per_replica: int, more: int) -> tuple[int, s
     if server is None or server.slots is None:
         return None
     return engine_named(server.engine).slot_context(server, round(server.slots * more / per_replica))
-
-
-def _rate_limit(slo: Slo | None) -> float | None:
-    return max((one.limits[RATE] for one in slo.conditions if RATE in one.limits), default=None) if slo else None
 
 
 def _slots_setting(summary: Summary, per_replica: int, more: int) -> str | None:

@@ -44,7 +44,7 @@ from swarmtui.analysis.levels.window import (
     steady_half_width,
     window_stream_rate,
 )
-from swarmtui.analysis.limits.slo import SloTally, parse_slo, usable_slo
+from swarmtui.analysis.limits.slo import SloTally, read_slo
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.journal import CapacitySearch, StageEnd, StageStart
@@ -307,10 +307,10 @@ def _first_tokens_of_unfinished(runs: Sequence[LevelRun]) -> Spread:
 
 def _judged_first_tokens(runs: Sequence[LevelRun], search: CapacitySearch | None) -> Spread | None:
     """Return the first tokens of the requests that a search judged; None if it judged none, or does not limit them."""
-    slo = parse_slo(search.slo) if search is not None and usable_slo(search.slo) else None
-    visits = [run for run in runs if search is not None and run.start_ns >= search.t_ns and not run.steered]
-    if slo is None:
+    slo = read_slo(search.slo) if search is not None else None
+    if search is None or slo is None:
         return None
+    visits = [run for run in runs if run.start_ns >= search.t_ns and not run.steered]
     found = SloTally(slo, [record for run in visits for record in run.requests]).first_tokens()
     return found if found.n else None
 

@@ -167,8 +167,11 @@ class Slo(Stored, frozen=True, kw_only=True):
         return frozenset(name for condition in self.conditions for name in condition.limits)
 
     def strictest(self, figure: str) -> float | None:
-        """Return the shortest of the limits on a time; None without one."""
-        return min((one.limits[figure] for one in self.conditions if figure in one.limits), default=None)
+        """Return the shortest of the limits on a time, or the highest on a rate; None without one."""
+        limits = [condition.limits[figure] for condition in self.conditions if figure in condition.limits]
+        if not limits:
+            return None
+        return max(limits) if figure == RATE else min(limits)
 
     @property
     def has_jobs(self) -> bool:
@@ -201,12 +204,17 @@ def validate_slo(text: str, *, has_jobs: bool = True) -> str:
     return text
 
 
-def usable_slo(text: str) -> str:
-    """Return the SLO of a saved session, or nothing if it cannot be read."""
+def read_slo(text: str) -> Slo | None:
+    """Return the SLO of a saved session; None if there is none, or another version wrote it and it cannot be parsed."""
     try:
-        return validate_slo(text)
+        return parse_slo(text)
     except BadInput:
-        return ""
+        return None
+
+
+def usable_slo(text: str) -> str:
+    """Return the text of an SLO, or nothing if it cannot be read."""
+    return text if read_slo(text) else ""
 
 
 def parse_slo(text: str) -> Slo:
