@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from math import fsum
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import BadInput
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.answer import answer_number, first_token_p90, leading_steps, quality_text
-from swarmtui.report.charts import curve_charts
+from swarmtui.report.charts import session_curves
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
 from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, svg_file
@@ -141,13 +140,7 @@ def _figures(summary: Summary, answer: Answer) -> list[tuple[str, str, str, str]
 
 
 def _picture(summary: Summary) -> str:
-    limits = summary.speed_of_light.levels if summary.speed_of_light else ()
-    charts = curve_charts(
-        summary.levels,
-        summary_marks(summary),
-        limit=((level.c, level.expected_tps) for level in limits),
-        slo=summary.answer.slo if summary.answer else "",
-    )
+    charts = session_curves(summary)
     name = "requests/s" if is_open_loop(summary.levels) else "agents"
     drawn = [chart._replace(x=name) for chart in charts if any(series.points for series in chart.series)]
     elements, _ = draw_stacked(drawn, *_PICTURE) if drawn else ("", 0)

@@ -214,14 +214,18 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
     return [chart for chart in charts if any(series.points for series in chart.series)]
 
 
+def session_curves(summary: Summary) -> tuple[Chart, Chart]:
+    """Return the picture of a saved session."""
+    limits = summary.speed_of_light.levels if summary.speed_of_light else ()
+    limit = ((level.c, level.expected_tps) for level in limits)
+    slo = summary.answer.slo if summary.answer else ""
+    return curve_charts(summary.levels, summary_marks(summary), limit=limit, slo=slo)
+
+
 def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     """Return the picture of one session, or that of several in the same charts."""
     if len(sessions) == 1:
-        summary = sessions[0].summary
-        limits = summary.speed_of_light.levels if summary.speed_of_light else ()
-        limit = ((level.c, level.expected_tps) for level in limits)
-        slo = summary.answer.slo if summary.answer else ""
-        return curve_charts(summary.levels, summary_marks(summary), limit=limit, slo=slo)
+        return session_curves(sessions[0].summary)
     upper, lower = [], []
     for number, (name, summary, *_) in enumerate(sessions):
         upper.append(_throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary)))
