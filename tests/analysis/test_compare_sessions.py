@@ -17,7 +17,8 @@ from swarmtui.analysis.compare.differences import (
 )
 from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row, likely_change
+from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row
+from swarmtui.analysis.compare.verdicts import likely_change
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.model.answer import Answer, AnswerSentence, NextStep
 from swarmtui.model.base import BadInput

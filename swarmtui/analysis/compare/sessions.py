@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from math import log, log1p
 from typing import Literal
 
 import msgspec
@@ -42,6 +41,7 @@ from swarmtui.analysis.compare.verdicts import (
     compare_replicates,
     decide,
     holm_alphas,
+    likely_change,
     verdict_head,
     with_session_spread,
 )
@@ -63,10 +63,8 @@ FIGURES: dict[Figure, str] = {
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
-# What a single run has to change by to be called likely: a rate by this share, a time by this factor.
-_LIKELY, _LIKELY_TIME = 0.2, 2.0
-# A level of a search needs this many requests for that, more than one visit of a quick search has: the same server was
-# 26 % faster at one visit, and 7 % at another.
+# A change of a level of a search needs this many requests to be called likely, more than one visit of a quick search
+# has: the same server was 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
 _OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
 
@@ -338,23 +336,6 @@ def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> Compariso
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
         return row
     return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
-
-
-def likely_change(
-    change: float | None, half_width: float | None, *, time: bool = False
-) -> Literal["faster", "slower"] | None:
-    """Return what a change between single runs likely is; null if repeats of one server may differ by as much.
-
-    Servers differ by about 5 % from one start, and from one minute, to the next, and the half-width of a level is added
-    to that: a change of a fifth, and of three half-widths, is far outside. A time to the first token may double where
-    requests begin to wait.
-    """
-    if change is None or change <= -1.0:
-        return None
-    least = log(_LIKELY_TIME) if time else max(log1p(_LIKELY), 3.0 * (half_width or 0.0))
-    if abs(log1p(change)) <= least:
-        return None
-    return "faster" if (change > 0) != time else "slower"
 
 
 def _is_exact(level: Level) -> bool:

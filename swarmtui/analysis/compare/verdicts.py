@@ -29,6 +29,8 @@ _WIDEST = 4.0
 # narrower of two intervals without such a margin would claim differences in 7 % of equal sides instead of 5 %.
 _PAIRED_AT_MOST = 0.25
 _SHOWN_CORRELATION = 0.05
+# What a single run has to change by to be called likely: a rate by this share, a time by this factor.
+_LIKELY, _LIKELY_TIME = 0.2, 2.0
 
 VerdictWord = Literal["faster", "slower", "same", "not sure yet"]
 Claim = Literal["configurations", "sessions"]
@@ -252,6 +254,23 @@ def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interva
     if interval.low <= 0.0 <= interval.high or change * interval.middle <= 0.0 or interval.is_wide:
         return "not sure yet", interval
     return ("faster" if change > 0 else "slower"), interval
+
+
+def likely_change(
+    change: float | None, half_width: float | None, *, time: bool = False
+) -> Literal["faster", "slower"] | None:
+    """Return what a change between single runs likely is; null if repeats of one server may differ by as much.
+
+    Servers differ by about 5 % from one start, and from one minute, to the next, and the half-width of a level is added
+    to that: a change of a fifth, and of three half-widths, is far outside. A time to the first token may double where
+    requests begin to wait.
+    """
+    if change is None or change <= -1.0:
+        return None
+    least = log(_LIKELY_TIME) if time else max(log1p(_LIKELY), 3.0 * (half_width or 0.0))
+    if abs(log1p(change)) <= least:
+        return None
+    return "faster" if (change > 0) != time else "slower"
 
 
 def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:
