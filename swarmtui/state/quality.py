@@ -210,7 +210,7 @@ class QualityMonitor:
                 # The tokens of cancelled requests follow from their chunks.
                 client_tokens=None
                 if counted is None
-                else self._tokens + self._cancelled_chunks * self._tokens_per_chunk,
+                else self._tokens + self._cancelled_chunks * self.tokens_per_chunk,
                 server_tokens=counted,
                 uncertain_tokens=uncertain_tokens(self._cancelled, answers.tpot_s),
                 uncounted_tokens=self._uncounted_tokens,
@@ -239,13 +239,14 @@ class QualityMonitor:
         A chunk may hold only one. A server that counts the tokens of a request at its end has not counted those of
         requests that it has not noticed to be cancelled.
         """
-        tokens = self._cancelled_chunks * max(0.0, self._tokens_per_chunk - 1.0)
+        tokens = self._cancelled_chunks * max(0.0, self.tokens_per_chunk - 1.0)
         if any(state.running and engine_named(state.engine).counts_tokens_at_end for state in self._latest):
             tokens += self._last_cancelled[1]
         return tokens
 
     @property
-    def _tokens_per_chunk(self) -> float:
+    def tokens_per_chunk(self) -> float:
+        """The mean of the answers so far; 1 before the first."""
         return self._tokens / self._chunks if self._chunks else 1.0
 
     def _counter_growth(self, since: tuple[ServerState, ...]) -> ServerState | None:

@@ -110,7 +110,6 @@ class SessionState:
         # Finished requests.
         self._totals = TotalCounts()
         self._errors: Counter[str] = Counter()
-        self._chunks = self._tokens = 0
         self._coalesced_chunks: int | None = None
         self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
         self._mixed_records: defaultdict[LevelKey, list[Record]] = defaultdict(list)
@@ -205,10 +204,7 @@ class SessionState:
             self.slots = None if self._several_servers else server_slots(self._session, self.servers)
 
     def _add_record(self, record: Record) -> None:
-        if record.ok:
-            self._chunks += record.chunks
-            self._tokens += record.tokens_out or 0
-        elif record.error != CANCELLED and record.error is not None:
+        if record.error is not None and record.error != CANCELLED:
             self._errors[record.error] += 1
         self._totals.add(record, scheduled=traits(self.load).scheduled)
         self.finished += 1
@@ -270,7 +266,7 @@ class SessionState:
             tally = self._tallies.get(agent)
             if tally is None:
                 tally = self._tallies[agent] = StreamTally(now)
-            tally.update(now, row, self._tokens_per_chunk)
+            tally.update(now, row, self.quality.tokens_per_chunk)
         point = self._point(now)
         self._newest.append(point)
         self.history.append(point)
@@ -334,13 +330,9 @@ class SessionState:
         """More requests may end than a stage waits for."""
         return self._done if self.total is None else min(self._done, self.total)
 
-    @property
-    def _tokens_per_chunk(self) -> float:
-        return self._tokens / self._chunks if self._chunks else 1.0
-
     def _stream_tps(self) -> float | None:
         chunks_per_s = self._throughput.chunks_per_s_of_a_stream(self.key)
-        return None if chunks_per_s is None else chunks_per_s * self._tokens_per_chunk
+        return None if chunks_per_s is None else chunks_per_s * self.quality.tokens_per_chunk
 
     def _point(self, now: int) -> HistoryPoint:
         chunks_per_s = self._throughput.chunks_per_s()
@@ -349,7 +341,7 @@ class SessionState:
             c=self.c,
             in_flight=self.in_flight,
             waiting=sum(frame.waiting for frame in self._workers.values()),
-            out_tps=None if chunks_per_s is None else chunks_per_s * self._tokens_per_chunk,
+            out_tps=None if chunks_per_s is None else chunks_per_s * self.quality.tokens_per_chunk,
             ttft_s=self._throughput.median_ttft_s(self.key),
             errors=self._errors.total(),
             server_waiting=self.telemetry.waiting if self.telemetry is not None else None,
@@ -421,7 +413,7 @@ class SessionState:
             search=self.search,
             kv_cliff=self._kv_cliff,
             servers=self.servers,
-            tokens_per_chunk=self._tokens_per_chunk,
+            tokens_per_chunk=self.quality.tokens_per_chunk,
             load=self.load,
             steered=stage is not None and stage.steered,
             rate=stage.rate if stage is not None else None,
