@@ -84,7 +84,11 @@ def best_level(levels: Sequence[Level], slots: Slots | None = None) -> Level | N
     ]
     if len(rated) < 2:
         return None
-    before = _before(sorted(rated, key=lambda level: level.c), find_cliff(rated, slots))
+    return _lowest_best(sorted(rated, key=lambda level: level.c), find_cliff(rated, slots))
+
+
+def _lowest_best(levels: Sequence[Level], cliff: Cliff | None) -> Level:
+    before = _before(levels, cliff)
     most = max(level.headline_tps or 0.0 for level in before)
     return next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
 
@@ -213,9 +217,7 @@ def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | Non
     """
     if len(levels) == 1:
         return _refuse(found, "single_level", "only one level", "sweet spot")
-    before = _before(levels, found.cliff)
-    most = max(level.headline_tps or 0.0 for level in before)
-    best = next(level for level in before if (level.headline_tps or 0.0) >= PLATEAU * most)
+    best = _lowest_best(levels, found.cliff)
     if best.c == levels[-1].c and (slots is None or best.c < slots.total):
         return _refuse(found, "still_growing", f"tok/s still grew up to C={best.c}", "sweet spot")
     return msgspec.structs.replace(found, sweet_spot=best.c)
