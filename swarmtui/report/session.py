@@ -22,18 +22,9 @@ from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, sig
 from swarmtui.report.answer import answer_rows
 from swarmtui.report.charts import SessionData, session_title
 from swarmtui.report.comparison import answer_lines, change_tables, comparison_tables
+from swarmtui.report.figure_tables import clean_table, load_tables, machine_table, throughput_tables, time_table
 from swarmtui.report.level_columns import tokens
-from swarmtui.report.levels import (
-    clean_table,
-    first_tokens_over,
-    level_table,
-    load_tables,
-    machine_table,
-    slo_cells,
-    slo_counts,
-    throughput_tables,
-    time_table,
-)
+from swarmtui.report.levels import first_tokens_over, level_table, slo_cells, slo_counts
 from swarmtui.report.limits import limit_facts, limit_table
 from swarmtui.report.remarks import remarks
 from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, tabulate

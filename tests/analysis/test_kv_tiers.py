@@ -11,7 +11,7 @@ from swarmtui.analysis.machine.by_level import add_machine_figures
 from swarmtui.model.record import EngineTimings, Record
 from swarmtui.model.session import KvFigures, Level
 from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry
-from swarmtui.report.levels import kv_table
+from swarmtui.report.figure_tables import kv_table
 from swarmtui.telemetry.metrics import parse_prometheus
 from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage

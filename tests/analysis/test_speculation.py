@@ -12,7 +12,7 @@ from swarmtui.analysis.machine.by_level import add_machine_figures
 from swarmtui.model.record import EngineTimings, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry
-from swarmtui.report.levels import load_tables
+from swarmtui.report.figure_tables import load_tables
 from swarmtui.report.text import paint
 from swarmtui.telemetry.metrics import parse_prometheus
 from tests.analysis.level_builders import summary

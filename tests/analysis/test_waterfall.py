@@ -15,7 +15,7 @@ from swarmtui.analysis.machine.waterfall import add_waterfalls, waterfall
 from swarmtui.model.record import EngineTimings, Record, Waterfall
 from swarmtui.model.session import Level
 from swarmtui.model.trace import ReplayedRequest
-from swarmtui.report.levels import time_table
+from swarmtui.report.figure_tables import time_table
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 

@@ -30,7 +30,7 @@ from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, Telemetry
 from swarmtui.report import FORMATS, export, format_of, session_data
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, build_charts
-from swarmtui.report.levels import machine_table
+from swarmtui.report.figure_tables import machine_table
 from swarmtui.report.session import goodput_table
 from swarmtui.report.svg import draw_chart
 from swarmtui.report.table import Cell

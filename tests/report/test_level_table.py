@@ -21,8 +21,8 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import MISSING
+from swarmtui.report.figure_tables import throughput_tables
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE
-from swarmtui.report.levels import throughput_tables
 from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
 from swarmtui.report.session_list import IN_APP, session_list
 from swarmtui.report.session_list import session_table as tabulated

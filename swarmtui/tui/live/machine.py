@@ -15,7 +15,7 @@ from swarmtui.model.findings import KvCliff, Slots
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
-from swarmtui.report.levels import machine_table
+from swarmtui.report.figure_tables import machine_table
 from swarmtui.report.table import Table
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import (
