@@ -169,9 +169,9 @@ class SwarmApp(PatchedApp[AppResult]):
         return super().pop_screen()
 
     def open_sessions(self) -> None:
-        """Show the list of sessions; from a result that was opened there, go back to it."""
+        """Show the list of sessions; from a result or a comparison that was opened there, go back to it."""
         before = [key_context(screen) for screen in self.screen_stack[-2:]]
-        if before[:-1] == ["sessions"] and (before[-1] == "result" or not self._is_running):
+        if before[:-1] == ["sessions"] and (before[-1] in ("result", "compare") or not self._is_running):
             self.screen.dismiss()
         else:
             self.open_screen("sessions", self.session_root)

@@ -97,7 +97,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("checklist", "P", "P", "checklist", "Publication checklist", "Session",
            (*_PANELS, "result", "sessions")),
     Action("sessions", "L", "L", "sessions", "Saved sessions: results, compare, delete", "Session",
-           (*_MAIN, "result"), False, True),
+           (*_MAIN, "result", "compare"), False, True),
     Action("baseline", "b", "b", "baseline", "Compare the next runs with this one; again: not any more", "Session",
            (*_PANELS, "result"), False, True),
     Action("compare_baseline", "c", "c", "compare", "With its baseline or another one", "Session",

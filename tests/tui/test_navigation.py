@@ -67,6 +67,25 @@ async def test_the_oldest_result_is_compared_with_another_session_and_leads_to_t
         await until(lambda: app.screen is listed)
 
 
+async def test_a_comparison_leads_to_the_list(tmp_path: Path, until: Until) -> None:
+    """It goes back to the list that it was opened from; from that of a result it opens one."""
+    app = SwarmApp(session_root=saved_sessions(tmp_path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "four slots" in screen_text(app))
+        listed = app.screen
+        await pilot.press("c")
+        await until(lambda: isinstance(app.screen, CompareScreen) and "L sessions" in screen_text(app))
+        await pilot.press("L")
+        await until(lambda: app.screen is listed)
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, SavedScreen) and "c compare" in screen_text(app))
+        await pilot.press("c")
+        await until(lambda: isinstance(app.screen, CompareScreen))
+        await pilot.press("L")
+        await until(lambda: isinstance(app.screen, SessionsScreen) and "four slots" in screen_text(app))
+
+
 async def test_a_panel_of_a_comparison_that_is_alone_fills_the_screen(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=saved_sessions(tmp_path))
     async with app.run_test(size=(80, 24)) as pilot:

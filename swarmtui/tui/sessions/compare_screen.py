@@ -94,8 +94,8 @@ class CompareScreen(PanelScreen):
             actions = relabel(actions, {"next_baseline": "swap"})
         # A narrow footer has no room for the export beside the key of the curves, which are not visible at first.
         if self.is_narrow:
-            return actions if curves else in_footer(actions, f"panel({OverlayPanel.key})")
-        return in_footer(actions, "export")
+            return actions if curves else in_footer(actions, f"panel({OverlayPanel.key})", "sessions")
+        return in_footer(actions, "export", "sessions")
 
     def help_topic(self) -> HelpTopic:
         """Explain the signs that are shown."""
