@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from swarmtui.analysis.compare.differences import describe_flag_changes, varying_flags
+from swarmtui.analysis.compare.differences import varying_flags
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import ab_result, changed_sides
 from swarmtui.experiments.auto_plan import configuration_text
@@ -15,7 +15,7 @@ from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import rate, signed_percent
-from swarmtui.sessions.index import SessionRow, compared_with
+from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun
 
 
@@ -95,12 +95,11 @@ def list_rows(entries: Sequence[Entry], opened: Collection[str] | None = ()) -> 
     return rows
 
 
-def session_changes(rows: Sequence[SessionRow]) -> dict[str, str]:
-    """Return for each session what its server flags changed since its baseline, else those that others do not have.
+def session_flags(rows: Sequence[SessionRow]) -> dict[str, str]:
+    """Return for each session the server flags that others do not have: what changed between two is said of the pair.
 
     Only sessions of one model are compared.
     """
-    known = {row.id: row for row in rows}
     by_model: dict[str, list[SessionRow]] = {}
     for row in rows:
         by_model.setdefault(row.model, []).append(row)
@@ -108,11 +107,6 @@ def session_changes(rows: Sequence[SessionRow]) -> dict[str, str]:
     for group in by_model.values():
         texts = varying_flags([row.flags for row in group])
         names |= {row.id: text for row, text in zip(group, texts, strict=True) if text}
-    for row in rows:
-        before = known.get(compared_with(rows, row))
-        if before is not None and before.flags is not None and row.flags is not None:
-            changed = describe_flag_changes(before.flags, row.flags)
-            names |= {row.id: changed} if changed else {}
     return names
 
 

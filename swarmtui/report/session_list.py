@@ -107,7 +107,7 @@ def common_values(rows: Sequence[ListRow]) -> dict[str, str]:
 
 
 def session_caption(row: SessionRow, changes: str) -> str:
-    """The name of a session: its label, and what was changed for it."""
+    """The name of a session: its label, and the flags that tell it apart."""
     label, changes = sanitize(row.label), sanitize(changes)
     return " · ".join(part for part in (label, changes if changes not in label else "") if part)
 

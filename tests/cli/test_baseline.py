@@ -10,7 +10,7 @@ import pytest
 
 from swarmtui.cli.follow import Outputs, report
 from swarmtui.cli.progress import open_progress
-from swarmtui.experiments.groups import session_changes
+from swarmtui.experiments.groups import session_flags
 from swarmtui.experiments.store import baseline_effects, read_log
 from swarmtui.model.client_protocol import Ended
 from swarmtui.sessions.index import list_sessions
@@ -98,7 +98,7 @@ def test_a_repeated_run_has_one_verdict_in_the_app_after_it_and_later(
     (logged,) = read_log(tmp_path)
     assert (logged.before, logged.after) == (two, last) and baseline_effects(tmp_path)[last] == logged
     assert with_session_beside(tmp_path, "last") == (two, last)
-    assert session_changes(list_sessions(tmp_path))[last] == "--parallel 2 → 4"
+    assert session_flags(list_sessions(tmp_path))[last] == "--parallel 4"
     (tmp_path / "home").mkdir()
     with open_sandbox(tmp_path / "home") as sandbox:
         shown = sandbox.run("sessions", "show", last, "--session-dir", str(tmp_path)).out

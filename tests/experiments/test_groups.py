@@ -13,7 +13,7 @@ from swarmtui.experiments.groups import (
     group_id,
     group_sessions,
     list_rows,
-    session_changes,
+    session_flags,
 )
 from swarmtui.experiments.store import experiment_directory, write_experiment
 from swarmtui.model.session_tags import Series
@@ -106,10 +106,12 @@ def test_the_probes_of_one_target_are_one_line(tmp_path: Path) -> None:
     assert len({group_id(found) for found in rows}) == 3
 
 
-def test_a_session_is_named_by_what_changed_since_its_baseline() -> None:
+def test_a_session_is_named_by_its_flags_not_by_how_they_changed() -> None:
+    """A repeat with the same flags has the same name."""
     rows = [
-        row(3, previous="20261116-000002-aaaa", flags={"parallel": "4", "port": "2"}),
+        row(4, previous="20261116-000003-aaaa", repeats=True, flags={"parallel": "4", "port": "2"}),
+        row(3, previous="20261116-000002-aaaa", repeats=True, flags={"parallel": "4", "port": "2"}),
         row(2, flags={"parallel": "2", "port": "1"}),
         row(1, flags={"parallel": "2", "port": "1"}, model="other"),
     ]
-    assert session_changes(rows) == {rows[0].id: "--parallel 2 → 4", rows[1].id: "--parallel 2"}
+    assert list(session_flags(rows).values()) == ["--parallel 4", "--parallel 4", "--parallel 2"]

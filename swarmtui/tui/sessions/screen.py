@@ -21,7 +21,7 @@ from swarmtui.experiments.groups import (
     describe_groups,
     group_sessions,
     list_rows,
-    session_changes,
+    session_flags,
 )
 from swarmtui.experiments.store import baseline_effects
 from swarmtui.model.base import BadInput
@@ -87,7 +87,7 @@ class ListedSessions(NamedTuple):
 
 def read_sessions(root: Path) -> ListedSessions:
     rows = index.list_sessions(root)
-    return ListedSessions(rows, session_changes(rows), describe_groups(root, rows), baseline_effects(root))
+    return ListedSessions(rows, session_flags(rows), describe_groups(root, rows), baseline_effects(root))
 
 
 def preview_blocks(entry: Entry, changes: str) -> list[Block]:
