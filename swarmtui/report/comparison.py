@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import FIGURES, Comparison, ComparisonRow, Figure, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
-from swarmtui.experiments.baseline import describe_changes
+from swarmtui.experiments.baseline import describe_changes, known_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, short_percent, signed_percent, significant
 from swarmtui.report.answer import leading_steps, step_text
@@ -198,7 +198,7 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
         why = pair.agents.why
         if pair.doubts and pair.agents.reason == "beyond_chance":
             why = f"{why}; but {name_doubts(pair.doubts)}"
-    if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents):
+    if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents or step_to_decide(pair)):
         again = f"measure it again: {pair.again}"
     return "; ".join(filter(None, (why, again)))
 
@@ -206,9 +206,9 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
 def step_to_decide(pair: Pair) -> str:
     """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated.
 
-    Empty if two capacities are decided, or more searches would hardly tell more.
+    Empty if two capacities are known to differ, if nothing changed, or if more searches would hardly tell more.
     """
-    if pair.agents and pair.verdict != "not sure yet":
+    if pair.agents and pair.verdict != "not sure yet" and not (pair.verdict == "same" and known_changes(pair)):
         return ""
     earlier, later = sorted((pair.a, pair.b))
     repeat_earlier = earlier in pair.doubtful

@@ -19,7 +19,14 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
-from swarmtui.report.comparison import answer_lines, compared_rows, large_change, pair_answer, pair_blocks
+from swarmtui.report.comparison import (
+    answer_lines,
+    compared_rows,
+    large_change,
+    pair_answer,
+    pair_blocks,
+    step_to_decide,
+)
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
@@ -258,6 +265,18 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
         "one search each: 3 agents apart; searches of one server differ by at most 2"
     )
+
+
+def test_what_is_the_same_after_a_change_can_be_measured_again_until_more_searches_tell_no_more() -> None:
+    ids = [f"20261115-01{minute}00-aaaa" for minute in range(10, 16)]
+    before = [quick_search(id, 20, flags="--parallel 2") for id in ids[:3]]
+    after = [quick_search(id, 20) for id in ids[3:]]
+    first, last = compare_pair(before[2], after[0]), compare_pair(before[2], after[2], history=before[:2] + after[:2])
+    again = "press R to measure this server again (about 60 s)"
+    for pair, step in ((first, again), (last, ""), (compare_pair(after[0], after[1]), "")):
+        assert pair.verdict == "same" and step_to_decide(pair) == step
+        app, shell = (dict(x[:2] for x in answer_lines(pair, in_app=here))["How sure"] for here in (True, False))
+        assert (again in app, "measure it again: swarmtui" in shell) == (bool(step), bool(step))
 
 
 def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept() -> None:

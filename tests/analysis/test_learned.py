@@ -102,6 +102,17 @@ def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
     assert [step.code for step in compare_pair(BEFORE, after).next] == ["slots_tried", "kv_cache"]
 
 
+def test_what_brought_output_but_no_agents_is_not_advised_again() -> None:
+    """The number of agents is what a search asks for; one for another SLO says nothing about it."""
+    after = session(IDS[1], 8, 5, 1000.0, more_slots(16, None, 14))
+    (step,) = compare_pair(BEFORE, after).next
+    assert (step.code, step.command) == ("slots_tried", "")
+    assert step.sentence == "8 slots had no more agents than 4 (5 → 5): more slots do not help so far"
+    assert after.answer is not None
+    looser = msgspec.structs.replace(after, answer=msgspec.structs.replace(after.answer, slo="ttft_p90=9s"))
+    assert compare_pair(BEFORE, looser).next == after.answer.next
+
+
 def test_slots_that_brought_output_are_advised_again() -> None:
     after = session(IDS[1], 8, 9, 1400.0, more_slots(16, None, 14))
     change = find_slots_change(BEFORE, after)
@@ -129,5 +140,5 @@ def test_more_slots_are_not_advised_if_fewer_are_no_worse() -> None:
     said = learned_steps(change)[0]
     assert (said.code, said.sentence) == (
         "slots_tried",
-        "8 slots had no more agents than 4 (5 → 5): more slots do not help",
+        "8 slots had no more agents than 4 (5 → 5): more slots do not help so far",
     )

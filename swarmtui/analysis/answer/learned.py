@@ -56,6 +56,12 @@ class SlotsChange(NamedTuple):
         return second.out_tps / first.out_tps - 1.0 <= max(MIN_GAIN, width)
 
     @property
+    def no_more_agents(self) -> bool:
+        """Whether more slots have no more agents."""
+        was, now = self.agents
+        return self.now > self.was and was is not None and now is not None and now <= was
+
+    @property
     def output(self) -> str:
         first, second = self.before.at_capacity, self.after.at_capacity
         assert first is not None and second is not None
@@ -75,7 +81,8 @@ def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] |
     if len(flags) > 1 or others or before.answer.doubts or after.answer.doubts:
         return None
     setting = f"{option_name(flags[0].what)} {flags[0].before}" if flags and flags[0].before else ""
-    numbers = agents or (before.answer.agents, after.answer.agents)
+    same = before.answer.slo == after.answer.slo
+    numbers = agents or ((before.answer.agents, after.answer.agents) if same else (None, None))
     return SlotsChange(first.total, second.total, before.answer, after.answer, numbers, setting)
 
 
@@ -98,8 +105,8 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
     """Return what to try next, by what the change has shown: advice that it contradicts is replaced by the finding."""
     steps: list[NextStep] = []
     for step in change.after.next:
-        found = step.forecast
-        if found is None or not (change.no_more_output if change.now > change.was else found.slots >= change.was):
+        found, failed = step.forecast, change.no_more_output or change.no_more_agents
+        if found is None or not (failed if change.now > change.was else found.slots >= change.was):
             steps.append(step)
         elif change.now < change.was:
             steps.append(_back(change, found) if change.fewer_are_worse else _no_more(change))
@@ -120,15 +127,15 @@ def _finding(change: SlotsChange) -> str:
 
 def _no_more(change: SlotsChange) -> NextStep:
     """Say that more slots did not help: more of them were tried, or fewer are no worse."""
-    more, fewer = (change.was, change.now) if change.now < change.was else (change.now, change.was)
-    numbers = change.agents
-    if change.now < change.was:
-        what, known = ("agents", f" ({numbers[1]} → {numbers[0]})") if None not in numbers else ("output", "")
-        said = f"{count_noun(more, 'slot')} had no more {what} than {fewer}{known}"
+    fewer, more = sorted((change.was, change.now))
+    numbers = change.agents if change.now > change.was else change.agents[::-1]
+    known = "" if None in numbers else f" ({numbers[0]} → {numbers[1]})"
+    if change.no_more_output:
+        said = f"{_finding(change)}{f' and no more agents{known}' if known else ''}: more slots do not help"
     else:
-        known = f" and no more agents ({numbers[0]} → {numbers[1]})" if None not in numbers else ""
-        said = f"{_finding(change)}{known}"
-    return NextStep(code="slots_tried", sentence=f"{said}: more slots do not help")
+        had = f"{count_noun(more, 'slot')} had no more {'agents' if known else 'output'} than {fewer}{known}"
+        said = f"{had}: more slots do not help so far"
+    return NextStep(code="slots_tried", sentence=said)
 
 
 def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
