@@ -12,10 +12,12 @@ from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
+from swarmtui.model.answer import PooledSentence
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
-from swarmtui.sessions.index import baseline_of, list_sessions, read_row
+from swarmtui.sessions.documents import read_saved_summary
+from swarmtui.sessions.index import SessionRow, baseline_of, list_sessions, read_row
 from swarmtui.sessions.store import earlier_sessions, read_summary
 
 
@@ -54,6 +56,14 @@ def use_earlier_sessions(root: Path, directory: Path, summary: Summary) -> tuple
     steps = summary.answer.next if pair.refused else pair.next
     answer = msgspec.structs.replace(summary.answer, next=steps, searches=pair.searches)
     return msgspec.structs.replace(summary, answer=answer), pair.predicted
+
+
+def pooled_searches(row: SessionRow) -> PooledSentence | None:
+    """Return what a saved search and the earlier ones of its configuration give together; null if it is alone."""
+    directory = Path(row.directory)
+    summary = read_saved_summary(row.directory) if row.goal == "capacity" and row.agents is not None else None
+    found = use_earlier_sessions(directory.parent, directory, summary)[0].answer if summary is not None else None
+    return found.searches if found is not None else None
 
 
 def compare_with_baseline(

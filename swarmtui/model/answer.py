@@ -21,9 +21,15 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
 
 
 class PooledSentence(AnswerSentence, frozen=True, kw_only=True):
-    """Says how many `agents` several searches of one configuration show together: this is the number to take."""
+    """Says how many `agents` several `searches` of one configuration show together: this is the number to take.
+
+    `low` and `high` are the ends of its range; an end that is not known is null.
+    """
 
     agents: int
+    low: int | None
+    high: int | None
+    searches: int
 
 
 class AnswerPoint(Stored, frozen=True, kw_only=True):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.capacity.words import agents_number
+from swarmtui.analysis.capacity.words import agents_number, range_text
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
-from swarmtui.model.answer import Answer, AnswerPoint, NextStep
+from swarmtui.model.answer import Answer, AnswerPoint, NextStep, PooledSentence
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
@@ -28,6 +28,12 @@ def answer_number(found: Answer) -> str:
         parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
         return "".join(parts)
     return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
+
+
+def pooled_text(found: PooledSentence) -> str:
+    """`21 agents (19–24) by 2 searches`"""
+    agents = count_noun(found.agents, "agent", "agents")
+    return f"{agents}{range_text(found.agents, found.low, found.high)} by {found.searches} searches"
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
+from swarmtui.report.answer import pooled_text
 from swarmtui.report.comparison import (
     answer_lines,
     compared_rows,
@@ -314,7 +315,8 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     later = quick_search(ids[8], 60)
     pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], busy, swept, later])
     said = "20 agents (19–22): 4 searches of this server gave 22, 17, 20, 22"
-    assert pair.searches == PooledSentence(code="repeated_searches", sentence=said, agents=20)
+    pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=19, high=22, searches=4)
+    assert pair.searches == pooled and pooled_text(pooled) == "20 agents (19–22) by 4 searches"
     assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.average in pair.sentence
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == "more agents: 18 → 20 on average of 2 and 4 searches, 80 % sure"

@@ -20,6 +20,7 @@ from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.request_builder import FieldError, build_request
 from swarmtui.model.config import Config, Defaults, EndpointConfig
+from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -32,8 +33,9 @@ from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
 from swarmtui.tui.setup.last_time import naming_flags
-from swarmtui.tui.setup.view import align_columns, last_time_text, plan_text, server_lines, server_rows, workload_lines
+from swarmtui.tui.setup.view import align_columns, last_time_texts, plan_text, server_lines, server_rows, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
+from tests.sessions.session_builders import full_session, write_session
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 from tests.tui.test_whole_loop import start_run
@@ -641,11 +643,28 @@ async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_p
         await until(lambda: "last time" not in screen_text(app))
 
 
+async def test_several_searches_of_a_server_count_together_on_the_first_screen_and_in_the_list(
+    tmp_path: Path, until: Until
+) -> None:
+    url, searched = "http://127.0.0.1:9", Plan(goal="capacity", slo="ttft_p90=2s", load=Closed(levels=(1, 2)))
+    fields = {"endpoints": (Endpoint(url=url, model="m"),), "server_flags": "--parallel 2", "plan": searched}
+    for id in ("20261115-014455-3f9a", "20261115-015000-3f9a"):
+        write_summary(write_session(tmp_path / id, full_session(id, **fields)))
+    app = SwarmApp(session_root=tmp_path, config=Config(defaults=Defaults(endpoint=url)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "last time with --parallel 2: 2 agents or more by 2 searches" in screen_text(app))
+        await pilot.press("L")
+        await until(lambda: "searches   2 agents or more" in screen_text(app))
+        assert "answer     2+ agents" in screen_text(app)
+        await pilot.press("G")
+        await until(lambda: "searches   " not in screen_text(app))
+
+
 @pytest.mark.parametrize(
     ("age_s", "text"), [(5, "just now"), (61, "1 minute ago"), (7_300, "2 hours ago"), (200_000, "2 days ago")]
 )
 def test_the_age_of_a_result_is_said_in_words(age_s: float, text: str) -> None:
-    assert last_time_text("15 agents", age_s) == f"last time: 15 agents, {text}; 0 opens it"
+    assert last_time_texts("15 agents", age_s)[0] == f"last time: 15 agents, {text}; 0 opens it"
 
 
 @pytest.mark.parametrize(
@@ -661,6 +680,6 @@ def test_the_last_result_is_named_by_the_flags_that_differ_now_or_else_by_that_o
     now: dict[str, str] | None, text: str
 ) -> None:
     assert naming_flags({"parallel": "2", "flash-attn": "true", "port": "8"}, now) == text
-    assert last_time_text("15 agents", 5, text) == f"last time with {text}: 15 agents, just now; 0 opens it"
+    assert last_time_texts("15 agents", 5, text)[0] == f"last time with {text}: 15 agents, just now; 0 opens it"
     # What is not known is not said.
     assert naming_flags(None, now) == ""

@@ -51,4 +51,9 @@ def pool_earlier_searches(summary: Summary, history: Sequence[Summary]) -> Poole
         return None
     facts = AnswerFacts(searches=pooled)
     said = rows_said("searches", facts)
-    return PooledSentence(code=said[0].code, sentence=said[0].text(facts), agents=pooled.agents) if said else None
+    if not said:
+        return None
+    return PooledSentence(
+        code=said[0].code, sentence=said[0].text(facts), agents=pooled.agents, low=pooled.low, high=pooled.high,
+        searches=len(pooled.numbers),
+    )  # fmt: skip

@@ -104,9 +104,10 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 # what was found last time
 
 
-def last_time_text(answer: str, age_s: float, flags: str = "") -> str:
-    """`last time with --parallel 2: 15 agents, 2 hours ago; 0 opens it`"""
-    return f"last time{f' with {sanitize(flags)}' if flags else ''}: {answer}, {_ago(age_s)}; 0 opens it"
+def last_time_texts(answer: str, age_s: float, flags: str = "") -> tuple[str, ...]:
+    """`last time with --parallel 2: 15 agents, 2 hours ago; 0 opens it`, from long to short."""
+    named, said = f" with {sanitize(flags)}" if flags else "", f"{answer}, {_ago(age_s)}"
+    return f"last time{named}: {said}; 0 opens it", f"last time{named}: {said}", f"last time: {said}"
 
 
 def _ago(seconds: float) -> str:
