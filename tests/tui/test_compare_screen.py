@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import ComparisonRow, compare, compare_pair
 from swarmtui.analysis.compare.verdicts import Interval
+from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.findings import Capacity
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
@@ -20,10 +21,12 @@ from swarmtui.report.text import paint
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.base_screens import Page
 from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.sessions.compare_screen import CompareScreen, OverlayPanel, timed_names
 from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level, summary
+from tests.analysis.test_compare_agents import quick_search
 from tests.tui.conftest import Until
 from tests.tui.screen_text import screen_text, text_of
 
@@ -152,6 +155,28 @@ async def test_changes_around_the_answer_are_in_view(tmp_path: Path, until: Unti
         assert "change  −30 %" in screen_text(app)
         await pilot.press("2")
         await until(lambda: "2 curves" not in screen_text(app))
+
+
+async def test_the_whole_answer_is_in_view_if_the_changes_can_give_way_to_it(tmp_path: Path, until: Until) -> None:
+    """The level of the answer stays in view below it."""
+    ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
+    both = [quick_search(id, 20, flags=flags) for id, flags in zip(ids, ("--parallel 2", "--parallel 4"), strict=True)]
+    why = AnswerSentence(code="slots", sentence="at 22 agents the first token took longer: " + 22 * "words ")
+    step = NextStep(code="more_slots", sentence="--parallel 8: " + 35 * "words ")
+    long = [
+        msgspec.structs.replace(one, answer=msgspec.structs.replace(one.answer, limit=why, next=(step,)))
+        for one in both
+        if one.answer is not None
+    ]
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(lambda: "New benchmark" in screen_text(app))
+        app.push_screen(CompareScreen(tmp_path, long, dict(zip(ids, ("before", "after"), strict=True))))
+        await until(lambda: "[1] answer" in screen_text(app))
+        await pilot.pause()
+        answer, changes = (app.screen.query_one(f"#{id}", Page) for id in ("compared", "changes"))
+        assert answer.size.height == 2 + len(answer.lines) > 16, "with the usual room of the changes it would scroll"
+        assert changes.size.height >= 4 and "  20  " in screen_text(app) and "Output" in screen_text(app)
 
 
 async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until: Until) -> None:

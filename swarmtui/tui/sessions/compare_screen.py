@@ -40,8 +40,10 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
-# The lines that a narrow terminal leaves to the changes at least, and the share that the answer of a wide one has.
-_LEAST_CHANGES, _MOST_ANSWER = 7, 0.45
+# The lines that a narrow terminal leaves to the changes at least, and those if the whole answer fits then: one level.
+_LEAST_CHANGES, _ONE_CHANGE = 7, 4
+# The share of the lines that the answer of a wide terminal has at most.
+_MOST_ANSWER = 0.45
 # The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
 _LEAST_CURVES = 12
 # The hue of the sentence that says whether a change helped; without one, it is bold.
@@ -142,10 +144,10 @@ class CompareScreen(PanelScreen):
         (width, height), narrow = self.app.size, self.is_narrow
         room = height - 1
         below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
-        least = min(below, _LEAST_CHANGES)
+        wanted = 2 + len(answer.lines_for(width - 2))
+        least = min(below, _ONE_CHANGE if wanted <= room - _ONE_CHANGE else _LEAST_CHANGES)
         if narrow and self.chosen() == OverlayPanel.key:
             least = _LEAST_CURVES
-        wanted = 2 + len(answer.lines_for(width - 2))
         most = room - least if narrow else round(room * _MOST_ANSWER)
         answer.styles.height = min(wanted, most)
         changes.styles.height = None if narrow else min(below, (room - min(wanted, most)) // 2)
