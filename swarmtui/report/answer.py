@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarmtui.analysis.capacity.words import agents_number, range_text
+from swarmtui.analysis.capacity.words import agents_number, range_clause
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep, PooledSentence
@@ -33,7 +33,7 @@ def answer_number(found: Answer) -> str:
 def pooled_text(found: PooledSentence) -> str:
     """`21 agents (19–24) by 2 searches`"""
     agents = count_noun(found.agents, "agent", "agents")
-    return f"{agents}{range_text(found.agents, found.low, found.high)} by {found.searches} searches"
+    return f"{agents}{range_clause(found.agents, found.low, found.high)} by {found.searches} searches"
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
