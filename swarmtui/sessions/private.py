@@ -10,7 +10,7 @@ from zlib import crc32
 import msgspec
 
 from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
-from swarmtui.analysis.limits.slo import usable_slo
+from swarmtui.analysis.limits.slo import read_slo, usable_slo
 from swarmtui.analysis.quality.host import program_text
 from swarmtui.engines.command_line import is_shared_flag, shared_flags
 from swarmtui.model.answer import Answer
@@ -52,6 +52,7 @@ class Cleaned(NamedTuple):
 def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cleaned:
     """Return what may be shared. The label and the model, if given, are shown instead of those of the session."""
     session, model = summary.session, truncate(sanitize(model), _LONGEST_NAME)
+    slo = read_slo(session.plan.slo)
     flags = [flags for flags in (known_flags(summary), *(server.flags for server in summary.servers)) if flags]
     hidden = {name for found in flags for name in found if name and not is_shared_flag(name, found[name])}
     left_out = sorted(map(option_name, hidden))
@@ -61,7 +62,7 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
         session=_session(session, label, model),
         levels=tuple(_level(level, session.t0_ns) for level in summary.levels),
         events=tuple(_imported_note(summary)),
-        capacity=summary.capacity if summary.capacity and usable_slo(summary.capacity.slo) else None,
+        capacity=msgspec.structs.replace(summary.capacity, slo=str(slo)) if summary.capacity and slo else None,
         speed_of_light=_limits(summary.speed_of_light),
         servers=tuple(_server(server, model) for server in summary.servers),
         gpus=tuple(_name(name) for name in summary.gpus),

@@ -284,7 +284,7 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("scaling", "steady(C) / steady(1)", (4,)),
     ("speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
     ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
-    ("░ ▒ ▓ █", "heat map: tok/s of a stream below 50 %, below 85 %, about or above 115 % of the median", (2,)),
+    ("░ ▒ ▓ █", "heat map: tok/s of a stream as usual, below 85 %, below 70 % and below 50 % of the median", (2,)),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
     ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
     ("● · ? ✖", "a check that passed, has a remark, makes a result not sure, or shows that figures are wrong", (6,)),

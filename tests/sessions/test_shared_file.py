@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.compare.sessions import compare
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity
@@ -183,8 +184,10 @@ def test_what_is_shared_and_what_is_not_is_printed(tmp_path: Path) -> None:
 
 def test_name_of_the_host_is_not_repeated_by_a_sentence() -> None:
     """A sentence that quotes a name is masked, and a word that is a code of ours keeps its meaning."""
-    told = summary([level(1, tps=100)], client=ClientInfo(version="0", python="3", host="done", cores=1))
-    capacity = Capacity(slo="ttft_p90=2s", agents=4, low=4, high=5, next_c=6, alpha=0.1, visits=2, requests=9)
+    client, plan = ClientInfo(version="0", python="3", host="done", cores=1), Plan(slo="ttft_p90=2s")
+    told = summary([level(1, tps=100)], client=client, plan=plan)
+    slo = str(parse_slo(plan.slo))
+    capacity = Capacity(slo=slo, agents=4, low=4, high=5, next_c=6, alpha=0.1, visits=2, requests=9)
     told = msgspec.structs.replace(told, capacity=capacity, scaling=None)
     found = without_private(told).summary
     assert found.state == "done" and found.capacity == capacity
