@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.limits.slo import read_slo
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.telemetry import QualityLine
@@ -65,7 +65,8 @@ def _for_agents(answer: Answer | None, checks: Sequence[QualityLine]) -> list[Se
     """Say which lines may change the number of agents, by the figures of its SLO, or that none does."""
     if answer is None or answer.agents is None or all(check.state == "ok" for check in checks):
         return []
-    figures = parse_slo(answer.slo).figures if answer.slo else frozenset()
+    slo = read_slo(answer.slo)
+    figures = slo.figures if slo is not None else frozenset()
     names = [
         check.name
         for check in checks
