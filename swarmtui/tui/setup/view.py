@@ -107,7 +107,7 @@ def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
 def last_time_texts(answer: str, age_s: float, flags: str = "") -> tuple[str, ...]:
     """`last time with --parallel 2: 15 agents, 2 hours ago; 0 opens it`, from long to short."""
     named, said = f" with {sanitize(flags)}" if flags else "", f"{answer}, {_ago(age_s)}"
-    return f"last time{named}: {said}; 0 opens it", f"last time{named}: {said}", f"last time: {said}"
+    return f"last time{named}: {said}; 0 opens it", f"last time: {said}; 0 opens it", f"last time: {said}"
 
 
 def _ago(seconds: float) -> str:
