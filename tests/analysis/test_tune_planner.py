@@ -196,6 +196,24 @@ def test_pins_vetoes_and_added_configurations_are_obeyed() -> None:
     assert asked is not None and (asked.flags, asked.code) == ({"--batch": 64, "--mode": "c"}, "added")
 
 
+def test_what_was_started_before_the_user_added_something_is_not_forgotten() -> None:
+    space, best = space_of(SLOTS, BATCH, MODE), Flags({"--slots": 8, "--mode": "b"})
+    added = [Flags({"--slots": 1, "--mode": "c"})]
+
+    def value(flags: Flags) -> float:
+        """What is added has no better neighbour."""
+        return 120.0 if flags.get("--mode") == "c" else peaked(flags)
+
+    before: list[Flags] = [{}, {"--slots": 8}, best, *added]
+    starts = [start(flags, value(flags), step="screen") for flags in before]
+    assert plan_tune(space, RULES, starts, added).leader == best
+    while (progress := plan_tune(space, RULES, starts, added)).ask is not None:
+        ask = progress.ask
+        starts.append(start(ask.flags, value(ask.flags), step=ask.step, side=ask.side))
+        assert len(starts) < 100
+    assert progress.winner == best
+
+
 def test_configuration_that_crashes_in_the_ab_test_gives_way_to_the_next() -> None:
     space, starts = space_of(SLOTS), list[Start]()
     while (progress := plan_tune(space, RULES, starts)).ask is not None:

@@ -66,10 +66,10 @@ def plan_tune(
     search = _Search(space, rules, starts, added)
     ask = search.advance()
     return TuneProgress(
-        ask=ask, leader=search.leader, winner=search.winner, decision=search.decision, crashes=tuple(search.crashes),
-        skipped=tuple(search.skipped.values()), tried=tuple(search.tried), finalists=tuple(search.finalists),
-        out_of_time=frozenset(search.out_of_time), ended="" if ask else search.ended, spent_s=search.spent_s,
-        confirm_s=search.confirm_s(),
+        ask=ask, leader=search.best_so_far, winner=search.winner, decision=search.decision,
+        crashes=tuple(search.crashes), skipped=tuple(search.skipped.values()), tried=tuple(search.tried),
+        finalists=tuple(search.finalists), out_of_time=frozenset(search.out_of_time),
+        ended="" if ask else search.ended, spent_s=search.spent_s, confirm_s=search.confirm_s(),
     )  # fmt: skip
 
 
@@ -142,8 +142,30 @@ class _Search:
             if self._space.refuse(flags, self.crashes) is None:
                 yield from self._consider(flags, "added", "added by you")
         yield from self._stages()
+        for flags in self._left_behind():
+            yield from self._consider(flags, "knob", f"started before: {format_flags(flags)}")
         yield from self._restart()
         yield from self._confirm()
+
+    def _left_behind(self) -> list[Flags]:
+        """Return what was started before the user pinned or added something, and the search took another way."""
+        known = [found[0].flags for (step, _), found in self._known.items() if step == "screen"]
+        return [
+            flags
+            for flags in known
+            if configuration_key(flags) not in self._screened
+            and self._space.pinned(flags) == flags
+            and self._space.refuse(flags, self.crashes) is None
+        ]
+
+    @property
+    def best_so_far(self) -> Flags | None:
+        """The leader, or what was better before the search took another way."""
+        known = [(self._value(self._known["screen", configuration_key(flags)]), flags) for flags in self._left_behind()]
+        best = max(known, key=lambda each: each[0], default=None)
+        if self.leader is None or best is None or best[0] <= self._score(self.leader) + log(1 + _GAIN):
+            return self.leader
+        return best[1]
 
     def _screen(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, list[Start]]:
         """Start a configuration unless it was already; return its starts of the screening."""
