@@ -30,7 +30,7 @@ _TWO_COLUMNS = 110
 
 
 class HelpTopic(NamedTuple):
-    """What help explains first: names with their meaning, of the field, the list or the panel that is in use.
+    """Holds what help explains first: names with their meaning, of the field, the list or the panel that is in use.
 
     `details` follow the keys of the screen.
     """

@@ -339,7 +339,7 @@ def shaded_bars(
 ) -> list[Line]:
     """Draw a sparkline in the ramp of a hue: by its values if it has one line, else from dark to bright upwards.
 
-    `missing` stands in the lowest line where there is no value.
+    `missing` is drawn in the lowest line where there is no value.
     """
     lines: list[Line] = []
     for row, text in enumerate(bar_columns(values, top, height)):

@@ -208,7 +208,7 @@ def test_quick_search_repeats_the_level_that_was_missed_before_the_answer_a_thir
 
 
 def test_quick_search_looks_between_a_level_whose_visits_differ_and_the_next_that_is_missed() -> None:
-    """At 24 agents 31 of 39 requests were in time: 12 of 20, then 19 of 19."""
+    """The two visits with 24 agents differ: 12 of 20 requests were in time, then 19 of 19."""
     visits = [*CLIMB, quick_visit(32, 0, 14), quick_visit(24, 12, 8), quick_visit(22, 19), quick_visit(24, 19)]
     answer = capacity(QUICK, visits, [], alpha=0.2)
     assert (answer.agents, answer.low, answer.high) == (22, 22, 31)

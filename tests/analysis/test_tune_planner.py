@@ -201,7 +201,7 @@ def test_what_was_started_before_the_user_added_something_is_not_forgotten() -> 
     added = [Flags({"--slots": 1, "--mode": "c"})]
 
     def value(flags: Flags) -> float:
-        """What is added has no better neighbour."""
+        """Return a speed by which the added configuration has no better neighbour."""
         return 120.0 if flags.get("--mode") == "c" else peaked(flags)
 
     before: list[Flags] = [{}, {"--slots": 8}, best, *added]

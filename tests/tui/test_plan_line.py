@@ -316,7 +316,7 @@ def test_a_level_that_can_only_end_one_way_says_so_before_its_end(good: tuple[in
 
 @pytest.mark.parametrize(("late", "is_open"), [(5, False), (10, True)])
 def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_slo(late: int, is_open: bool) -> None:
-    """With 38 requests of earlier visits and 42 of this one at most, eight late ones are allowed, and two were late."""
+    """Eight late requests are allowed, of 38 of earlier visits and at most 42 of this one; two were late before."""
     search = SearchState(
         goal="capacity", low=22, high=24, visits=9, next_c=22, step="decide",
         levels=(

@@ -44,7 +44,7 @@ _CLEAR_MORE_AGENTS = 0.5
 _CLEAR_LOSS = 0.1
 # An effect that is noticed at all.
 _NOTICED = 0.04
-# After each knob was tried once, the screening goes on until it has so many starts, or all are this part of a grid.
+# Once each knob was tried, the screening ends at this number of starts, or where all starts are this part of a grid.
 _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
 _MAX_PAIRS = 50
 # The finalists are at most this far behind the best of the screening.
