@@ -103,13 +103,14 @@ class ProgramTimes(Stored, frozen=True, kw_only=True):
     """The CPU time of the programs on this host that are neither swarmtui nor the server; only differences count.
 
     `others_s` is that of all of them, also of those that have ended; `by_name` holds the programs that were seen to be
-    busy. `cpus` is the number of CPUs that swarmtui may use.
+    busy, and `pids` the process of each, null if there were several. `cpus` is the number that swarmtui may use.
     """
 
     t_ns: int
     cpus: int
     others_s: float
     by_name: dict[str, float] = {}
+    pids: dict[str, int | None] = {}
 
 
 class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,10 +130,14 @@ class HostLoad(Stored, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Program(Stored, frozen=True, kw_only=True):
-    """A program that is neither swarmtui nor the server, and how many CPU cores it used on average."""
+    """A program that is neither swarmtui nor the server, and how many CPU cores it used on average.
+
+    `pid` is its process, null if several had this name.
+    """
 
     name: str
     cores: float
+    pid: int | None = None
 
 
 class HostUse(Stored, frozen=True, kw_only=True):

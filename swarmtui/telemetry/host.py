@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from swarmtui.model.telemetry import HostLoad, ProgramTimes
-from swarmtui.text import sanitize
+from swarmtui.text import sanitize, truncate
 
 _PROC = Path("/proc")
 # Reading all processes takes about 20 µs for each: it is done so seldom that it takes at most 0.2 % of a core, but at
@@ -23,6 +24,13 @@ _BUSY_CORES = 0.02
 # The parent of all threads of the kernel.
 _KERNEL = 2
 _HZ = os.sysconf("SC_CLK_TCK")
+# Programs that run scripts, as the kernel names them; PyTorch names the main thread of its process.
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|node|bun|deno|php|lua|julia|R|Rscript|java|bash|dash|fish|ksh|sh|zsh)[\d.]*|pt_main_thread"
+)
+_SCRIPT = re.compile(r"[\w.+-]+\.(?:py|pyz|pl|rb|[cm]?[jt]s|php|lua|jl|[rR]|jar|sh|bash|fish|ksh|zsh)")
+_MODULE = re.compile(r"[\w.]+")
+_MAX_OPTIONS, _LONGEST_NAME = 8, 40
 
 
 class HostReader:
@@ -79,21 +87,22 @@ class HostReader:
             self._busy_s = busy_s
             return
         ours = {*_descendants([os.getpid(), *servers], now), *self._clients()}
-        used_s: defaultdict[str, float] = defaultdict(float)
+        used_s: defaultdict[str, dict[int, float]] = defaultdict(dict)
         own_s = 0.0
         for pid, seconds in _used_s(earlier, now).items():
             if pid in ours:
                 own_s += seconds
-            else:
-                used_s[now[pid].program] += seconds
+            elif seconds > 0:
+                used_s[_with_script(now[pid].program, pid, self._proc)][pid] = seconds
         least_s = _BUSY_CORES * (t_ns - last.t_ns) / 1e9
-        by_name = dict(last.by_name)
-        for name, seconds in used_s.items():
-            if seconds >= least_s:
-                by_name[name] = by_name.get(name, 0.0) + seconds
-        self._programs = ProgramTimes(
-            t_ns=t_ns, cpus=last.cpus, others_s=last.others_s + busy_s - self._busy_s - own_s, by_name=by_name
-        )
+        by_name, pids = dict(last.by_name), dict(last.pids)
+        for name, by_pid in used_s.items():
+            if sum(by_pid.values()) >= least_s:
+                by_name[name] = by_name.get(name, 0.0) + sum(by_pid.values())
+                seen = {*by_pid, pids[name]} if name in pids else {*by_pid}
+                pids[name] = seen.pop() if len(seen) == 1 else None
+        others_s = last.others_s + busy_s - self._busy_s - own_s
+        self._programs = ProgramTimes(t_ns=t_ns, cpus=last.cpus, others_s=others_s, by_name=by_name, pids=pids)
         self._busy_s = busy_s
 
 
@@ -122,6 +131,28 @@ def _read_processes(proc: Path) -> dict[int, _Process] | None:
             program = name.partition(b"/")[0] if parent == _KERNEL else name
             found[pid] = _Process(sanitize(program.decode(errors="replace")), parent, int(fields[19]), ticks / _HZ)
     return found
+
+
+def _with_script(program: str, pid: int, proc: Path) -> str:
+    """Return the name of a program, with the file name of its script if it is an interpreter: `python3 train.py`.
+
+    Nothing else of its command line is returned: arguments, and code after -c, may hold keys.
+    """
+    if not _INTERPRETER.fullmatch(program):
+        return program
+    arguments: list[str] = []
+    with suppress(OSError):
+        arguments = (proc / f"{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[1:]
+    for n, argument in enumerate(arguments[:_MAX_OPTIONS]):
+        name = sanitize(argument.rpartition("/")[2])
+        if argument == "-c" or not name:
+            break
+        if argument == "-m" and _MODULE.fullmatch("".join(arguments[n + 1 : n + 2])):
+            return f"{program} -m {arguments[n + 1]}"
+        # An argument after an option may be its value: then only the ending tells that it is a script.
+        if not argument.startswith("-") and (n == 0 or _SCRIPT.fullmatch(name)):
+            return f"{program} {truncate(name, _LONGEST_NAME)}"
+    return program
 
 
 def _used_s(earlier: Mapping[int, _Process], now: Mapping[int, _Process]) -> dict[int, float]:

@@ -298,17 +298,17 @@ def test_usage_is_not_judged_without_a_tokenizer() -> None:
 
 
 def test_the_programs_that_made_the_host_busy_are_named() -> None:
-    programs = (Program(name="python3", cores=0.84), Program(name="cc1", cores=0.31), Program(name="git", cores=0.05))
+    script = Program(name="python3 train.py", cores=0.84, pid=1234)
+    programs = (script, Program(name="cc1", cores=0.31), Program(name="git", cores=0.05))
     busy = HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs)
     found = line("host_pressure", host=busy)
     assert found.value.endswith(", other programs used 42 % of the CPU time")
-    said = "the host was busy with other programs: python3 (0.8 cores), cc1 (0.3 cores) and git (0.1 cores)"
+    named = "python3 train.py (pid 1234, 0.8 cores)"
+    said = f"the host was busy with other programs: {named}, cc1 (0.3 cores) and git (0.1 cores)"
     assert found.sentence.endswith(f"were delayed: {said}")
     assert find_doubts([found]) == (said,)
     (flag,) = host_flags(HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs[:1]))
-    assert flag.text.startswith(
-        "the host was busy with another program: python3 (0.8 cores): tasks waited for a CPU in 90 %"
-    )
+    assert flag.text.startswith(f"the host was busy with another program: {named}: tasks waited for a CPU in 90 %")
 
 
 def test_a_client_and_a_server_that_share_a_quiet_host_are_no_doubt() -> None:

@@ -112,7 +112,9 @@ def busy_host() -> list[TelemetryEntry]:
     """While the second level runs, client and server wait for another program all the time."""
     found = []
     for at_s in (2.0, 3.0):
-        programs = ProgramTimes(t_ns=T0 + round(1e9 * at_s), cpus=2, others_s=at_s, by_name={"zqbusy a": at_s})
+        programs = ProgramTimes(
+            t_ns=T0 + round(1e9 * at_s), cpus=2, others_s=at_s, by_name={"zqbusy a": at_s}, pids={"zqbusy a": 71}
+        )
         host = HostLoad(
             t_ns=programs.t_ns,
             pressure_us=round(1e6 * at_s),
@@ -125,11 +127,11 @@ def busy_host() -> list[TelemetryEntry]:
 
 def test_a_program_that_made_the_host_busy_is_named_to_the_user_and_to_nobody_else(tmp_path: Path) -> None:
     write_session(tmp_path / ID, private_session())
-    said, mine = "the host was busy with another program: zqbusy a (1.0 cores)", read_summary(tmp_path, ID)
+    said, mine = "the host was busy with another program: zqbusy a (pid 71, 1.0 cores)", read_summary(tmp_path, ID)
     shared = without_private(mine).summary
     own, others = (" ".join(paint(session_blocks(one)).split()) for one in (mine, shared))
     assert said in own and any(said in flag.text for flag in mine.levels[1].flags)
-    assert said.replace("zqbusy a (1.0 cores)", "…") in others
+    assert said.replace("zqbusy a (pid 71, 1.0 cores)", "…") in others
     assert shared.levels[1].host is not None and shared.levels[1].host.others == pytest.approx(0.5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,16 +62,16 @@ def test_processes_that_a_server_started_belong_to_it() -> None:
     assert process_family([2**22 + 1]) == [2**22 + 1]
 
 
-def write_processes(proc: Path, busy_ticks: int, *processes: tuple[int, str, int, int, int]) -> None:
-    """Write what the kernel says of these processes: id, name, parent, own ticks and those of ended children."""
+def write_processes(proc: Path, busy_ticks: int, *processes: Any) -> None:
+    """Write what the kernel says of processes: id, name, parent, own ticks, those of ended children, command line."""
     for old in proc.glob("[0-9]*"):
-        (old / "stat").unlink()
-        old.rmdir()
+        shutil.rmtree(old)
     (proc / "stat").write_text(f"cpu  {busy_ticks} 0 0 500 0 9 9 0 0 0\n")
-    for pid, name, parent, own, children in processes:
+    for pid, name, parent, own, children, *command in processes:
         (proc / str(pid)).mkdir()
         stat = f"{pid} ({name}) S {parent} 1 1 0 -1 0 0 0 0 0 {own} 0 {children} 0 20 0 1 0 {1000 + pid} 0 0"
         (proc / str(pid) / "stat").write_text(stat)
+        (proc / str(pid) / "cmdline").write_text("".join(command))
 
 
 def read_twice(proc: Path, before: tuple[int, list[Any]], after: tuple[int, list[Any]], **which: Any) -> ProgramTimes:
@@ -102,6 +103,64 @@ def test_ours_and_the_servers_are_no_other_programs(tmp_path: Path) -> None:
     )
     assert found.by_name == pytest.approx({"a (b) c": 1.0})
     assert found.others_s == pytest.approx(5.0), "programs that nobody saw used CPU time, too"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "said"),
+    [
+        ("python3", ["python3", "/home/zq/my work/train.py", "--key", "zqsecret"], "python3 train.py"),
+        ("python3.12", ["python3.12", "-u", "-W", "ignore", "zqpath/train.py", "zqsecret.py"], "python3.12 train.py"),
+        ("python", ["python", "-m", "http.server", "zqsecret"], "python -m http.server"),
+        ("pt_main_thread", ["/usr/bin/python", "finetune"], "pt_main_thread finetune"),
+        ("python3", ["python3", "-c", "login('zqsecret')"], "python3"),
+        ("python3", ["python3: login zqsecret"], "python3"),
+        ("bash", ["bash", "-lc", "TOKEN=zqsecret make"], "bash"),
+        ("bash", ["/bin/bash", "/opt/backup", "zqsecret"], "bash backup"),
+        ("node", ["node", "--key=zqsecret", "server.mjs"], "node server.mjs"),
+        ("perl", ["perl", "-ne", "print if /zqsecret/"], "perl"),
+        ("python3", ["python3", "a\x1b[31m\nb.py"], "python3 a b.py"),
+        ("cc1", ["cc1", "zqsecret.c"], "cc1"),
+    ],
+)
+def test_an_interpreter_is_named_with_its_script_and_nothing_else_of_its_command(
+    tmp_path: Path, name: str, command: list[str], said: str
+) -> None:
+    us, text = os.getpid(), "".join(f"{part}\0" for part in command)
+
+    def processes(ticks: int) -> list[Any]:
+        return [(us, "python", 1, 0, 0), (7, name, 1, ticks, 0, text)]
+
+    found = read_twice(tmp_path, (0, processes(0)), (100, processes(100)), servers=())
+    assert found.by_name == pytest.approx({said: 1.0}) and found.pids == {said: 7}
+
+
+def test_a_server_in_python_is_told_from_a_program_in_python(tmp_path: Path) -> None:
+    us = os.getpid()
+
+    def processes(seconds: int) -> list[Any]:
+        used = 100 * seconds
+        return [
+            (us, "python3", 1, used, 0, "python3\0-m\0swarmtui.session_process\0"),
+            (us + 1, "python3", 1, used, 0, "python3\0/usr/bin/swarmtui\0"),
+            (us + 2, "python3", 1, used, 0, "python3\0serve.py\0"),
+            (us + 3, "python3", us + 2, used, 0, "python3\0-c\0engine\0"),
+            (us + 4, "python3", 1, used, 0, "python3\0train.py\0"),
+        ]
+
+    found = read_twice(tmp_path, (0, processes(1)), (500, processes(2)), servers=(us + 2,), clients=lambda: (us + 1,))
+    assert found.by_name == pytest.approx({"python3 train.py": 1.0}) and found.pids == {"python3 train.py": us + 4}
+    assert found.others_s == pytest.approx(1.0)
+
+
+def test_several_processes_of_one_program_are_added_and_have_no_pid(tmp_path: Path) -> None:
+    write_processes(tmp_path, 0, (os.getpid(), "python", 1, 0, 0))
+    reader = HostReader(proc=tmp_path, servers=())
+    reader.read()
+    for pid in (7, 8, 8):
+        write_processes(tmp_path, 0, (os.getpid(), "python", 1, 0, 0), (pid, "cc1", 1, 100, 0), (9, "make", 1, pid, 0))
+        found = reader.read(all_processes=True).programs
+        assert found is not None and found.pids["cc1"] == (7 if pid == 7 else None) and found.pids["make"] == 9
+    assert found is not None and found.by_name["cc1"] == pytest.approx(2.0)
 
 
 def test_children_that_have_ended_belong_to_those_who_started_them(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def _used_by_others(first: ProgramTimes | None, last: ProgramTimes | None) -> tu
     share = used_s / (last.cpus * passed_s) if used_s >= _TICK_S else 0.0
     cores = {name: (used_s - first.by_name.get(name, 0.0)) / passed_s for name, used_s in last.by_name.items()}
     busiest_first = sorted(cores.items(), key=lambda item: (-item[1], item[0]))
-    named = [Program(name=name, cores=used) for name, used in busiest_first if used >= _LEAST_CORES]
-    return share, tuple(named[:_MAX_PROGRAMS])
+    named = [(name, used) for name, used in busiest_first if used >= _LEAST_CORES][:_MAX_PROGRAMS]
+    return share, tuple(Program(name=name, cores=used, pid=last.pids.get(name)) for name, used in named)
 
 
 def busiest(uses: Iterable[HostUse | None]) -> HostUse | None:

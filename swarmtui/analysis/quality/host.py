@@ -57,7 +57,7 @@ def grade_host(facts: QualityFacts) -> Grade | None:
 
 
 def busy_text(programs: Sequence[Program]) -> str:
-    """`the host was busy with other programs: python3 (0.8 cores) and cc1 (0.3 cores)`"""
+    """`the host was busy with other programs: python3 train.py (pid 1234, 0.8 cores) and cc1 (0.3 cores)`"""
     if not programs:
         return "the host was busy"
     *others, last = map(program_text, programs)
@@ -66,8 +66,9 @@ def busy_text(programs: Sequence[Program]) -> str:
 
 
 def program_text(program: Program) -> str:
-    """`python3 (0.8 cores)`: only in this form is a program named in a sentence, and found again to leave it out."""
-    return f"{program.name} ({program.cores:.1f} cores)"
+    """`cc1 (pid 71, 0.8 cores)`: only so is a program named in a sentence, and found again to leave it out."""
+    pid = "" if program.pid is None else f"pid {program.pid}, "
+    return f"{program.name} ({pid}{program.cores:.1f} cores)"
 
 
 def grade_steal(facts: QualityFacts) -> Grade | None:
