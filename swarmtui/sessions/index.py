@@ -126,8 +126,8 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
 
     It is the one that the user chose, else the newest earlier complete session of its endpoint, model, workload and
     kind that is not in doubt; of a repeated run, the newest of these with other flags, if there is one: the last before
-    the change. If all are in doubt, it is still the last before the change, else the one that it repeats. One level is
-    no curve, unless it is repeated.
+    the change. If all are in doubt, it is the one with the most agents of the last flags before the change, as what
+    disturbs a server only makes it slower, else the one that is repeated. One level is no curve, unless it is repeated.
     """
     known = {row.id for row in rows}
     if chosen.previous in known and not chosen.repeats:
@@ -149,8 +149,9 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         if chosen.repeats and row.flags and chosen.flags and describe_flag_changes(row.flags, chosen.flags)
     ]
     sure = [row for part in (changed, alike) for row in part if not row.doubtful]
+    best = sorted(changed, key=lambda row: (row.flags == changed[0].flags, row.agents or 0), reverse=True)[:1]
     last = [chosen.previous] if chosen.previous in known else []
-    return next(iter((*(row.id for row in (*sure, *changed)), *last, *(row.id for row in alike))), "")
+    return next(iter((*(row.id for row in (*sure, *best)), *last, *(row.id for row in alike))), "")
 
 
 def compared_with(rows: Sequence[SessionRow], row: SessionRow) -> str:

@@ -43,6 +43,14 @@ def test_a_run_in_doubt_is_no_baseline_while_there_is_another_one() -> None:
     assert baseline_of(doubted, again(5, 4, busy)) == doubted[0].id, "all are in doubt: the last before the change"
 
 
+def test_of_several_runs_in_doubt_before_the_change_it_is_the_one_with_the_most_agents() -> None:
+    """What disturbs a server only makes it slower: the last one may be the worst."""
+    older, two = row(1, 8, doubtful=True, agents=20), row(2, 2, doubtful=True, agents=12)
+    four = again(3, 4, two, doubtful=True, agents=13)
+    worse = row(4, 2, doubtful=True, agents=4)
+    assert baseline_of([older, two, four, worse], again(5, 4, worse, doubtful=True)) == two.id
+
+
 def test_without_another_configuration_it_is_the_last_run_that_is_not_in_doubt() -> None:
     first, busy = row(1, 2), row(2, 2, doubtful=True)
     assert baseline_of([first, busy], again(3, 2, busy)) == first.id
