@@ -31,6 +31,11 @@ class PooledSentence(AnswerSentence, frozen=True, kw_only=True):
     high: int | None
     searches: int
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is the agents or any number more."""
+        return (self.low, self.high) == (self.agents, None)
+
 
 class AnswerPoint(Stored, frozen=True, kw_only=True):
     """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.

@@ -144,7 +144,7 @@ def _at_capacity(pair: Pair) -> tuple[str, str]:
     found = _changes_at_capacity(pair)
     figures, costs = ("; ".join(text for text, is_worse in found if is_worse == worse) for worse in (False, True))
     agents = ""
-    if pair.agents and pair.agents.average and pair.at_a and pair.at_b:
+    if pair.agents and pair.agents.by_searches and pair.at_a and pair.at_b:
         agents = f"last searches, {pair.at_a.c} → {pair.at_b.c} agents: "
     if figures:
         return f"{agents}{figures}", costs
@@ -233,7 +233,8 @@ def large_change(pair: Pair) -> tuple[str, str, Code | None]:
     """Return what to show large, with its unit: agents before and after, or the change if it is known to be one."""
     code, row = pair_code(pair), headline_row(pair)
     if pair.agents:
-        return "→".join(pair.agents.numbers), "agents", code
+        # Two numbers without an upper end are no change, and would look like one.
+        return "" if pair.agents.reason == "no_limit" else "→".join(pair.agents.numbers), "agents", code
     if row is None or row.change is None or row.word not in ("faster", "slower"):
         return "", "", code
     return (
@@ -352,8 +353,10 @@ def change_tables(pair: Pair) -> list[Table]:
     if not rows:
         return []
     top = _axis_end(rows)
-    bars = {row.key: Cell(change_bar(row, top), row_code(row)) for row in rows}
-    ends = f"−{short_percent(top)} ", f" +{short_percent(top)}"
+    # Bars of two numbers without an upper end would look like a gain or a loss.
+    drawn = pair.agents is None or pair.agents.reason != "no_limit"
+    bars = {row.key: Cell(change_bar(row, top) if drawn else "", row_code(row)) for row in rows}
+    axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
 
     def change(row: ComparisonRow) -> Cell:
         return Cell(f"{SIGNS[row_code(row)]} {change_percent(row)}", row_code(row))
@@ -365,7 +368,7 @@ def change_tables(pair: Pair) -> list[Table]:
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
         Column("change", "change", change),
-        Column("bar", f"{ends[0]:·<{_BAR}}0{ends[1]:·>{_BAR}}", lambda row: bars[row.key], right=False),
+        *([Column[ComparisonRow]("bar", axis, lambda row: bars[row.key], right=False)] if drawn else []),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
         Column("verdict", "verdict", verdict, right=False),
     ]

@@ -146,7 +146,7 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     # What each of several searches gave is said by the comparison.
     why = "" if pair.agents and sum(pair.agents.searches) > 2 else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    return sanitize("; ".join(filter(None, (change, why, step, pair.predicted))))
+    return sanitize("; ".join(filter(None, (change, why, step, pair.predicted, pair.left_out))))
 
 
 def record_effect(directory: Path) -> str:

@@ -123,7 +123,7 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
 def test_of_several_searches_the_means_are_shown_everywhere() -> None:
     found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
     assert found is not None and (found.before, found.after, found.numbers) == (18, 20, ("18", "20"))
-    assert found.sentence() == "likely more agents: 18 → 20 on average of 2 and 4 searches"
+    assert found.sentence() == "likely more agents: 18 → 20 by 2 and 4 searches"
     assert found.why == (
         "they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart; searches of one server may differ by up to 3"
     )
@@ -161,6 +161,68 @@ def test_searches_together_have_no_upper_end_if_one_of_them_has_none() -> None:
     assert found is not None and (found.numbers, found.high) == (("30+", "26"), None)
     more = compare_agents([answer(8, 0, 0)], [first, open_])
     assert more is not None and more.detail == "8 → 28 or more" and more.numbers == ("8", "28+")
+
+
+def disturbed(number: int, low: int) -> Answer:
+    return msgspec.structs.replace(
+        answer(number, 0, 0), low=low, high=None, quality="doubtful", disturbed="the host was busy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("searches", "take", "gave"),
+    [
+        # The newest is the first.
+        ([disturbed(8, 4), disturbed(13, 13)], (13, 13, None), "13+, 8"),
+        ([disturbed(13, 13), disturbed(8, 4)], (13, 13, None), "8, 13+"),
+        ([answer(14, 1, 2), disturbed(13, 13)], (14, 13, 16), "13+, 14"),
+        ([disturbed(4, 4), answer(14, 1, 2)], (14, 13, 16), "14, 4+"),
+        ([disturbed(15, 15), answer(14, 1, 2)], (15, 15, 16), "14, 15+"),
+        ([disturbed(20, 20), answer(14, 1, 2)], (20, 20, None), "14, 20+"),
+    ],
+)
+def test_a_level_that_a_disturbed_search_kept_stays_kept(
+    searches: list[Answer], take: tuple[int, int, int | None], gave: str
+) -> None:
+    found = pool_searches(searches)
+    assert found is not None and (found.agents, found.low, found.high, found.gave) == (*take, gave)
+
+
+@given(st.lists(agents, min_size=1, max_size=4), agents, width, width)
+def test_a_disturbed_search_never_lowers_what_the_others_give(
+    numbers: list[int], low: int, below: int, above: int
+) -> None:
+    others = [answer(number, below, above) for number in numbers]
+    without, with_it = pool_searches([*others, *others]), pool_searches([*others, *others, disturbed(low + 1, low)])
+    assert without is not None and with_it is not None and with_it.agents == max(without.agents, low)
+    assert without.low is not None and with_it.low is not None and with_it.low >= without.low
+
+
+@pytest.mark.parametrize("disturbed_sides", [(True, True), (False, False)])
+def test_two_sides_without_an_upper_limit_are_not_compared(disturbed_sides: tuple[bool, bool]) -> None:
+    sides = (
+        disturbed(n, n) if slowed else msgspec.structs.replace(answer(n, 0, 0), high=None)
+        for n, slowed in zip((12, 13), disturbed_sides, strict=True)
+    )
+    found = compare_agents(*([side] for side in sides))
+    assert found is not None and (found.word, found.reason, found.likely) == ("not sure yet", "no_limit", None)
+    assert found.detail == "12 or more before, 13 or more now"
+    end = "until the host is quiet" if all(disturbed_sides) else "is possible"
+    assert found.why == f"neither side found an upper limit: no comparison {end}"
+    equal = compare_agents([disturbed(12, 12)], [disturbed(12, 12)])
+    assert equal is not None and equal.word == "not sure yet", "both may be any number more"
+
+
+def test_the_side_without_an_upper_limit_is_named() -> None:
+    for sides, which in (
+        ((disturbed(12, 12), answer(13, 1, 1)), "before"),
+        ((answer(13, 1, 1), disturbed(12, 12)), "now"),
+    ):
+        found = compare_agents(*([side] for side in sides))
+        assert found is not None and found.reason == "overlap"
+        assert found.why.startswith(f"{which}, no upper limit was found: ")
+    below = compare_agents([disturbed(12, 12)], [answer(6, 0, 1)])
+    assert below is not None and below.word == "fewer agents", "what was kept stays kept"
 
 
 def test_searches_for_another_slo_or_without_a_number_do_not_count() -> None:

@@ -22,6 +22,7 @@ from swarmtui.numbers import local_time
 from swarmtui.report.answer import pooled_text
 from swarmtui.report.comparison import (
     answer_lines,
+    change_tables,
     compared_rows,
     large_change,
     pair_answer,
@@ -173,8 +174,8 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
         return {line.name: line.text for line in answer_lines(compare_pair(before, after))}
 
     lines = compared("the host was busy", "the host was busy")
-    assert lines["Agents"] == "not sure yet: 5 or more → 9 or more; the host was busy in both runs"
-    assert lines["How sure"].startswith("the ranges 5 or more and 9 or more overlap")
+    assert lines["Agents"] == "not sure yet: 5 or more before, 9 or more now; the host was busy in both runs"
+    assert lines["How sure"].startswith("neither side found an upper limit: no comparison until the host is quiet")
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more, not sure: the host was busy in both runs"
     assert lines["How sure"].startswith(
@@ -208,7 +209,9 @@ def test_it_is_said_which_run_was_disturbed_and_how_to_repeat_it(
 
 
 def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
-    line = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    """One that something only slowed down counts with what it kept."""
+    line = QualityLine(code="server_restart", name="server", value="1", state="doubtful", sentence="")
+    slowed = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     before, between, after = (
         quick_search(id, agents, flags=flags)
         for id, agents, flags in (
@@ -217,15 +220,15 @@ def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
         )
     )  # fmt: skip
     at = local_time(between.session.created, "%H:%M")
-    busy = msgspec.structs.replace(between, quality=(line,))
+    busy, counts = (msgspec.structs.replace(between, quality=(found,)) for found in (line, slowed))
     changed = {
         name: dict(line[:2] for line in answer_lines(compare_pair(before, after, history=history)))["Changed"]
-        for name, history in (("busy", [busy]), ("quiet", [between]))
+        for name, history in (("busy", [busy]), ("quiet", [between]), ("slowed", [counts]))
     }
-    assert changed["quiet"] == f"--parallel 2 → 4 since the run of {at}"
-    assert changed["busy"] == f"{changed['quiet']}; the run of {at} is left out: the host was busy"
-    doubted = msgspec.structs.replace(before, quality=(line,))
-    assert not compare_pair(doubted, after, history=[busy]).left_out
+    assert changed["quiet"] == changed["slowed"] == f"--parallel 2 → 4 since the run of {at}"
+    assert changed["busy"] == f"{changed['quiet']}; the run of {at} is left out: the server restarted"
+    pair = compare_pair(before, after, history=[busy])
+    assert compared_text(pair, "").endswith(f"the run of {at} is left out: the server restarted")
 
 
 def test_rows_from_one_capacity_to_the_other_matter_most() -> None:
@@ -308,18 +311,18 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     ids = [f"20261115-01{minute}00-aaaa" for minute in range(10, 20)]
     before = [quick_search(id, agents, flags="--parallel 2") for id, agents in zip(ids[:2], (18, 17), strict=True)]
     after = [quick_search(id, agents) for id, agents in zip(ids[2:6], (22, 17, 20, 22), strict=True)]
-    doubtful = QualityLine(code="host_pressure", name="host CPU", state="doubtful", value="", sentence="")
-    busy = msgspec.structs.replace(quick_search(ids[3][:-1] + "b", 40), quality=(doubtful,))
+    doubtful = QualityLine(code="in_flight", name="held C", state="doubtful", value="", sentence="")
+    doubted = msgspec.structs.replace(quick_search(ids[3][:-1] + "b", 40), quality=(doubtful,))
     swept = quick_search(ids[3][:-1] + "c", 50)
     swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
     later = quick_search(ids[8], 60)
-    pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], busy, swept, later])
+    pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], doubted, swept, later])
     said = "20 agents (19–22): 4 searches of this server gave 22, 17, 20, 22"
     pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=19, high=22, searches=4)
     assert pair.searches == pooled and pooled_text(pooled) == "20 agents (19–22) by 4 searches"
-    assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.average in pair.sentence
+    assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
     lines = {line.name: line.text for line in answer_lines(pair)}
-    assert lines["Agents"] == "more agents: 18 → 20 on average of 2 and 4 searches, 80 % sure"
+    assert lines["Agents"] == "more agents: 18 → 20 by 2 and 4 searches, 80 % sure"
     assert lines["At capacity"].startswith("last searches, 17 → 22 agents: 510 → 660 tok/s in total")
     logged = compare_with_baseline(before[1], after[3], [before[0], *after[:3]])
     row = ListRow(SessionRow(id=after[3].session.id, agents=22))
@@ -483,8 +486,27 @@ def test_repeats_count_and_the_side_with_fewer_is_asked_for(earlier: int, later:
     assert dict(line[:2] for line in answer_lines(pair, in_app=True))["How sure"].endswith(step)
 
 
+def test_a_disturbed_search_counts_in_the_result_and_in_the_comparison() -> None:
+    """The last of each side was the worst one."""
+    busy = QualityLine(code="host_steal", name="steal", value="22 %", state="doubtful", sentence="")
+    history = [
+        msgspec.structs.replace(quick_search(id, agents, flags=flags, disturbed="it was busy"), quality=(busy,))
+        for id, agents, flags in (
+            ("20261115-014455-3f9a", 12, "--parallel 2"), ("20261115-015000-bbbb", 13, "--parallel 4"),
+            ("20261115-015500-cccc", 5, "--parallel 2"), ("20261115-020000-dddd", 8, "--parallel 4"),
+        )
+    ]  # fmt: skip
+    pair = compare_pair(*history[2:], history=history[:2])
+    assert pair.searches is not None and pair.searches.is_open
+    assert pair.searches.sentence == "13 agents or more: 2 searches of this server gave 13+, 8+"
+    assert pooled_text(pair.searches) == "13 agents or more by 2 searches"
+    assert pair.agents is not None and (pair.agents.before, pair.agents.after) == (12, 13)
+    assert large_change(pair)[0] == "", "two lower bounds are no change"
+    assert all(column.id != "bar" for table in change_tables(pair) for column in table.columns)
+
+
 def test_a_repeat_in_doubt_does_not_count_and_after_both_none_does() -> None:
-    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    busy = QualityLine(code="server_restart", name="server", value="1", state="doubtful", sentence="")
     before = quick_search("20261115-014455-3f9a", 22, flags="--parallel 2")
     once, after, later = (
         quick_search(f"20261115-0200{at}-aaaa", 26, flags="--parallel 4") for at in ("00", "10", "20")

@@ -97,7 +97,7 @@ def prediction_text(change: SlotsChange, searches: int = 1) -> str:
         return ""
     came = f"{change.after.agents}{range_text(change.after.agents, *change.after.shown_range)}"
     if searches > 1:
-        came = f"{change.agents[1]} on average of {searches} searches"
+        came = f"{change.agents[1]} by {searches} searches"
     return f"slots {change.was} → {change.now}: predicted {forecast_agents(found)}, came out {came}"
 
 

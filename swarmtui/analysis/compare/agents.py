@@ -2,7 +2,7 @@
 
     more or fewer agents    the ranges of both answers do not overlap, and the numbers are further apart than chance
                             explains
-    same                    the numbers are equal
+    same                    the numbers are equal, and both have an upper end
     not sure yet            everything else; *likely* more or fewer if chance seldom takes them this far apart
 
 The range of an answer is what its own requests decide. A repeat of the search minutes later can end outside of it, as
@@ -13,6 +13,9 @@ said to differ. A larger change, or one of narrower ranges, is never less sure.
 Several searches of one configuration count as one with the mean of their numbers: its range, and what chance explains,
 shrink with the root of their number. Their drift is taken to be as large within a side as between both. What is shown
 of them is the mean, and where it may end with as many searches more: its range with that drift.
+
+A disturbance only makes a server look slower: a level that was kept in any search is kept. A search that was disturbed
+counts with its low end, which raises the number of the others and never lowers it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
-AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal"]
+AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal", "no_limit"]
 
 # A search whose ends are less sure than this may end further away.
 _SURE = 0.95
@@ -47,11 +50,11 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 (8–9) → 12 (10–13), 80 % sure`; `detail` has both capacities with the ranges of their answers.
 
     Of several searches these are means, without ranges; `before` and `after`, and `numbers`, which are shown where they
-    stand alone, are rounded. `reason` is why the word is what it is; `why` says it with both ranges, or what chance
-    explains. `chance` are the agents by which two such searches of one server differ by chance; null if the ranges
-    overlap. `likely` is what a change within chance most likely is. `searches` are those of each side. `confidence` is
-    that of the less certain capacity; null if nothing is decided. `scatter`: the numbers differ, although everything
-    that is known is the same.
+    stand alone, are rounded. `reason` is why the word is what it is, `no_limit` if neither side has an upper end; `why`
+    says it with both ranges, or what chance explains. `chance` are the agents by which two such searches of one server
+    differ by chance; null if the ranges overlap. `likely` is what a change within chance most likely is. `searches` are
+    those of each side. `confidence` is that of the less certain capacity; null if nothing is decided. `scatter`: the
+    numbers differ, although everything that is known is the same.
     """
 
     word: AgentsWord
@@ -68,16 +71,16 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     scatter: bool = False
 
     @property
-    def average(self) -> str:
-        """`on average of 2 and 3 searches`; empty if each side has one."""
-        return "on average of {} and {} searches".format(*self.searches) if sum(self.searches) > 2 else ""
+    def by_searches(self) -> str:
+        """`by 2 and 3 searches`; empty if each side has one."""
+        return "by {} and {} searches".format(*self.searches) if sum(self.searches) > 2 else ""
 
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_chance" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
-        found = " ".join(filter(None, (self.detail, self.average)))
+        found = " ".join(filter(None, (self.detail, self.by_searches)))
         if self.likely and not doubted:
             return f"likely {self.likely}: {found}"
         probably = doubted and self.word != "not sure yet"
@@ -94,9 +97,9 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 
 
 class PooledSearches(Stored, frozen=True, kw_only=True):
-    """Several searches of one configuration: their `numbers`, the oldest first, their mean, rounded, and its range.
+    """Several searches of one configuration: their `numbers`, the oldest first, what they give together, and its range.
 
-    The range ends where as many searches more may end; `high` is null if one of them has no upper end.
+    The range ends where as many searches more may end; `high` is null if no upper end is known.
     """
 
     numbers: tuple[str, ...]
@@ -111,35 +114,49 @@ class PooledSearches(Stored, frozen=True, kw_only=True):
 
 
 class _Side(NamedTuple):
-    """The searches of one configuration as one, with the mean of their numbers and its range; an end may be unknown."""
+    """The searches of one configuration as one, with its number and range; an end may be unknown.
+
+    The number is the mean of the searches, but of those that were disturbed only the low end counts: `kept` is the
+    highest of these. `undisturbed` are the others.
+    """
 
     answers: tuple[Answer, ...]
+    undisturbed: tuple[Answer, ...]
     agents: float
     low: float | None
     high: float | None
+    kept: int = 0
 
     @property
     def is_sure(self) -> bool:
         return all(
-            one.quality != "doubtful" and (one.confidence is None or one.confidence >= _SURE) for one in self.answers
+            one.quality != "doubtful" and (one.confidence is None or one.confidence >= _SURE)
+            for one in self.undisturbed or self.answers
         )
+
+    @property
+    def weight(self) -> int:
+        """How many searches the number is the mean of."""
+        return len(self.undisturbed) or 1
 
     @property
     def shown(self) -> PooledSearches:
         """Return what is shown of the searches; a single one has its own range."""
-        several = len(self.answers) > 1
-        low, high = self.ends_after(1 / sqrt(len(self.answers))) if several else self.answers[0].shown_range
+        low, high = self.low, self.high
+        if self.weight > 1:
+            low, high = self.ends_after(1 / sqrt(self.weight))
+        low, high = None if low is None else max(int(low), self.kept), None if high is None else int(high)
         numbers = tuple(_number(one.agents or 0, is_open=one.is_open) for one in reversed(self.answers))
         return PooledSearches(numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high)
 
     @property
     def mean(self) -> float:
-        """The mean of the numbers with one decimal, as it is said."""
+        """The number with one decimal, as it is said."""
         return floor(round(10 * self.agents + 0.5, 6)) / 10
 
     @property
     def is_open(self) -> bool:
-        return any(one.is_open for one in self.answers)
+        return self.high is None and (self.agents == self.kept or any(one.is_open for one in self.undisturbed))
 
     def ends_after(self, factor: float) -> tuple[int | None, int | None]:
         """Return where a repeat may end: a tenth, or less by the factor, and at least one agent beside the range."""
@@ -171,7 +188,9 @@ def compare_agents(
         return None
     order, distance, chance = _order(a, b), abs(b.agents - a.agents), chance_between(a, b)
     reason: AgentsReason = "beyond_chance" if distance > chance else "within_chance"
-    if not distance:
+    if a.high is None and b.high is None:
+        reason = "no_limit"
+    elif not distance and a.high is not None and b.high is not None:
         reason = "equal"
     elif not order:
         reason = "overlap"
@@ -183,12 +202,14 @@ def compare_agents(
         word="same" if reason == "equal" else moved if claims else "not sure yet",
         before=a.shown.agents,
         after=b.shown.agents,
-        detail=" → ".join(_detail(side, several=len(a.answers) + len(b.answers) > 2) for side in (a, b)),
+        detail=("{} before, {} now" if reason == "no_limit" else "{} → {}").format(
+            *(_detail(side, several=len(a.answers) + len(b.answers) > 2) for side in (a, b))
+        ),
         confidence=min(known) if known and claims else None,
         numbers=(_number(a.shown.agents, is_open=a.is_open), _number(b.shown.agents, is_open=b.is_open)),
         reason=reason,
         why=_why(reason, a, b, chance),
-        chance=None if reason == "overlap" else chance,
+        chance=None if reason in ("overlap", "no_limit") else chance,
         likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
         searches=(len(a.answers), len(b.answers)),
         scatter=scatter,
@@ -200,9 +221,20 @@ def _side(answers: Sequence[Answer | None], slo: str) -> _Side | None:
     found = tuple(one for one in answers if one is not None and one.agents is not None and one.slo == slo)
     if not found or found[0] is not answers[0]:
         return None
-    agents = sum(one.agents or 0 for one in found) / len(found)
-    low, high = (_end(agents, ends) for ends in zip(*(one.shown_range for one in found), strict=True))
-    return _Side(found, agents, low, high)
+    undisturbed = tuple(one for one in found if not one.disturbed) if len(found) > 1 else found
+    kept = max((one.shown_range[0] or 0 for one in found if one not in undisturbed), default=0)
+    if not undisturbed:
+        return _Side(found, (), kept, kept, _least_end(found, kept), kept)
+    agents = sum(one.agents or 0 for one in undisturbed) / len(undisturbed)
+    low, high = (_end(agents, ends) for ends in zip(*(one.shown_range for one in undisturbed), strict=True))
+    if kept > agents:
+        return _Side(found, undisturbed, kept, kept, high if high is None or high >= kept else None, kept)
+    return _Side(found, undisturbed, agents, low, high, kept)
+
+
+def _least_end(answers: Sequence[Answer], kept: int) -> int | None:
+    """Return the lowest upper end that the kept level leaves."""
+    return min((high for one in answers if (high := one.shown_range[1]) is not None and high >= kept), default=None)
 
 
 def _end(agents: float, ends: Sequence[int | None]) -> float | None:
@@ -213,7 +245,7 @@ def _end(agents: float, ends: Sequence[int | None]) -> float | None:
 
 def chance_between(a: _Side, b: _Side) -> int:
     """Return the agents by which searches of one server that are like these differ by chance."""
-    factor = sqrt((1 / len(a.answers) + 1 / len(b.answers)) / 2)
+    factor = sqrt((1 / a.weight + 1 / b.weight) / 2)
     least, most = sorted((a, b), key=lambda side: side.agents)
     high, low = least.ends_after(factor)[1], most.ends_after(factor)[0]
     beside = [least.agents if high is None else high - least.agents, most.agents if low is None else most.agents - low]
@@ -244,8 +276,15 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     several = len(a.answers) + len(b.answers) > 2
     gave = " → ".join(side.shown.gave for side in (a, b))
     searches = f"they gave {gave}" if several else "one search each"
+    start = f"{searches}; " if several else ""
+    if reason == "no_limit":
+        disturbed = any(one.disturbed for one in (*a.answers, *b.answers))
+        until = "until the host is quiet" if disturbed else "is possible"
+        return f"{start}neither side found an upper limit: no comparison {until}"
     if reason == "overlap":
-        return f"{f'{searches}; ' if several else ''}the ranges {_ends(a.shown)} and {_ends(b.shown)} overlap"
+        open_ = next((name for name, side in (("before", a), ("now", b)) if side.high is None), "")
+        without = f"{open_}, no upper limit was found: " if open_ else "the ranges "
+        return f"{start}{without}{_ends(a.shown)} and {_ends(b.shown)} overlap"
     if reason == "equal":
         return f"{searches}; searches of one server may differ by up to {chance}, so that less would not show"
     distance = round(abs(b.mean - a.mean), 1)

@@ -8,7 +8,7 @@ from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.compare.agents import pool_searches
 from swarmtui.analysis.compare.differences import is_same_configuration, known_flags
-from swarmtui.analysis.compare.sides import doubts_of
+from swarmtui.analysis.compare.sides import counted_doubts
 from swarmtui.model.answer import Answer, PooledSentence
 from swarmtui.model.session import Summary
 
@@ -31,20 +31,21 @@ def find_repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Su
 
 
 def find_searches(one: Summary, other: Summary, history: Sequence[Summary]) -> list[Answer | None]:
-    """Return the answer of a session, then those of the same configuration that are not in doubt, the newest first.
+    """Return the answer of a session, then those of the same configuration that count with it, the newest first.
 
-    The levels of a sweep are no search, whatever they say about the SLO. Flags that are not known may have changed.
+    One that something slowed down counts, too, see `compare_agents`. The levels of a sweep are no search, whatever they
+    say about the SLO. Flags that are not known may have changed.
     """
     if known_flags(one) is None:
         return [one.answer]
     repeats = sorted(find_repeats(one, other, history)[1:], key=lambda found: found.session.id, reverse=True)
     goal = one.session.plan.goal
-    return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not doubts_of(x))]
+    return [one.answer, *(x.answer for x in repeats if x.session.plan.goal == goal and not counted_doubts(x))]
 
 
 def pool_earlier_searches(summary: Summary, history: Sequence[Summary]) -> PooledSentence | None:
-    """Say what a search and the earlier ones of its configuration give together; null if it is alone, or in doubt."""
-    if summary.session.plan.goal != "capacity" or doubts_of(summary):
+    """Say what a search and the earlier ones of its configuration give together; null if alone, or not counted."""
+    if summary.session.plan.goal != "capacity" or counted_doubts(summary):
         return None
     pooled = pool_searches(find_searches(summary, summary, history))
     if pooled is None:

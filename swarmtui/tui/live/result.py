@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.capacity.words import doubt_words
+from swarmtui.analysis.capacity.words import agents_number, doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer, NextStep, PooledSentence
 from swarmtui.model.client_protocol import Ended, Frame
@@ -115,7 +115,8 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     if answer is None or frame is None:
         return "", ""
     if answer.searches is not None:
-        return str(answer.searches.agents), "agent" if answer.searches.agents == 1 else "agents"
+        number = "".join(agents_number(answer.searches.agents, is_open=answer.searches.is_open, doubtful=False))
+        return number, "agent" if number == "1" else "agents"
     if answer.agents is not None:
         number = answer_number(answer)
         if answer.headline.code == "fewer_agents":
