@@ -21,9 +21,9 @@ class ChartSeries(NamedTuple):
     """A curve. `marks` are the x of points with what is special about them: the best level, the first past the SLO.
 
     `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
-    `hollow` are the x of points that are not complete. `names` are those of its points, in order. A `solid`, `dotted`
-    or `dashed` series is a line without points, a `sparse` one a limit, and `points` are not joined. The hue `dim` is
-    that of what the others are compared with. `judged`: whether it is known to be better or worse than another.
+    `hollow` are the x of points that do not stand for their level. `names` are those of its points, in order. A
+    `solid`, `dotted` or `dashed` series is a line without points, a `sparse` one a limit, and `points` are not joined.
+    The hue `dim` is that of what the others are compared with. `judged`: whether it is known to be better or worse.
     """
 
     name: str

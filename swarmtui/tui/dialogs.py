@@ -301,7 +301,8 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("?", "not sure: too few requests, or something made the server look slower (panel 6 says what)", (1, 4)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
     ("…", "so far: more requests, or the levels that follow, decide it", (4,)),
-    ("○", "a level so far, or one that ended early: it is not compared with the others; in the heat map: waiting",
+    ("○", "a level so far, or one that ended early: it is not compared with the others; in a curve also one with too "
+     "few requests to stand for the level; in the heat map: waiting",
      (1, 2, 4)),
 )  # fmt: skip
 

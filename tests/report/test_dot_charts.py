@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.marks import LevelMarks
+from swarmtui.model.findings import Finding
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, comparison_charts, curve_charts
 from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
@@ -233,6 +234,22 @@ def test_what_is_not_measured_is_not_drawn() -> None:
     upper, lower = curve_charts([level(1, tps=None, ttft=0.2)], LevelMarks(False, None, None))
     assert upper.series == () and [series.points for series in lower.series] == [((1.0, 200.0),)]
     assert "●" not in "".join(text_of(paint_charts([upper], 40, 8)))
+
+
+def test_a_level_without_a_figure_is_missing_in_the_curves_of_a_comparison() -> None:
+    cut = level(12, tps=None, ttft=None, tokens_out=None, wall_s=None, by_run=())
+    searched = [level(8, tps=557.0, ttft=1.0), cut, level(16, tps=600.0, ttft=2.0)]
+    sessions = [SessionData(name, summary(levels, name)) for name, levels in (("a", searched[:1]), ("b", searched))]
+    upper, lower = comparison_charts(sessions)[:2]
+    assert [[x for x, _ in series.points] for series in (*upper.series, *lower.series)] == 2 * [[8], [8, 16]]
+
+
+def test_a_figure_that_does_not_stand_for_its_level_is_hollow() -> None:
+    few = Finding(code="steady_below_wall", text="too few requests for the time at C")
+    levels = [level(8, tps=557.0), level(16, tps=61.0, flags=(few,)), level(32, tps=400.0, complete=False, by_run=())]
+    upper, _ = curve_charts(levels, LevelMarks(False, None, None))
+    assert upper.series[0].hollow == {16, 32}
+    assert "".join(text_of(paint_charts([upper], 60, 12))).count("○") == 2
 
 
 # the grid
