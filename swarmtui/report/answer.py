@@ -16,6 +16,7 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "narrow_kv")
 
+NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
 # The line below what several searches give together.
 THIS_SEARCH = "This search"
@@ -49,19 +50,26 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", (found.searches or found.headline).sentence),
         (THIS_SEARCH, found.headline.sentence if found.searches else ""),
+        ("Doubt", doubt_text(found)),
         ("Levels", found.border),
         (f"At {at.c}" if at else "", "; ".join((point_text(at), *request_lengths(at))) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
-        ("Quality", quality_text(found) if summary.levels else ""),
+        ("Quality", (NOT_SURE if doubt_text(found) else quality_text(found)) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
+
+
+def doubt_text(found: Answer) -> str:
+    """Say why a number is in doubt: `the host was busy, so missed levels prove nothing`; empty if it is not."""
+    proves = ", so missed levels prove nothing" if found.disturbed and found.missed_c and found.high is None else ""
+    return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
 
 
 def quality_text(found: Answer) -> str:
     """`ok`, `ok, with remarks`, or `not sure: the host was busy`"""
     if found.quality == "doubtful":
-        return ": ".join(filter(None, ("not sure", found.doubts)))
+        return ": ".join(filter(None, (NOT_SURE, found.doubts)))
     return "ok, with remarks" if found.quality == "note" else "ok"
 
 

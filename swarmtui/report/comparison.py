@@ -113,7 +113,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     figures, costs = _at_capacity(pair)
     lines = [
-        AnswerLine("Agents" if pair.agents else "Result", pair.sentence, pair_code(pair)),
+        AnswerLine("Agents" if pair.agents else "Result", pair.headline_text, pair_code(pair)),
+        AnswerLine("Doubt", name_doubts(pair.doubts)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair, in_app)),
@@ -196,8 +197,6 @@ def _how_sure(pair: Pair, in_app: bool) -> str:
         again, why = _MORE_RUNS if in_app else "", f"{MIN_RUNS} runs of each are needed"
     if pair.agents:
         why = pair.agents.why
-        if pair.doubts and pair.agents.reason == "beyond_chance":
-            why = f"{why}; but {name_doubts(pair.doubts)}"
     if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents or step_to_decide(pair)):
         again = f"measure it again: {pair.again}"
     return "; ".join(filter(None, (why, again)))

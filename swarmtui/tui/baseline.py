@@ -144,7 +144,7 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     since = f" since {pair.since}" if pair.since else ""
     why, step = (pair.agents.why, step_to_decide(pair)) if pair.agents and not pair.refused else ("", "")
     # What each of several searches gave is said by the comparison.
-    why = "" if pair.agents and sum(pair.agents.searches) > 2 else why
+    why = "" if pair.agents and sum(pair.agents.searches) > 2 and pair.agents.reason != "no_limit" else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
     return sanitize("; ".join(filter(None, (change, why, step, pair.predicted, pair.left_out))))
 

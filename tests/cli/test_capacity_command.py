@@ -29,12 +29,12 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     assert answer["slo"] == "ttft_p50=120ms"
     headline = answer["headline"]["sentence"]
     found_words = "1 agent with a first token within 120 ms, for 50 % of requests"
-    open_end = f" or more ({disturbed}, so missed levels prove nothing)" if disturbed else ""
+    open_end = " or more" if disturbed else ""
     assert headline == found_words.replace("1 agent", f"1 agent{open_end}", 1) + (
         "" if answer["doubts"] else " (99 % sure)"
     )
     assert answer["limit"]["code"] == ("not_known" if disturbed else "slots")
-    not_known = f"not known, as {disturbed}; seen: " if disturbed else ""
+    not_known = "not known; seen: " if disturbed else ""
     assert answer["limit"]["sentence"].startswith(f"{not_known}at 2 agents the first token")
     assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
     assert "slots=2" in [step["command"] for step in answer["next"]]

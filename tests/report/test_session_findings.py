@@ -71,7 +71,8 @@ def test_how_it_scales_is_said_once() -> None:
 
 def test_a_busy_host_is_said_beside_the_result() -> None:
     found = msgspec.structs.replace(summary([level(4, tps=150)]), quality=BUSY)
-    assert answered(found)["Quality"] == "not sure: the host was busy"
+    said = answered(found)
+    assert (said["Doubt"], said["Quality"]) == ("the host was busy", "not sure"), "the cause is said once"
 
 
 def test_the_first_token_of_a_level_is_always_its_median_and_the_p90_is_added() -> None:

@@ -30,7 +30,7 @@ from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
 from swarmtui.tui.live.levels import levels_view, nearest_rows
-from swarmtui.tui.live.result import ResultPanel, large_lines, result_lines, result_view
+from swarmtui.tui.live.result import ResultPanel, ResultRow, large_lines, result_lines, result_view
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.streams import StreamsPanel
 from swarmtui.tui.live_model import LiveModel
@@ -142,15 +142,14 @@ async def test_the_whole_result_is_seen_at_once_above_the_others(size: tuple[int
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int, int]) -> None:
     """Also with the longest sentences: those of a busy host, and of slots that share the same throughput."""
-    disturbed = "the host was busy, so missed levels prove nothing"
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
     seen = "at 12 agents the first token took 2.43 s (p90), and all 8 slots are taken; the KV cache has room"
     then = "--parallel 16: 16 to 20 agents (prediction), as fewer wait for a slot; each writes about 51 tok/s"
     price = "instead of 104, as they share 800 tok/s in total"
     answer = msgspec.structs.replace(
         ANSWER,
-        headline=AnswerSentence(code="capacity_or_more", sentence=f"10 agents (8 or more: {disturbed}) with {slo}"),
-        limit=AnswerSentence(code="slots", sentence=f"not known, as the host was busy; seen: {seen}"),
+        headline=AnswerSentence(code="capacity_or_more", sentence=f"10 agents (8 or more) with {slo}"),
+        limit=AnswerSentence(code="slots", sentence=f"not known; seen: {seen}"),
         next=(
             NextStep(code="quiet_host", sentence="measure again when the host is quiet"),
             NextStep(code="more_slots", sentence=f"{then} {price}", command="--parallel 16"),
@@ -346,11 +345,14 @@ def test_a_long_path_is_shortened_to_the_name_of_the_session(monkeypatch: pytest
         assert longest_fit(view.detail, 76) == said
 
 
-def test_a_doubt_is_said_once_in_the_edge_of_the_result() -> None:
-    doubtful = msgspec.structs.replace(ANSWER, quality="doubtful", doubts="the host was busy")
+def test_a_doubt_is_said_once_in_a_line_of_its_own() -> None:
+    doubtful = msgspec.structs.replace(
+        ANSWER, quality="doubtful", doubts="the host was busy", disturbed="the host was busy", high=None, missed_c=20
+    )
     view = result_view(ended_frame(doubtful), None, levels_view(()), "")
-    assert view.quality == ("? not sure: the host was busy (press 6 for more)", "? not sure (press 6)")
-    assert view.quality_style == "warn" and "busy" not in result_text(ended_frame(doubtful), None)
+    assert view.quality == ("? not sure (press 6)",) and view.quality_style == "warn"
+    assert ResultRow("Doubt", "the host was busy, so missed levels prove nothing") in view.rows
+    assert result_text(ended_frame(doubtful), None).count("busy") == 1
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 
 

@@ -74,7 +74,7 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
         return AnswerSentence(code=row.code, sentence=row.text(facts))
     if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
         seen = "" if row.code in _DISTURBANCES else f", and {row.text(facts)}"
-        said = f"not known, as {facts.disturbed}; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
+        said = f"not known; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     doubt = (doubt_words(search.level(facts.c)) if search is not None else "") or "not sure yet"

@@ -194,7 +194,7 @@ STEPS = (
         lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
         evidence=lambda f: f.client or ""),
     AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
-        lambda f: f"measure again, as {f.disturbed}"),
+        lambda f: "measure again", evidence=lambda f: f.disturbed or ""),
     AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
         lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),

@@ -45,15 +45,10 @@ def _capacity(facts: AnswerFacts) -> str:
     return f"{agents(number)}{range_clause(number, facts.low, facts.high)} with {facts.slo}{_sure(facts)}"
 
 
-def _disturbed(facts: AnswerFacts) -> str:
-    return f"{facts.disturbed}, so missed levels prove nothing"
-
-
 def _capacity_or_more(facts: AnswerFacts) -> str:
-    number, why = facts.agents or 0, _disturbed(facts)
-    surely = facts.low or number
-    said = f"or more ({why})" if surely == number else f"({surely} or more: {why})"
-    return f"{agents(number)} {said} with {facts.slo}"
+    """Say what is kept for sure; what disturbed the measurement is said once, beside it."""
+    number = facts.agents or 0
+    return f"{agents(number)}{range_clause(number, facts.low or number, None)} with {facts.slo}"
 
 
 def _open_capacity(facts: AnswerFacts) -> str:
@@ -70,7 +65,7 @@ _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
     AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0,
-        lambda f: f"how many agents is not known ({_disturbed(f)}) with {f.slo}"),
+        lambda f: f"how many agents have {f.slo} is not known"),
     AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: True,
         _capacity_or_more),
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,

@@ -87,13 +87,16 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         same = "the " if probably and self.word == "same" else ""
         return f"{'probably ' if probably else ''}{same}{self.word}: {found}"
 
+    def headline(self, *, doubted: bool) -> str:
+        """Say what was found, and how sure it is unless the doubts are said beside it."""
+        sure = "" if self.confidence is None or doubted else f", {short_percent(self.confidence)} sure"
+        start = "nothing is known to have changed, so " if self.scatter else ""
+        return f"{start}{self.claim(doubted=doubted)}{sure}"
+
     def sentence(self, doubts: Sequence[str] = ()) -> str:
         """Say what was found, then how sure it is, or why it is not."""
-        sure = "" if self.confidence is None else f", {short_percent(self.confidence)} sure"
-        if doubts:
-            sure = f"{'; ' if self.word == 'not sure yet' else ', not sure: '}{name_doubts(doubts)}"
-        start = "nothing is known to have changed, so " if self.scatter else ""
-        return f"{start}{self.claim(doubted=bool(doubts))}{sure}"
+        why = f"{'; ' if self.word == 'not sure yet' else ', not sure: '}{name_doubts(doubts)}" if doubts else ""
+        return f"{self.headline(doubted=bool(doubts))}{why}"
 
 
 class PooledSearches(Stored, frozen=True, kw_only=True):
@@ -280,7 +283,7 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
     if reason == "no_limit":
         disturbed = any(one.disturbed for one in (*a.answers, *b.answers))
         until = "until the host is quiet" if disturbed else "is possible"
-        return f"{start}neither side found an upper limit: no comparison {until}"
+        return f"neither side found an upper limit: no comparison {until}"
     if reason == "overlap":
         open_ = next((name for name, side in (("before", a), ("now", b)) if side.high is None), "")
         without = f"{open_}, no upper limit was found: " if open_ else "the ranges "

@@ -149,6 +149,11 @@ class Pair(Stored, frozen=True, kw_only=True):
     sentence: str
 
     @property
+    def headline_text(self) -> str:
+        """The sentence without the doubts, for where they have a line of their own."""
+        return self.agents.headline(doubted=bool(self.doubts)) if self.agents else self.throughput
+
+    @property
     def verdict(self) -> VerdictWord | AgentsWord | Literal["refused"] | None:
         """The verdict wherever the pair is shown in one word or sign; null if there are too few runs for one."""
         if self.refused:

@@ -16,8 +16,10 @@ from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import (
     NO_STEP,
+    NOT_SURE,
     THIS_SEARCH,
     answer_number,
+    doubt_text,
     leading_steps,
     needs_restart,
     point_text,
@@ -137,6 +139,7 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
     return (
         ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
         ResultRow(THIS_SEARCH, answer.headline.sentence if answer.searches else ""),
+        ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
@@ -147,15 +150,15 @@ def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str)
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:
-    """Say how good the measurement is; panel 6 has the reasons."""
-    sign, text = QUALITY_SIGNS[answer.quality][0], quality_text(answer)
+    """Say how good the measurement is; panel 6 has the reasons, and a line of the answer a doubt."""
+    sign = QUALITY_SIGNS[answer.quality][0]
     match answer.quality:
         case "ok":
-            return (f"{sign} quality {text}",)
+            return (f"{sign} quality ok",)
         case "note":
-            return f"{sign} quality {text} (press 6)", f"{sign} quality ok (press 6)"
+            return f"{sign} quality {quality_text(answer)} (press 6)", f"{sign} quality ok (press 6)"
         case _:
-            return f"{sign} {text} (press 6 for more)", f"{sign} not sure (press 6)"
+            return (f"{sign} {NOT_SURE} (press 6)",)
 
 
 def _finding(frame: Frame | None) -> str:
