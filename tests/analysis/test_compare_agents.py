@@ -13,7 +13,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import Interval, interval_text
 from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.groups import ListRow
-from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence, SlotsForecast
 from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
@@ -502,6 +502,47 @@ def test_a_disturbed_search_counts_in_the_result_and_in_the_comparison() -> None
     assert pair.agents is not None and (pair.agents.before, pair.agents.after) == (12, 13)
     assert large_change(pair)[0] == "", "two lower bounds are no change"
     assert all(column.id != "bar" for table in change_tables(pair) for column in table.columns)
+
+
+@pytest.mark.parametrize(
+    ("each", "busy", "said"),
+    [
+        (
+            (492.0, 224.0),
+            True,
+            "--parallel 4 brought nothing certain, and costs each agent 54 % of its tok/s: repeat the run when the "
+            "host is quiet or use `swarmtui ab` to be sure, or go back to --parallel 2",
+        ),
+        (
+            (492.0, 224.0),
+            False,
+            "--parallel 4 brought nothing certain, and costs each agent 54 % of its tok/s: repeat the run or use "
+            "`swarmtui ab` to be sure, or go back to --parallel 2",
+        ),
+        ((100.0, 95.0), False, "repeat the run to be sure of --parallel 4"),
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_change_that_is_not_sure_to_help_is_repeated_before_the_next_flag(
+    each: tuple[float, float], busy: bool, said: str, swapped: bool
+) -> None:
+    quiet = NextStep(code="quiet_host", sentence="measure again when the host is quiet")
+    more = NextStep(
+        code="more_slots", sentence="--parallel 8: more agents start at once", command="--parallel 8",
+        forecast=SlotsForecast(setting="--parallel 8", slots=8),
+    )  # fmt: skip
+    sides = []
+    for id, agents, flags, tps in (
+        ("20261115-014455-3f9a", 12, "--parallel 2", each[0]), ("20261115-020000-aaaa", 13, "--parallel 4", each[1]),
+    ):  # fmt: skip
+        found = quick_search(id, agents, flags=flags)
+        assert found.answer is not None
+        at = AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=tps, out_tps=800.0)
+        answer = msgspec.structs.replace(found.answer, at_capacity=at, next=(*([quiet] if busy else []), more))
+        sides.append(msgspec.structs.replace(found, answer=answer))
+    pair = compare_pair(*(reversed(sides) if swapped else sides))
+    assert pair.verdict == "not sure yet" and not any(step.forecast for step in pair.next)
+    assert {line.name: line.text for line in answer_lines(pair)}["Try next"] == said
 
 
 def test_a_repeat_in_doubt_does_not_count_and_after_both_none_does() -> None:

@@ -1,7 +1,8 @@
-"""Use what a change of the slots has shown: compare the prediction with it, and advise nothing that did not help."""
+"""Use what a change has shown: compare the prediction with it, and advise nothing that did not help, or may not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import hypot
 from typing import NamedTuple
 
@@ -11,12 +12,16 @@ from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.steps import PREDICTED, asked_clause, context_clause, forecast_agents, writes_clause
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.words import range_text
-from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
-from swarmtui.model.answer import Answer, NextStep, SlotsForecast
+from swarmtui.analysis.compare.differences import Difference, flag_differences, option_name, server_differences
+from swarmtui.model.answer import Answer, AnswerPoint, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
-from swarmtui.numbers import rate
+from swarmtui.numbers import percent, rate
 from swarmtui.text import count_noun
 
+# A change that costs each agent more than this share of its tok/s has to bring something.
+_COSTLY = 0.1
+# Steps that measure again, too.
+_AGAIN = ("quiet_host", "measure_again", "unsure_search", "longer_search")
 # What servers report differently because their slots changed.
 _FOLLOWS = ("slots", "context")
 
@@ -119,6 +124,30 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
         said = f"a smaller model, or weights of fewer bits: the server gives no more than {total} tok/s in total"
         steps.append(NextStep(code="throughput", sentence=said))
     return tuple(steps)
+
+
+def unproved_steps(
+    steps: Sequence[NextStep], flags: Sequence[Difference], before: AnswerPoint | None, after: AnswerPoint | None
+) -> tuple[NextStep, ...]:
+    """Advise to be sure of a change first, if it is not known to help: no next flag, and what it costs if it does.
+
+    `before` and `after` are both capacities, and `flags` what changed between them.
+    """
+    changed, back = "the change", ""
+    if len(flags) == 1 and flags[0].after:
+        option = option_name(flags[0].what)
+        changed, back = f"{option} {flags[0].after}", f"{option} {flags[0].before}" if flags[0].before else ""
+    quiet = " when the host is quiet" if any(step.code == "quiet_host" for step in steps) else ""
+    said = f"repeat the run{quiet} to be sure of {changed}"
+    if before and after and before.per_stream_tps and after.per_stream_tps is not None:
+        lost = 1.0 - after.per_stream_tps / before.per_stream_tps
+        if lost > _COSTLY:
+            costs = f"{changed} brought nothing certain, and costs each agent {percent(lost)} of its tok/s"
+            said = f"{costs}: repeat the run{quiet} or use `swarmtui ab` to be sure, or go back"
+            said += f" to {back}" if back else ""
+    first = NextStep(code="unproved_change", sentence=said)
+    others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
+    return (first, *others)
 
 
 def _finding(change: SlotsChange) -> str:

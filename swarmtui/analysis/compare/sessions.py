@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from swarmtui.analysis.answer.commands import command_again
-from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text
+from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text, unproved_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
@@ -229,6 +229,11 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         shown = (agents.before, agents.after) if agents else None
         slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
     throughput = _sentence(rows, refused, headline, searched=searched)
+    steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
+    if agents and not unchanged and (doubts or agents.word == "not sure yet"):
+        older = a if newer is b else b
+        at_capacity = (one.answer.at_capacity if one.answer else None for one in (older, newer))
+        steps = unproved_steps(steps, flag_differences(older, newer), *at_capacity)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -249,7 +254,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         at_b=b.answer.at_capacity if b.answer and agents else None,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
-        next=learned_steps(slots) if slots else newer.answer.next if newer.answer else (),
+        next=steps,
         predicted=prediction_text(slots, agents.searches[newer is b] if agents else 1) if slots else "",
         searches=pool_earlier_searches(b, (a, *history)),
         again=command_again(newer),
