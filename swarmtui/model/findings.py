@@ -208,6 +208,14 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
         """Whether one visit kept the SLO, and another one missed it."""
         return bool(self.kept_visits and self.missed_visits)
 
+    @property
+    def unlike_visits(self) -> tuple[tuple[int, int], ...]:
+        """The requests of each visit, if one is shown to keep or to miss the SLO and another is not; else empty."""
+        whole = self.by_visit[: len(self.by_visit) - self.cut]
+        shares = {good / n for good, n in whole if n}
+        decided = {self.kept_visits, self.missed_visits} - {0, len(whole)}
+        return whole if len(shares) > 1 and decided else ()
+
 
 class SearchState(Stored, frozen=True, kw_only=True):
     """A search for the cliff or the capacity: the answer is at least `low`, and below `high`, by what is known so far.

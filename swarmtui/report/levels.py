@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
+from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
 from swarmtui.model.client_protocol import ProvisionalLevel
@@ -107,6 +108,20 @@ def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> di
         for load, (state, good, n) in slo_counts(found, search).items()
     }
     return cells or None
+
+
+def visit_texts(search: SearchState | None) -> dict[float, tuple[str, ...]]:
+    """Return by load the requests of each visit that met the SLO, from long to short, where visits were not alike.
+
+    `? 17 of 17, then 5 of 17`: their sum would not show that.
+    """
+    levels = search.levels if search is not None and search.goal == "capacity" else ()
+    found: dict[float, tuple[str, ...]] = {}
+    for level in levels:
+        if counts := level.unlike_visits:
+            sign = SLO_SIGNS["so far" if search is not None and search.keeps_so_far(level) else level.state][0]
+            found[float(level.c)] = (f"{sign} {visit_counts(counts)}", f"{sign} {visit_counts(counts, '/')}")
+    return found
 
 
 def first_tokens_over(levels: Iterable[Level], found: Iterable[Goodput], slo: str) -> dict[float, str]:

@@ -383,6 +383,20 @@ def test_a_search_says_why_it_went_above_the_border_and_back() -> None:
     assert confirming_sentence(None) == ""
 
 
+def test_visits_of_a_level_that_were_not_alike_are_counted_each() -> None:
+    found = [visit(c, *counts) for c, counts in ((8, (160,)), (14, (17,)), (14, (5, 12)), (8, (160,)))]
+    search = search_state(found, None, ALPHA)
+    assert confirming_sentence(search) == "C=8,14 were run again, to confirm (14: 17 of 17, then 5 of 17)"
+    assert {one.c: one.unlike_visits for one in search.levels} == {8: (), 14: ((17, 17), (5, 17))}
+
+
+def test_a_visit_that_was_cut_off_is_no_other_outcome() -> None:
+    level = SearchedLevel(
+        c=4, visits=2, n=18, good=17, state="unsure", cut=True, kept_visits=1, by_visit=((17, 17), (0, 1))
+    )
+    assert level.unlike_visits == ()
+
+
 def test_no_cliff_without_a_known_pool_or_hits() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")], alpha=ALPHA)

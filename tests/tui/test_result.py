@@ -291,7 +291,7 @@ def test_columns_that_no_shown_row_fills_give_way() -> None:
     pair = compare_pair(summary([level(4, tps=36.0)]), summary(levels))
 
     def titles(rows: Sequence[int], answer: Answer | None) -> set[str]:
-        return {column.title for column in levels_view(levels, pair, answer=answer).table_for(rows).columns}
+        return {column.title for column in levels_view(levels, pair, answer=answer).table_for(rows, 120).columns}
 
     assert {"baseline", "change"} <= titles([0, 1], None) & titles([0, 1], ANSWER)
     assert not {"baseline", "change"} & (titles([1, 2], None) | titles([1, 2], ANSWER))

@@ -24,7 +24,7 @@ from swarmtui.model.tuning import LoggedChange
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import local_time, percent, rate, signed_percent
 from swarmtui.report.session_list import IN_APP, common_values, session_table
-from swarmtui.report.table import Table
+from swarmtui.report.table import Table, fit
 from swarmtui.report.text import paint
 from swarmtui.report.tuning import log_table
 from swarmtui.sessions.edit import set_description
@@ -506,6 +506,31 @@ def test_a_result_says_why_its_search_went_above_the_border() -> None:
     said = ["C=4 missed the SLO, too, so that 2 was no dip; C=1 was run again, to confirm"]
     assert [one.text for one in ended.remarks] == [one.text for one in ended.by_kind] == said
     assert levels_view(levels, search=search).remarks == (), "the header says it during the search"
+
+
+@pytest.mark.parametrize("next_c", [None, 16])
+def test_a_level_whose_visits_were_not_alike_shows_each_where_no_column_is_lost(next_c: int | None) -> None:
+    again = SearchedLevel(
+        c=14, visits=2, n=34, good=22, state="unsure", kept_visits=1, missed_visits=1, by_visit=((17, 17), (5, 17))
+    )
+    kept = SearchedLevel(c=12, visits=2, n=34, good=34, state="kept", kept_visits=2, by_visit=((17, 17), (17, 17)))
+    search = SearchState(goal="capacity", low=12, high=14, next_c=next_c, levels=(kept, again))
+    view = levels_view([level(12, tps=900.0), level(14, tps=800.0)], search=search)
+
+    def shown(width: int) -> list[str]:
+        table = view.table_for(range(2), width)
+        at = [column.id for column in table.columns].index("slo")
+        return [row[at].text for row in table.rows]
+
+    columns = {width: fit(view.table, width, GAPS, WIDTHS).columns for width in range(40, 160)}
+    for width, without in columns.items():
+        assert fit(view.table_for(range(2), width), width, GAPS, WIDTHS).columns == without
+    versions = ["? 17 of 17, then 5 of 17", "? 17/17, then 5/17", "? 22 of 34"]
+    assert {text for width in columns for text in shown(width)[1:]} == {*versions}
+    assert shown(118) == ["✓ 34 of 34", versions[1]]
+    visited = LevelNow(14, "measuring", "? 22 of 36")
+    running = levels_view([level(12), level(14)], search=search, now=visited)
+    assert running.visits == (), "the running level counts all its requests so far"
 
 
 async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> None:

@@ -12,7 +12,7 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, capacity_facts,
 from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.answer.table import rows_said
-from swarmtui.analysis.capacity.words import doubt_words
+from swarmtui.analysis.capacity.words import doubt_words, visit_counts
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
@@ -122,8 +122,8 @@ def _kept_words(c: int, level: SearchedLevel | None) -> str:
 
 def _visit_words(level: SearchedLevel | None) -> str:
     """Return the requests of each visit that met the SLO: their sum would not show that the visits differ."""
-    counts = [f"{good} of {n}" for good, n in (level.by_visit if level else ())]
-    return f" ({', then '.join(counts)} requests)" if counts else ""
+    counts = visit_counts(level.by_visit) if level else ""
+    return f" ({counts} requests)" if counts else ""
 
 
 def _gap_words(first: int, last: int) -> str:

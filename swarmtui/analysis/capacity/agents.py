@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge, met_least
+from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff, SearchState
@@ -156,7 +157,7 @@ def capacity_sentences(answer: Capacity) -> list[str]:
 def confirming_sentence(search: SearchState | None) -> str:
     """Say why a search for the capacity visited levels above the border, and some again; empty if it did not.
 
-    `C=16,26 missed the SLO, too, so that 13 was no dip; C=12,13 were run again, to confirm`
+    `C=16,26 missed the SLO, too, so that 13 was no dip; C=12 was run again, to confirm (12: 17 of 17, then 5 of 17)`
     """
     if search is None or search.goal != "capacity":
         return ""
@@ -168,7 +169,9 @@ def confirming_sentence(search: SearchState | None) -> str:
     if above:
         parts.append(f"{_at(above)} missed the SLO, too, so that {high} was no dip")
     if again:
-        parts.append(f"{_at(again)} {'were' if len(again) > 1 else 'was'} run again, to confirm")
+        unlike = "; ".join(f"{x.c}: {visit_counts(x.unlike_visits)}" for x in search.levels if x.unlike_visits)
+        counted = f" ({unlike})" if unlike else ""
+        parts.append(f"{_at(again)} {'were' if len(again) > 1 else 'was'} run again, to confirm{counted}")
     if cut:
         parts.append(f"{_at(cut)} {'were' if len(cut) > 1 else 'was'} begun again, but the time ran out")
     return "; ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -60,6 +61,11 @@ def doubt_words(level: SearchedLevel | None) -> str:
         return "not sure yet"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
+
+
+def visit_counts(visits: Iterable[tuple[int, int]], of: str = " of ") -> str:
+    """Return the requests of each visit that met the SLO: `17 of 17, then 5 of 17`"""
+    return ", then ".join(f"{good}{of}{n}" for good, n in visits)
 
 
 def step_texts(search: SearchState) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.agents import confirming_sentence
@@ -12,7 +12,7 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.level_columns import WEAK_BASE
-from swarmtui.report.levels import SLO_SIGNS, first_tokens_over, level_table, mark_names, slo_cells
+from swarmtui.report.levels import SLO_SIGNS, first_tokens_over, level_table, mark_names, slo_cells, visit_texts
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
@@ -65,7 +65,8 @@ class LevelsView(NamedTuple):
     are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
     that are `compared` with a baseline come next. The baseline has the rows `measured_before` as well.
     `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
-    `by_kind` has one line for each kind, `grouped` a few words.
+    `by_kind` has one line for each kind, `grouped` a few words. `visits` are what stands for the count of a row whose
+    visits were not alike, from long to short.
     """
 
     table: Table
@@ -81,10 +82,18 @@ class LevelsView(NamedTuple):
     grouped: str
     empty: str
     tasks: Table
+    visits: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
-    def table_for(self, rows: Sequence[int]) -> Table:
-        """Return the table with the columns that these rows fill: those of the baseline only if it has one of them."""
-        return self.table if {*rows} & {*self.measured_before} else self.table.without(("baseline", "change"))
+    def table_for(self, rows: Sequence[int], width: int) -> Table:
+        """Return the table with the columns that these rows fill: those of the baseline only if it has one of them.
+
+        Counts of single visits have only the room that no other column needs.
+        """
+        table = self.table if {*rows} & {*self.measured_before} else self.table.without(("baseline", "change"))
+        columns = fit(table, width, GAPS, WIDTHS).columns
+        versions = zip(*(texts for _, texts in self.visits), strict=True)
+        wider = (_with_texts(table, dict(zip(dict(self.visits), texts, strict=True))) for texts in versions)
+        return next((found for found in wider if fit(found, width, GAPS, WIDTHS).columns == columns), table)
 
 
 def levels_view(
@@ -129,6 +138,7 @@ def levels_view(
         judged = [level.state == "unsure" and not search.keeps_so_far(level) for level in search.levels]
     is_unsure = any(judged) and met is not None and not marks.doubted
     unsure = ("? not sure yet", "? not sure") if is_unsure else ("", "")
+    by_load = visit_texts(search)
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
@@ -151,7 +161,19 @@ def levels_view(
         " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels), *visits)),
         empty,
         task_table(tasks),
+        tuple((at, by_load[load]) for at, load in enumerate(begun) if load in by_load and load != running),
     )
+
+
+def _with_texts(table: Table, texts: Mapping[int, str]) -> Table:
+    """Replace what the table says about the SLO in some rows."""
+    column = next((at for at, column in enumerate(table.columns) if column.id == "slo"), None)
+    if column is None:
+        return table
+    rows = list(table.rows)
+    for at, text in texts.items():
+        rows[at] = (*rows[at][:column], rows[at][column]._replace(text=text), *rows[at][column + 1 :])
+    return table._replace(rows=tuple(rows))
 
 
 def nearest_rows(view: LevelsView, room: int) -> list[int]:
@@ -240,7 +262,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         total = len(view.table.rows)
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
-            remarks, table = block_lines(view.remarks, width), view.table_for(range(total))
+            remarks, table = block_lines(view.remarks, width), view.table_for(range(total), width)
             texts = _meanings(table, view.legend, width)
             meanings = [[], *block_lines([Sentence(text, "detail") for text in texts], width)]
             lines = [*table_lines(table, width, GAPS, WIDTHS), *alarms, *remarks, *meanings]
@@ -251,7 +273,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         few = room <= _FEW_ROWS
         room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and total != room and not few))
         shown = self._visible_rows(total, room, view)
-        table = view.table_for(shown)
+        table = view.table_for(shown, width)
         titles, *rows = table_lines(table, width, GAPS, WIDTHS)
         is_run = shown[-1] + 1 - shown[0] == len(shown)
         cut = part_text(range(shown[0], shown[-1] + 1), total) if is_run else f"↑↓ {len(shown)} of {total}"

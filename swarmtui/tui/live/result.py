@@ -260,7 +260,7 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
         few = block_lines([Sentence(f"{view.grouped}; press 4 for more", "note")], width)
     notes = [*block_lines(view.alarms, width), *few]
     if rows + len(notes) + 2 <= room:
-        return [[], *table_lines(view.table_for(range(rows)), width), *notes]
+        return [[], *table_lines(view.table_for(range(rows), width), width), *notes]
     which = "all" if rows + 2 < height else "more of the"
     left_out = block_lines([Sentence(f"press 4 for {which} {rows} levels", "detail")], width)
     alarms, blank = block_lines(view.alarms, width), list[Line]([[]])
@@ -271,13 +271,13 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
     for fewest, above, below in ways:
         shown = room - len(above) - 1 - len(below)
         if shown >= fewest:
-            return [*above, *table_lines(_part(view, shown), width), *below]
+            return [*above, *table_lines(_part(view, shown, width), width), *below]
     return block_lines([Sentence("press 4 for the levels", "detail")], width)
 
 
-def _part(view: LevelsView, room: int) -> Table:
+def _part(view: LevelsView, room: int, width: int) -> Table:
     shown = nearest_rows(view, room)
-    table = view.table_for(shown)
+    table = view.table_for(shown, width)
     return table._replace(rows=tuple(table.rows[at] for at in shown))
 
 
