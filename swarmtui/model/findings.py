@@ -251,10 +251,11 @@ class Capacity(Stored, frozen=True, kw_only=True):
     """The most agents that keep an SLO, from a search; 0 if not even one does.
 
     `low` is the highest C that is shown to keep it, and `high` the C below the lowest one that is shown to miss it, by
-    one-sided bounds with the error `alpha` each, at all visits; null if no level missed it. `next_c` is the lowest
-    level that misses the SLO as measured. `visits` and `requests` are those of the search. `findings` name levels that
-    missed it although a higher level keeps it (`dip`), or that kept it at one visit and missed it at another
-    (`visits_differ`). `price_per_million` is the cost of a million output tokens with that many agents.
+    one-sided bounds with the error `alpha` each, at all visits; null if no level missed it. Both are further apart if
+    the speed varied from visit to visit (`runs_vary` in `findings`). `next_c` is the lowest level that misses the SLO
+    as measured. `visits` and `requests` are those of the search. Other `findings` name levels that missed it although a
+    higher level keeps it (`dip`), or that kept it at one visit and missed it at another (`visits_differ`).
+    `price_per_million` is the cost of a million output tokens with that many agents.
     """
 
     slo: str

@@ -256,9 +256,9 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("not sure", "a level had too few requests to decide between kept and missed, or something made the server look "
      "slower"),
     ("20 agents", "the most agents at once that kept the SLO"),
-    ("(18–23)", "the range of that number: 18 agents are shown to keep the SLO, and 24 to miss it"),
-    ("80 % sure", "each end of the range is wrong in at most one of five searches; another search can differ by a few "
-     "agents"),
+    ("(18–23)", "the range of that number: 18 agents keep the SLO and 24 miss it, in another run of the next minutes, "
+     "too; it is wider than the levels where they were close to a limit"),
+    ("80 % sure", "each end of the range is wrong in at most one of five searches"),
     ("may differ by", "searches of one unchanged server can end this many agents apart, as servers are not the same "
      "every minute: more has to change before it counts; each repeat (R) makes it smaller"),
     *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),

@@ -37,8 +37,9 @@ from tests.analysis.record_builders import BOOT_NS, MS, request
 SLO = parse_slo("ttft_p95=2s,stream_p5=20")
 ALPHA = 0.01
 GOOD = request(0, [100, 110, 120], tokens_in=1000)
-LATE = request(0, [2100, 2110, 2120], tokens_in=1000)
-SLOW = request(0, [100, 200, 300], tokens_in=1000)
+# Far past a limit: runs that are close to it are those of the margins.
+LATE = request(0, [5100, 5110, 5120], tokens_in=1000)
+SLOW = request(0, [100, 300, 500], tokens_in=1000)
 
 
 def visit(c: int, good: int, late: int = 0, run: int = 1) -> Visit:
@@ -129,6 +130,7 @@ def test_dip_is_named_and_the_search_goes_on_above_it(dip: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.floats(0.1, 20.0), st.integers(0, 10**6), st.integers(1, 64), st.floats(0.0, 1.0))
+@example(1, 1.0, 0, 4, 1.0)
 def test_search_ends_and_its_interval_contains_its_answer(
     truth: int, width: float, seed: int, highest: int, differ: float
 ) -> None:
@@ -136,10 +138,11 @@ def test_search_ends_and_its_interval_contains_its_answer(
     assert len(visits) <= MAX_VISITS and all(1 <= one.c <= highest for one in visits)
     assert answer.low <= answer.agents <= highest
     assert answer.high is None or answer.agents <= answer.high
-    # A level that was kept at every visit is within the bounds.
+    # A level that was kept at every visit is within the bounds, unless another minute may be slower.
+    varies = any(finding.code == "runs_vary" for finding in answer.findings)
     for judged in judge(visits, ALPHA):
         if all(is_kept_alone(one) for one in judged.visits):
-            assert answer.low >= judged.c
+            assert answer.low >= judged.c or varies
     failing = [one for one in judge(visits, ALPHA) if not one.passes and not one.dip]
     if failing and failing[0].c < highest and len(visits) < MAX_VISITS:
         assert any(one.c >= min(1.3 * failing[0].c, highest) for one in failing), "one failing level is not enough"
@@ -415,17 +418,19 @@ def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
     st.sampled_from([0.2, ALPHA]),
 )
 @example([(1, 0, 1), (2, 19, 0)], 0.2)
-def test_the_range_holds_no_level_that_was_missed_and_begins_at_the_highest_that_was_kept(
+def test_the_range_is_as_wide_as_the_verdicts_on_levels_or_wider_and_then_says_why(
     counted: list[tuple[int, int, int]], alpha: float
 ) -> None:
-    """Whatever the levels and their visits were: the range agrees with the verdicts that tables show."""
+    """Whatever the levels and their visits were: no end is inside of the verdicts that tables show."""
     visits = [visit(c, good, late) for c, good, late in counted]
     found = capacity(SLO, visits, [], alpha=alpha)
     states = {one.c: one.state for one in search_state(visits, None, alpha).levels}
     kept, missed = ([c for c, state in states.items() if state == wanted] for wanted in ("kept", "missed"))
-    assert found.low == max(kept, default=0) and found.low <= found.agents
+    assert found.low <= max(kept, default=0) <= found.agents
     assert found.high is None or found.agents <= found.high
+    assert (found.high is None) is (not missed), "it is open only if no level is missed"
     assert all(c > found.agents for c in missed)
-    if missed:
-        assert found.high == min(missed) - 1
+    assert found.high is None or found.high >= min(missed) - 1
+    by_levels = found.low == max(kept, default=0) and found.high in (None, min(missed, default=0) - 1)
+    assert by_levels is all(finding.code != "runs_vary" for finding in found.findings)
     assert found.next_c is None or found.next_c > found.agents

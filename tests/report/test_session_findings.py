@@ -12,7 +12,7 @@ from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
 from swarmtui.model.answer import AnswerPoint, PooledSentence
-from swarmtui.model.findings import Capacity, Goodput, SearchedLevel, SearchState, Slots
+from swarmtui.model.findings import Capacity, Finding, Goodput, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
@@ -166,6 +166,19 @@ def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
     assert dict(answer_rows(answered))["Levels"] == said
     disturbed = msgspec.structs.replace(asked, quality=BUSY)
     assert not answer(disturbed, slo, "ttft_p90=2s", {}).border, "what was missed proves nothing"
+
+
+def test_range_that_is_wider_than_its_levels_says_why() -> None:
+    slo, why = parse_slo("ttft_p90=2s"), "the range allows for a speed that varies by about 7 % from run to run"
+    search = SearchState(goal="capacity", levels=(searched(18, "kept", 2), searched(19, "missed")))
+    found = Capacity(
+        slo="ttft_p90=2s", agents=18, low=17, high=19, next_c=19, alpha=0.2, visits=3, requests=48,
+        findings=(Finding(code="runs_vary", text=why),),
+    )  # fmt: skip
+    asked = msgspec.structs.replace(summary([level(18, tps=100)]), search=search, capacity=found)
+    said = answer(asked, slo, "ttft_p90=2s", {})
+    assert said.headline.sentence.startswith("18 agents (17–19) with ")
+    assert said.border == f"18 kept (confirmed), 19 missed; {why}"
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
         said = f"not known; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
-    doubt = (doubt_words(search.level(facts.c)) if search is not None else "") or "not sure yet"
+    level = search.level(facts.c) if search is not None else None
+    doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
     return AnswerSentence(code=row.code, sentence=said)
@@ -87,7 +88,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22.
+    the range ends below 22. It may be wider than these verdicts, and then the reason follows.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
@@ -106,7 +107,8 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
             parts.append(f"{searched.bound} missed")
             levels.append(searched.bound)
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
-    return ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
+    verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
+    return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
 
 
 def _kept_words(c: int, level: SearchedLevel | None) -> str:

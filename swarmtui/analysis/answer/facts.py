@@ -86,7 +86,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
-    the server look slower: then missed levels prove nothing, and `high` is null. `one_tps` is what one agent has
+    the server look slower: then missed levels prove nothing, and `high` is null. `varies` says why the range is wider
+    than the verdicts of its levels. `one_tps` is what one agent has
     alone. `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
@@ -117,6 +118,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     low: int | None = None
     high: int | None = None
     sure: float | None = None
+    varies: str | None = None
     doubts: tuple[str, ...] = ()
     disturbed: str | None = None
     one_tps: float | None = None
@@ -245,6 +247,7 @@ def capacity_facts(found: Capacity, slo: Slo) -> AnswerFacts:
     return AnswerFacts(
         levels=found.visits, lowest_c=1, slo=slo.words(), searched=True,
         agents=found.agents, low=found.low, high=found.high, sure=1.0 - found.alpha, c=found.next_c,
+        varies=next((finding.text for finding in found.findings if finding.code == "runs_vary"), None),
     )  # fmt: skip
 
 
@@ -257,7 +260,7 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, sure=found.sure,
-        high=found.high if facts.disturbed is None else None,
+        high=found.high if facts.disturbed is None else None, varies=found.varies,
         c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 

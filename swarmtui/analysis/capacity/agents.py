@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.analysis.capacity.margins import likely_range
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge, met_least
 from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
@@ -15,7 +16,7 @@ from swarmtui.analysis.limits.slo import Slo
 from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff, SearchState
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.numbers import count, fixed, short
+from swarmtui.numbers import count, fixed, percent, short
 from swarmtui.text import count_noun
 
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
@@ -37,23 +38,44 @@ def capacity(
     judged = judge(visits, alpha)
     failing = next((one for one in judged if not one.passes and not one.dip), None)
     agents = max((one.c for one in judged if one.passes), default=0)
+    low, high, varied = _bounds(judged, visits, agents, alpha)
     at = next((level for level in levels if level.c == agents), None)
     watts = at.energy.mean_w if at and at.energy else None
     return Capacity(
         slo=str(slo),
         agents=agents,
-        low=max((one.c for one in judged if one.kept and one.passes), default=0),
-        high=min((one.c - 1 for one in judged if one.kept is False and one.c > agents), default=None),
+        low=low,
+        high=high,
         next_c=failing.c if failing else None,
         alpha=alpha,
         visits=len(visits),
         requests=sum(visit.slo.n for visit in visits),
-        findings=_findings(judged, alpha),
+        findings=(*_findings(judged, alpha), *varied),
         kv=_kv_cliff(levels, predict_kv_cliff(context_tokens, servers)),
         agents_per_gpu=ratio(agents, gpus),
         agents_per_kw=ratio(agents, watts / 1000.0 if watts else None),
         price_per_million=cost_per_million(at, price_per_hour),
     )
+
+
+def _bounds(
+    judged: Sequence[JudgedLevel], visits: Sequence[Visit], agents: int, alpha: float
+) -> tuple[int, int | None, Findings]:
+    """Return the levels that are shown to be kept and missed, further apart if another minute may be slower or faster.
+
+    The range is never narrower than these verdicts.
+    """
+    low = max((one.c for one in judged if one.kept and one.passes), default=0)
+    high = min((one.c - 1 for one in judged if one.kept is False and one.c > agents), default=None)
+    dips = {one.c for one in judged if one.dip}
+    likely = likely_range([visit for visit in visits if visit.c not in dips], alpha)
+    if likely is None:
+        return low, high, ()
+    wider = min(low, likely.low), None if high is None else max(high, likely.high)
+    if wider == (low, high):
+        return low, high, ()
+    text = f"the range allows for a speed that varies by about {percent(likely.spread)} from run to run"
+    return *wider, (Finding(code="runs_vary", text=text),)
 
 
 def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:

@@ -19,7 +19,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.levels.runs import in_flight_span
-from swarmtui.analysis.levels.stats import ratio
+from swarmtui.analysis.levels.stats import falling_means, ratio
 from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally
 from swarmtui.model.findings import Goodput, SearchedLevel, SearchState, SearchStep
@@ -133,16 +133,9 @@ def _falling(levels: Sequence[Sequence[SloTally]]) -> list[bool]:
     """Return which levels keep all conditions by shares that never rise from one level to the next (isotonic)."""
     passing = [True] * len(levels)
     for number, condition in enumerate(levels[0][0].slo.conditions if levels else ()):
-        pools: list[tuple[int, int, int]] = []
-        for of in levels:
-            counts = [visit.counts[number] for visit in of]
-            pool = sum(good for good, _ in counts), sum(n for _, n in counts), 1
-            while pools and pools[-1][0] * pool[1] < pool[0] * pools[-1][1]:
-                before = pools.pop()
-                pool = before[0] + pool[0], before[1] + pool[1], before[2] + pool[2]
-            pools.append(pool)
-        kept = [good >= condition.share * n for good, n, size in pools for _ in range(size)]
-        passing = [a and b for a, b in zip(passing, kept, strict=True)]
+        counts = [[visit.counts[number] for visit in of] for of in levels]
+        shares = falling_means([(sum(good for good, _ in of), sum(n for _, n in of)) for of in counts])
+        passing = [passes and share >= condition.share for passes, share in zip(passing, shares, strict=True)]
     return passing
 
 
@@ -371,7 +364,7 @@ def _decide(levels: Sequence[JudgedLevel], decide: int, step: SearchStep = "deci
 def _beside(line: Sequence[JudgedLevel], decide: int, highest: int) -> NextVisit | None:
     """Visit a level that gives the interval an end, if the levels at the border stay undecided."""
     if not any(level.kept for level in line):
-        lowest = min(level.c for level in line if level.n >= decide or level.kept is False)
+        lowest = min((level.c for level in line if level.n >= decide or level.kept is False), default=1)
         below = min(lowest - 1, int(lowest / _STEP_BESIDE))
         if below >= 1:
             return NextVisit(below, decide, "beside")

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import ceil, fsum, isfinite, sqrt
+from math import ceil, fsum, inf, isfinite, sqrt
 from typing import Any, Protocol
 
 from swarmtui.analysis.compare.distributions import incomplete_beta
@@ -53,6 +53,21 @@ def percentile(ordered: Ordered, q: float) -> float:
     low = ordered[rank]
     rest = position - rank
     return low + rest * (ordered[rank + 1] - low) if rest else low
+
+
+def falling_means(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    """Return means that never rise, of sums and their weights: those that would are averaged (isotonic regression).
+
+    The mean of nothing is infinite.
+    """
+    pools: list[tuple[float, float, int]] = []
+    for total, weight in pairs:
+        pool = total, weight, 1
+        while pools and pools[-1][0] * pool[1] < pool[0] * pools[-1][1]:
+            before = pools.pop()
+            pool = before[0] + pool[0], before[1] + pool[1], before[2] + pool[2]
+        pools.append(pool)
+    return [total / weight if weight else inf for total, weight, size in pools for _ in range(size)]
 
 
 def spread(values: Iterable[float]) -> Spread:

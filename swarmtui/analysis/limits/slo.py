@@ -32,6 +32,8 @@ RATE = "stream"
 JOB = "job"
 # A queue makes these longer.
 WAITS = ("ttft", "ttfo", "e2e", JOB)
+# How long an unfinished request is in flight is the least that these can be.
+_AGES = {"ttft", "ttfo", "e2e"}
 # The phases of requests that are judged by themselves; a job may have others.
 _JUDGED = ("level", "unfinished")
 
@@ -276,6 +278,7 @@ class SloTally:
         self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # Of each condition with one limit.
         self._values: list[list[float]] = [[] for _ in slo.conditions]
+        self._at_least: list[list[float]] = [[] for _ in slo.conditions]
         self._first_tokens: list[float] = []
         for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
@@ -289,9 +292,12 @@ class SloTally:
             self.n += 1
             self.good += False not in met
         self._count((record.c, record.run), [(bool(one), one is not None) for one in met])
-        for condition, one, values in zip(self.slo.conditions, met, self._values, strict=True):
+        for number, (condition, one) in enumerate(zip(self.slo.conditions, met, strict=True)):
             if one is not None and len(condition.limits) == 1:
-                values.append(condition.counted_value(record, job, one))
+                value = condition.counted_value(record, job, one)
+                awaited = value == inf and record.phase == "unfinished" and condition.limits.keys() <= _AGES
+                self._values[number].append(value)
+                self._at_least[number].append(record.age_s if awaited else value)
         counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
         if record.phase in _JUDGED and any("ttft" in condition.limits for condition in counted):
             # Failed requests are in no latency, and a first token that was still awaited was already late.
@@ -338,6 +344,10 @@ class SloTally:
     def counted_values(self, number: int) -> tuple[float, ...]:
         """Return a condition's figure of each request that was counted; infinite if it missed it without one."""
         return tuple(self._values[number])
+
+    def least_values(self, number: int) -> tuple[float, ...]:
+        """Return the same, with the time that a request which did not get so far had waited."""
+        return tuple(self._at_least[number])
 
     def conditions(self, late: Sequence[int] = ()) -> tuple[KeptShare, ...]:
         """`late` are requests in flight that have already missed each condition."""

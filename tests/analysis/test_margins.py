@@ -1,0 +1,109 @@
+"""The range of a capacity allows for a speed that varies from one visit to the next."""
+
+from __future__ import annotations
+
+from math import exp
+from random import Random
+
+import msgspec
+import pytest
+
+from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.slo_search import Visit, next_visit, visit_kept
+from swarmtui.analysis.levels.stats import falling_means
+from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.model.findings import Capacity
+from tests.analysis.record_builders import BOOT_NS, MS, request
+
+SLO = parse_slo("ttft_p90=2s,stream_p10=20")
+ALPHA = 0.2
+CARRIED = 20
+MOST_VISITS = 12
+
+
+def visit(c: int, speed: float, rng: Random, requests: int = 16) -> Visit:
+    """Visit a server on which the first token of 20 agents takes 2 s at its usual speed."""
+    found = Visit(c, SLO)
+    for number in range(1, requests + 1):
+        first_ms = 2000.0 * c / CARRIED / speed * exp(rng.gauss(0.0, 0.02))
+        found.add(request(0, [first_ms, first_ms + 10, first_ms + 20], c=c))
+        if number.bit_count() == 1 and number >= 4 and visit_kept(found.slo, ALPHA) is False:
+            break
+    return found
+
+
+def search(rng: Random, varies: float) -> Capacity:
+    visits: list[Visit] = []
+    while (following := next_visit(visits, SLO, 1024, ALPHA, quick=True)) is not None and len(visits) < MOST_VISITS:
+        visits.append(visit(following.c, exp(rng.gauss(0.0, varies)), rng, following.requests))
+    return capacity(SLO, visits, [], alpha=ALPHA)
+
+
+def keeps(c: int, varies: float, rng: Random) -> bool:
+    good, n = visit(c, exp(rng.gauss(0.0, varies)), rng, 100).slo.counts[0]
+    return good >= 0.9 * n
+
+
+def test_ends_of_the_range_hold_in_another_minute_of_a_server_whose_speed_varies() -> None:
+    rng, held, wide = Random(5), [0, 0], 0
+    for _ in range(60):
+        answer = search(rng, 0.1)
+        held[0] += keeps(answer.low, 0.1, rng)
+        held[1] += answer.high is None or not keeps(answer.high + 1, 0.1, rng)
+        wide += answer.high is None or answer.high - answer.low > 12
+    assert min(held) >= 44, "each end is 80 % sure"
+    assert wide <= 12
+
+
+def test_range_that_was_widened_says_so() -> None:
+    rng = Random(1)
+    speeds = [(16, 1.0), (32, 1.0), (24, 1.3), (20, 1.15), (22, 0.9), (20, 0.9), (18, 1.2)]
+    answer = capacity(SLO, [visit(c, speed, rng) for c, speed in speeds], [], alpha=ALPHA)
+    assert answer.low <= 18 and answer.high is not None and answer.high >= 24
+    assert "runs_vary" in [finding.code for finding in answer.findings]
+
+
+def test_cliff_between_two_levels_keeps_its_narrow_range() -> None:
+    rng = Random(2)
+    visits = [visit(c, 20.0 if c <= 20 else 0.2, rng) for c in (1, 4, 16, 32, 24, 20, 22, 20, 22)]
+    answer = capacity(SLO, visits, [], alpha=ALPHA)
+    assert (answer.low, answer.high, answer.findings) == (20, 21, ())
+
+
+def test_means_that_would_rise_are_averaged() -> None:
+    assert falling_means([(3.0, 1.0), (1.0, 1.0), (2.0, 1.0), (0.0, 1.0)]) == [3.0, 1.5, 1.5, 0.0]
+    assert falling_means([]) == []
+
+
+def test_levels_that_fail_or_are_still_awaited_end_the_range() -> None:
+    """Neither has a time: one has none, and the other had not come after 6 s."""
+    rng = Random(3)
+    at = BOOT_NS + 6000 * MS
+    awaited = {"t_first_ns": None, "t_last_ns": None, "chunks": 0, "error": "cancelled", "phase": "unfinished"}
+    for changes in ({"error": "http_429"}, {**awaited, "t_done_ns": at}):
+        kept = [visit(c, 20.0, rng) for c in (1, 4, 16)]
+        fail = [msgspec.structs.replace(request(0, [100, 110, 120], c=32), **changes)] * 16
+        answer = capacity(SLO, [*kept, Visit(32, SLO, fail)], [], alpha=ALPHA)
+        assert (answer.low, answer.high) == (16, 31)
+
+
+def test_range_has_an_end_just_above_a_level_that_missed_by_little() -> None:
+    rng = Random(4)
+    answer = capacity(SLO, [visit(c, 1.0, rng) for c in (1, 4, 16, 21)], [], alpha=ALPHA)
+    assert answer.agents == 16 and answer.high is not None and 21 <= answer.high <= 26
+
+
+@pytest.mark.parametrize("limits", ["ttft=2s,stream=20,share=90%", "ttft=2s,stream=20,share=90%,ttft_p90=2s"])
+def test_margins_are_not_known_of_limits_that_are_met_together(limits: str) -> None:
+    together = parse_slo(limits)
+    visits = [Visit(c, together, [request(0, [2000 * c / 20, 2000 * c / 20 + 10], c=c)] * 80) for c in (8, 16, 24)]
+    answer = capacity(together, visits, [], alpha=ALPHA)
+    assert (answer.low, answer.high, answer.findings) == (16, 23, ())
+
+
+def test_level_with_too_few_requests_for_a_margin_keeps_its_verdict() -> None:
+    """Three requests show that half of them are in time."""
+    half = parse_slo("ttft_p50=2s")
+    late = [request(0, [6000, 6010], c=2)] * 8
+    answer = capacity(half, [Visit(1, half, [request(0, [100, 110], c=1)] * 3), Visit(2, half, late)], [], alpha=ALPHA)
+    assert (answer.agents, answer.low, answer.high) == (1, 1, 1)
