@@ -98,9 +98,10 @@ class Answer(Stored, frozen=True, kw_only=True):
     """`headline` says how many agents (after a search, or a run with an SLO), else which level is best.
 
     `agents` with `low` and `high` is the capacity, null if no SLO was judged: these ends are the highest level that is
-    surely kept, and one below the lowest that is surely missed. `high` is null if none is, and if something made the
-    server look slower, `disturbed`: missed levels prove nothing then. `missed_c` is the lowest level that misses it as
-    measured. `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best measured level.
+    surely kept, and one below the lowest that is surely missed. `high` is null if none is. If something made the
+    server look slower, `disturbed`, only levels that were missed by far count for it. `missed_c` is the lowest level
+    that misses it as measured. `confidence` is that of each bound: 0.99 for a search at 1 %. `best_c` is the best
+    measured level.
     `at_capacity` is the level of `agents`, else the best one. `limit` says why there are no more: its code is
     `not_known` where no fact tells. `border` says what the levels at the capacity and above it did, and which were not
     tried. `doubts` is empty if nothing puts the measurement in doubt. `searches` says what this search and earlier ones
@@ -128,7 +129,7 @@ class Answer(Stored, frozen=True, kw_only=True):
     @property
     def shown_range(self) -> tuple[int | None, int | None]:
         """The range as it is said with the number: of a server that looked slower than it is, never "perhaps fewer"."""
-        return (self.low or self.agents, None) if self.disturbed else (self.low, self.high)
+        return (self.low or self.agents if self.disturbed else self.low, self.high)
 
     @property
     def wide_range(self) -> tuple[int, int] | None:

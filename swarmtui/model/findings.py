@@ -255,7 +255,8 @@ class Capacity(Stored, frozen=True, kw_only=True):
     the speed varied from visit to visit (`runs_vary` in `findings`). `next_c` is the lowest level that misses the SLO
     as measured. `visits` and `requests` are those of the search. Other `findings` name levels that missed it although a
     higher level keeps it (`dip`), or that kept it at one visit and missed it at another (`visits_differ`).
-    `price_per_million` is the cost of a million output tokens with that many agents.
+    `far_c` is the lowest level that missed it by more than other work on the host can explain; null if that is not
+    known of any. `price_per_million` is the cost of a million output tokens with that many agents.
     """
 
     slo: str
@@ -267,6 +268,7 @@ class Capacity(Stored, frozen=True, kw_only=True):
     visits: int
     requests: int
     findings: Findings = ()
+    far_c: int | None = None
     kv: KvCliff | None = None
     agents_per_gpu: float | None = None
     agents_per_kw: float | None = None

@@ -62,7 +62,8 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def doubt_text(found: Answer) -> str:
     """Say why a number is in doubt: `the host was busy, so missed levels prove nothing`; empty if it is not."""
-    proves = ", so missed levels prove nothing" if found.disturbed and found.missed_c and found.high is None else ""
+    counts = "missed levels prove nothing" if found.high is None else "only levels that were missed by far count"
+    proves = f", so {counts}" if found.disturbed and found.missed_c else ""
     return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
 
 

@@ -244,7 +244,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     )
     found = answer(summary, slo, slo_text, counters)
     if found.disturbed:
-        judged, search = leave_missed_open(summary.goodput, search)
+        judged, search = leave_missed_open(summary.goodput, search, found.high)
         summary = msgspec.structs.replace(summary, goodput=judged, search=search)
     return msgspec.structs.replace(summary, answer=found)
 

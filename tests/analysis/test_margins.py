@@ -7,12 +7,18 @@ from random import Random
 
 import msgspec
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
-from swarmtui.analysis.capacity.slo_search import Visit, next_visit, visit_kept
+from swarmtui.analysis.capacity.slo_search import Visit, leave_missed_open, next_visit, search_state, visit_kept
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.findings import Capacity
+from swarmtui.model.telemetry import HostUse, QualityLine
+from swarmtui.report.answer import doubt_text
+from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import BOOT_NS, MS, request
 
 SLO = parse_slo("ttft_p90=2s,stream_p10=20")
@@ -107,3 +113,50 @@ def test_level_with_too_few_requests_for_a_margin_keeps_its_verdict() -> None:
     late = [request(0, [6000, 6010], c=2)] * 8
     answer = capacity(half, [Visit(1, half, [request(0, [100, 110], c=1)] * 3), Visit(2, half, late)], [], alpha=ALPHA)
     assert (answer.agents, answer.low, answer.high) == (1, 1, 1)
+
+
+@given(st.floats(0.0, 0.6), st.floats(0.0, 0.3), st.floats(1.05, 12.0))
+def test_level_is_missed_by_far_if_what_else_ran_explains_less(others: float, steal: float, late: float) -> None:
+    """A share d of the CPU time makes a server 1 / (1 − d) times as slow, and half as much again is allowed for."""
+    first_ms = 2000.0 * late
+    visits = [Visit(c, SLO, [request(0, [ms, ms + 10], c=c)] * 16) for c, ms in ((8, 100.0), (32, first_ms))]
+    host = HostUse(others=others, steal=steal)
+    levels = [level(8), level(32, host=host)]
+    explained = 1.5 / (1.0 - others - steal)
+    assume(abs(late - explained) > 0.01)
+    found = capacity(SLO, visits, levels, alpha=ALPHA)
+    assert found.agents == 8 and found.far_c == (32 if late > explained else None)
+    for unknown in (None, HostUse(steal=steal)):
+        assert capacity(SLO, visits, [level(8), level(32, host=unknown)], alpha=ALPHA).far_c is None
+
+
+def line(code: str) -> QualityLine:
+    return QualityLine(name=code, code=code, state="doubtful", value="", sentence="")
+
+
+@pytest.mark.parametrize(
+    ("codes", "late", "high"),
+    [(("host_pressure",), 3.4, 29), (("host_pressure", "host_steal"), 3.4, 29), (("host_pressure",), 1.4, None),
+     (("host_pressure", "server_stall"), 3.4, None), (("throttling",), 3.4, None)],
+)  # fmt: skip
+def test_level_that_was_missed_by_far_ends_the_range_of_a_disturbed_search(
+    codes: tuple[str, ...], late: float, high: int | None
+) -> None:
+    """30 agents waited 6.8 s for a limit of 2 s while another program used a tenth of the CPU time."""
+    times = ((12, 100.0), (14, 2100.0), (30, 2000.0 * late))
+    visits = [Visit(c, SLO, [request(0, [ms, ms + 10], c=c)] * 16) for c, ms in times]
+    levels = [level(c, host=HostUse(others=0.1)) for c, _ in times]
+    search = search_state(visits, None, ALPHA)
+    asked = msgspec.structs.replace(
+        summary(levels), capacity=capacity(SLO, visits, levels, alpha=ALPHA), search=search,
+        quality=tuple(map(line, codes)),
+    )  # fmt: skip
+    said = answer(asked, SLO, str(SLO), {})
+    assert (said.agents, said.low, said.high) == (12, 12, high)
+    assert said.headline.sentence.startswith("12 agents or more with " if high is None else "12 agents (12–29) with ")
+    assert "sure)" not in said.headline.sentence
+    _, opened = leave_missed_open((), search, said.high)
+    assert opened is not None
+    assert [one.state for one in opened.levels] == ["kept", "unsure", "unsure" if high is None else "missed"]
+    why = "missed levels prove nothing" if high is None else "only levels that were missed by far count"
+    assert doubt_text(said).endswith(f", so {why}")

@@ -15,7 +15,7 @@ from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.shares import GOODPUT_ALPHA
 from swarmtui.analysis.limits.slo import RATE, Slo
-from swarmtui.analysis.quality.doubts import doubt_text, find_disturbances, find_doubts, name_doubts
+from swarmtui.analysis.quality.doubts import doubt_text, find_disturbances, find_doubts, has_known_share, name_doubts
 from swarmtui.engines.registry import tensor_parallel_size
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
@@ -86,9 +86,9 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
 
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
-    the server look slower: then missed levels prove nothing, and `high` is null. `varies` says why the range is wider
-    than the verdicts of its levels. `one_tps` is what one agent has
-    alone. `grows`: tok/s still grew at the highest level.
+    the server look slower: then missed levels prove nothing, unless by far; without one of these, `high` is null.
+    `varies` says why the range is wider than the verdicts of its levels. `one_tps` is what one agent has alone.
+    `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
@@ -257,10 +257,14 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     else:
         found = _range_by_levels(summary.goodput, slo)
     missed = next((level for level in summary.goodput if level.c == found.c), None)
+    high = found.high
+    if facts.disturbed is not None:
+        far = summary.capacity.far_c if summary.capacity and has_known_share(summary.quality) else None
+        high = None if far is None or high is None else max(high, far - 1)
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, sure=found.sure,
-        high=found.high if facts.disturbed is None else None, varies=found.varies,
+        high=high, varies=found.varies,
         c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 

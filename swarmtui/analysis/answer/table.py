@@ -64,9 +64,9 @@ def _best_rate(facts: AnswerFacts) -> str:
 _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
-    AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0,
+    AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0 and f.high != 0,
         lambda f: f"how many agents have {f.slo} is not known"),
-    AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: True,
+    AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: f.high is None,
         _capacity_or_more),
     AnswerRow("headline", "no_agent", ("agents", "slo"), lambda f: f.agents == 0 and f.lowest_c == 1,
         lambda f: f"not even one agent with {f.slo}{_sure(f)}"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.capacity.margins import likely_range
+from swarmtui.analysis.capacity.margins import likely_range, missed_by_far
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge, met_least
 from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
@@ -51,6 +51,7 @@ def capacity(
         visits=len(visits),
         requests=sum(visit.slo.n for visit in visits),
         findings=(*_findings(judged, alpha), *varied),
+        far_c=_far_missed(judged, levels, agents),
         kv=_kv_cliff(levels, predict_kv_cliff(context_tokens, servers)),
         agents_per_gpu=ratio(agents, gpus),
         agents_per_kw=ratio(agents, watts / 1000.0 if watts else None),
@@ -76,6 +77,13 @@ def _bounds(
         return low, high, ()
     text = f"the range allows for a speed that varies by about {percent(likely.spread)} from run to run"
     return *wider, (Finding(code="runs_vary", text=text),)
+
+
+def _far_missed(judged: Sequence[JudgedLevel], levels: Sequence[Level], agents: int) -> int | None:
+    """Return the lowest level that is missed at every visit by more than other work on the host explains."""
+    hosts = {level.c: level.host for level in levels}
+    above = (one for one in judged if one.c > agents and one.kept is False)
+    return next((one.c for one in above if all(missed_by_far(visit, hosts.get(one.c)) for visit in one.visits)), None)
 
 
 def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:

@@ -14,8 +14,11 @@ from typing import NamedTuple
 from swarmtui.analysis.capacity.slo_search import FIRST_LOOK, Visit
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.stats import falling_means
-from swarmtui.analysis.limits.slo import RATE, SloTally
+from swarmtui.analysis.limits.slo import RATE, SloCondition, SloTally
+from swarmtui.model.telemetry import HostUse
 
+# How many times slower than its share of the CPU time explains a disturbance may make a server, to be on the safe side.
+_SAFE = 1.5
 # A visit that is further from a limit than by this factor says no more than that.
 _FAR = log(2.0)
 # How much the speed of a server usually varies from one visit to the next, and how many visits this counts as: a
@@ -64,6 +67,30 @@ def likely_range(visits: Sequence[Visit], alpha: float) -> LikelyRange | None:
     low = max((c for c, margin in every if margin >= needed), default=0)
     high = min((c - 1 for c, margin in every if margin <= -needed), default=every[-1][0])
     return LikelyRange(low, high, spread)
+
+
+def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:
+    """Return whether a visit missed a limit by more than what else ran on the host explains.
+
+    Other programs and machines that take a share d of the CPU time make all times 1 / (1 − d) times as long.
+    """
+    if use is None or use.others is None:
+        return False
+    left = 1.0 - use.others - (use.steal or 0.0)
+    return left > 0.0 and any(
+        len(values) >= FIRST_LOOK and len(condition.limits) == 1 and _lateness(condition, values) > _SAFE / left
+        for number, condition in enumerate(tally.slo.conditions)
+        for values in [sorted(tally.least_values(number))]
+    )
+
+
+def _lateness(condition: SloCondition, values: Sequence[float]) -> float:
+    """Return by which factor a limit is missed, at the share of the requests that must be within it."""
+    ((name, limit),) = condition.limits.items()
+    if name == RATE:
+        slow = values[min(int(len(values) * (1.0 - condition.share)), len(values) - 1)]
+        return limit / slow if slow > 0.0 else inf
+    return values[min(int(len(values) * condition.share), len(values) - 1)] / limit
 
 
 def _margin(tally: SloTally) -> _Margin | None:

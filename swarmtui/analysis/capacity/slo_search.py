@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
+from math import inf
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -234,17 +235,22 @@ def searched_goodput(found: Sequence[Goodput], search: SearchState | None) -> tu
 
 
 def leave_missed_open(
-    found: Sequence[Goodput], search: SearchState | None
+    found: Sequence[Goodput], search: SearchState | None, high: int | None = None
 ) -> tuple[tuple[Goodput, ...], SearchState | None]:
     """Return the verdicts of a session in which something made the server look slower: what is missed proves nothing.
 
-    A search for the cliff has no SLO.
+    Levels above `high` were missed by far, which nothing but the server explains. A search for the cliff has no SLO.
     """
-    goodput = tuple(msgspec.structs.replace(one, kept=None) if one.kept is False else one for one in found)
+    limit = inf if high is None else high
+    goodput = tuple(
+        msgspec.structs.replace(one, kept=None) if one.kept is False and one.c <= limit else one for one in found
+    )
     if search is None or search.goal != "capacity":
         return goodput, search
     levels = tuple(
-        msgspec.structs.replace(level, state="unsure") if level.state in ("missed", "dip") else level
+        msgspec.structs.replace(level, state="unsure")
+        if level.state in ("missed", "dip") and level.c <= limit
+        else level
         for level in search.levels
     )
     return goodput, msgspec.structs.replace(search, levels=levels)

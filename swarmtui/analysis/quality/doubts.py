@@ -40,6 +40,8 @@ _SLOWING = (
     "server_stall", "client_lag", "turnaround", "send_delay", "client_cpu", "host_pressure", "host_steal",
     "other_clients", "throttling", "gpu_clocks",
 )  # fmt: skip
+# Of these it is known which share of the CPU time they took.
+_MEASURED = ("host_pressure", "host_steal")
 _MAX_DOUBTS = 2
 
 
@@ -51,6 +53,12 @@ def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
 def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
     """Return the doubts that can only make a server look slower: a level that is missed then proves nothing."""
     return find_doubts(line for line in lines if line.code in _SLOWING)
+
+
+def has_known_share(lines: Iterable[QualityLine]) -> bool:
+    """Return whether nothing but other work on the host, or on its hypervisor, disturbed a measurement."""
+    slowing = (line for line in lines if line.code in _SLOWING and line.state == "doubtful")
+    return all(line.code in _MEASURED for line in slowing)
 
 
 def doubt_text(line: QualityLine) -> str:
