@@ -258,6 +258,9 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("20 agents", "the most agents at once that kept the SLO"),
     ("(18–23)", "the range of that number: 18 agents keep the SLO and 24 miss it, in another run of the next minutes, "
      "too; it is wider than the levels where they were close to a limit"),
+    ("20+, 20 or more", "20 agents are shown to keep the SLO, and how many more do is not known: no level was missed, "
+     "or only while something slowed the server down"),
+    ("? 20", "something makes the measurement doubtful: quality says what"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches"),
     ("may differ by", "searches of one unchanged server can end this many agents apart, as servers are not the same "
      "every minute: more has to change before it counts; each repeat (R) makes it smaller"),

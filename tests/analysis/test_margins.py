@@ -160,3 +160,19 @@ def test_level_that_was_missed_by_far_ends_the_range_of_a_disturbed_search(
     assert [one.state for one in opened.levels] == ["kept", "unsure", "unsure" if high is None else "missed"]
     why = "missed levels prove nothing" if high is None else "only levels that were missed by far count"
     assert doubt_text(said).endswith(f", so {why}")
+
+
+@pytest.mark.parametrize("missed", [True, False])
+def test_number_of_a_range_without_an_end_is_what_is_shown_to_be_kept(missed: bool) -> None:
+    """8 agents keep it as measured, by too few requests; 7 are shown to."""
+    times = [(7, [100.0] * 16), (8, [100.0] * 14 + [6000.0]), *([(9, [2100.0] * 16)] if missed else [])]
+    visits = [Visit(c, SLO, [request(0, [ms, ms + 10], c=c) for ms in of]) for c, of in times]
+    levels = [level(c, host=HostUse(others=0.1)) for c, _ in times]
+    asked = msgspec.structs.replace(
+        summary(levels), capacity=capacity(SLO, visits, levels, alpha=ALPHA), quality=(line("host_pressure"),),
+        search=search_state(visits, None, ALPHA),
+    )  # fmt: skip
+    assert asked.capacity is not None and asked.capacity.agents == 8
+    said = answer(asked, SLO, str(SLO), {})
+    assert (said.agents, said.low, said.high, said.is_open) == (7, 7, None, True)
+    assert said.headline.sentence.startswith("7 agents or more with " if missed else "at least 7 agents with ")

@@ -261,12 +261,25 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     if facts.disturbed is not None:
         far = summary.capacity.far_c if summary.capacity and has_known_share(summary.quality) else None
         high = None if far is None or high is None else max(high, far - 1)
+    agents, low = found.agents, found.low
+    if high is None and (proven := _proven(found, summary, disturbed=facts.disturbed is not None)):
+        agents = low = proven
     return msgspec.structs.replace(
         facts,
-        slo=found.slo, searched=found.searched, agents=found.agents, low=found.low, sure=found.sure,
-        high=high, varies=found.varies,
+        slo=found.slo, searched=found.searched, agents=agents, low=low, sure=found.sure, high=high, varies=found.varies,
         c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
+
+
+def _proven(found: AnswerFacts, summary: Summary, *, disturbed: bool) -> int:
+    """Return the highest level that is shown to be kept: the number of a range without an end; 0 if none is.
+
+    A level that was kept although something slowed the server down is kept in any other minute, too.
+    """
+    search, most = summary.search, (found.agents if disturbed else found.low) or 0
+    if search is None or search.goal != "capacity":
+        return found.low or 0
+    return max((level.c for level in search.levels if level.state == "kept" and level.c <= most), default=0)
 
 
 def _range_by_levels(goodput: Sequence[Goodput], slo: Slo) -> AnswerFacts:
