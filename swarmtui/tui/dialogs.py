@@ -21,6 +21,7 @@ from swarmtui.tui.base_screens import HelpTopic, Page, Pager
 from swarmtui.tui.input_line import TextField
 from swarmtui.tui.keys import GROUPS, Action
 from swarmtui.tui.lines import Line, LineWidget, cell_width, ljust, wrap
+from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 
@@ -268,25 +269,34 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
 )  # fmt: skip
 
-# A figure, what it means, and the keys of the panels that show it.
+# A figure, what it means, and the keys of the panels that show it; those of the levels in the order of their columns.
 _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("C", "concurrency: the number of streams, each with one request in flight", (1, 2, 4, 5)),
+    ("rate, done/s", "requests per second that begin, whatever the server does, and that end (open loop)", (4,)),
     ("output tok/s", "output tokens of all streams in the last second", (2, 5)),
+    ("n, err", "requests of a level that ended; those that failed", (4,)),
+    ("SLO met", "requests of a level that met the condition that was met least often", (4,)),
+    ("cut", "answers of a level that ended at the token limit (cap hits)", (4,)),
     ("steady", "output tok/s of a level, of all requests, while C were in flight", (1, 4)),
     ("±", "half-width of the 95 % interval of steady", (1, 4)),
+    ("baseline, change", "the same figure of the session that is compared with, and the change since", (4,)),
     ("wall", "output tokens of a level / time from the first request sent to the last token, with the drain", (4,)),
+    ("primary, side", "output tok/s of the primary task, and of the side tasks", (4,)),
     ("per agent", "output tok/s of one agent while it writes, over the last 10 s", (2, 5)),
     ("stream", "decode tok/s of one stream at a level: tokens after the first chunk / their time", (4,)),
     ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median",
      (1, 2, 4, 5)),
-    ("n, err", "requests of a level that ended; those that failed", (4,)),
-    ("cut", "answers of a level that ended at the token limit (cap hits)", (4,)),
-    ("waiting", "agents without a first token", (2, 5)),
-    ("queued", "requests in the queue of the server, as it reports them; of a finished level the mean", (2, 5)),
+    ("TPOT, e2e", "time between tokens of one answer (mean); time to the end of an answer (median)", (4,)),
+    ("send delay", "how much later than planned requests were sent: p99 or maximum", (4,)),
+    ("pass", "answers that passed their check", (4,)),
+    ("jobs/h", "recorded agent sessions that are played to their end in an hour", (4,)),
+    ("hit rate, at most", "prompt tokens from the prefix cache, and as many as it could have had", (4,)),
+    ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
     ("slowdown", "1 - stream(C) / stream(1)", (4,)),
     ("scaling", "steady(C) / steady(1)", (4,)),
     ("speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
-    ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
+    ("waiting", "agents without a first token", (2, 5)),
+    ("queued", "requests in the queue of the server, as it reports them; of a finished level the mean", (2, 5)),
     ("░ ▒ ▓ █", "heat map: tok/s of a stream as usual, below 85 %, below 70 % and below 50 % of the median", (2,)),
     ("~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
     ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
@@ -311,13 +321,11 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 
 
 def panel_topic(key: int | None) -> HelpTopic:
-    """Explain the figures and signs of a panel, and the words of the result; the signs where several are shown."""
+    """Explain the figures and signs of a panel, and the words of the result."""
     if key == _RESULT:
         return HelpTopic(_ANSWER_TITLE, _ANSWER)
-    if key is None:
-        return HelpTopic("The signs of levels", tuple((name, meaning) for name, meaning, _ in _SIGNS))
     rows = tuple((name, meaning) for name, meaning, panels in (*_FIGURES, *_SIGNS) if key in panels)
-    return HelpTopic(f"The figures of panel {key}", rows) if rows else _NO_TOPIC
+    return HelpTopic(f"[{key}] {PANELS[key].label}", rows) if key is not None and rows else _NO_TOPIC
 
 
 def change_topic(*, with_curves: bool = False) -> HelpTopic:
@@ -352,11 +360,10 @@ def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOP
             lines += _beside(names, action.tooltip, width)
         lines, details = [*lines, *details], []
     explained = {meaning for _, meaning in topic.rows}
-    signs = panel_topic(None)
     for title, rows in (
         (_ANSWER_TITLE, _ANSWER),
         ("Figures", [(name, meaning) for name, meaning, _ in _FIGURES]),
-        (signs.title, signs.rows),
+        ("The signs of levels", [(name, meaning) for name, meaning, _ in _SIGNS]),
     ):
         lines += _meanings(title, [row for row in rows if row[1] not in explained], width)
     note = 'To change keys, add [keymap] to config.toml with the names of the actions, such as more = "plus"'

@@ -17,6 +17,8 @@ from swarmtui.model.findings import SearchState
 from swarmtui.model.load import Dag, Mixed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from swarmtui.report.levels import level_table
+from swarmtui.report.table import Cell
 from swarmtui.tui.app import SCREENS, SwarmApp
 from swarmtui.tui.base_screens import HelpTopic, Page
 from swarmtui.tui.dialogs import HelpScreen, Palette, change_topic, help_lines, panel_topic
@@ -34,6 +36,7 @@ from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen
 from swarmtui.tui.tune.list_screen import TuneListScreen
 from swarmtui.tui.tune.screen import TuneScreen
+from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text, text_of
@@ -87,6 +90,19 @@ def test_help_explains_the_words_of_an_answer() -> None:
         for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "may differ by", "? (a change)", "N"):
             assert word in text
         assert text.count("wrong in at most one of five searches") == 1 and "four runs of both" in text
+
+
+def test_help_on_the_levels_explains_every_heading_and_every_sign_of_their_table() -> None:
+    loads = (("closed", None), ("open", 2.0), ("mixed", None), ("sessions", None), ("barrier", None))
+    tables = [
+        level_table([level(2, load=load, rate=rate)], growing=True, slo=slo)
+        for load, rate in loads
+        for slo in (None, {2.0: Cell("")})
+    ]
+    headings = {column.short or column.title for table in tables for column in table.columns}
+    explained = {name for names, _ in panel_topic(4).rows for name in names.split(", ")}
+    assert {"C", "rate", "cut", "SLO met", "done/s", "hit rate", "primary"} <= headings
+    assert {*headings, "baseline", "change", "pass", *"▸▼✓✖?!○"} <= explained
 
 
 @pytest.mark.parametrize("context", get_args(KeyContext))

@@ -231,17 +231,8 @@ async def test_after_the_end_the_panel_of_the_agents_says_how_to_see_them_again(
         assert "the run has ended, and its agents are gone" in shown and "A replay shows them again" in shown
 
 
-async def test_help_on_a_live_screen_begins_with_the_signs_of_levels() -> None:
-    app = SwarmApp(source=RecordingSource())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("question_mark")
-        await pilot.pause()
-        shown = screen_text(app)
-        assert all(f"  {sign}  " in shown for sign in "▸▼✓✖?!○")
-
-
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_help_begins_with_the_panel_that_the_user_went_to_and_on_a_result_with_its_words(
+async def test_help_begins_with_the_panel_in_focus_and_on_a_result_with_its_words(
     until: Until, has_ended: bool
 ) -> None:
     source = RecordingSource()
@@ -257,9 +248,9 @@ async def test_help_begins_with_the_panel_that_the_user_went_to_and_on_a_result_
 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: ("[7] result" if has_ended else "[1] curve") in screen_text(app))
-        await explained("The words of an answer" if has_ended else "The signs of levels")
+        await explained("The words of an answer" if has_ended else "[1] curve")
         await pilot.press("4")
-        await explained("The figures of panel 4")
+        await explained("[4] levels")
 
 
 async def test_esc_leads_from_another_panel_back_to_the_result_and_only_then_away_from_it(until: Until) -> None:

@@ -329,11 +329,10 @@ class LiveScreen(PanelScreen):
     # keys
 
     def help_topic(self) -> HelpTopic:
-        """Explain the figures of the panel that was gone to, and the words of the result; before that, the signs."""
+        """Explain the figures of the panel in focus, or the words of the result."""
         from swarmtui.tui.dialogs import panel_topic
 
-        in_focus = next((panel.key for panel in self.panels if panel.in_focus), None)
-        return panel_topic(in_focus if self.has_ended or self._focused else None)
+        return panel_topic(next((panel.key for panel in self.panels if panel.in_focus), None))
 
     def movable(self) -> Movable:
         """The panel in focus if it can be moved, else the result or the agents."""
