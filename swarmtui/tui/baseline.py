@@ -127,10 +127,10 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
-def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
+def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, brief: bool = False) -> str:
     """Say in one sentence whether a change helped; without a pair, `notice` says how the flags differ.
 
-    The doubts about a `doubtful` session are said beside it, and not repeated.
+    The doubts about a `doubtful` session are said beside it, and not repeated. If `brief`, it leaves out what to do.
     """
     if pair is None:
         return notice
@@ -146,7 +146,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     # What each of several searches gave is said by the comparison.
     why = "" if pair.agents and sum(pair.agents.searches) > 2 and pair.agents.reason != "no_limit" else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    return sanitize("; ".join(filter(None, (change, why, step, pair.predicted, pair.left_out))))
+    parts = (change, why, "" if brief else step, pair.predicted, pair.left_out)
+    return sanitize("; ".join(filter(None, parts)))
 
 
 def record_effect(directory: Path) -> str:

@@ -86,6 +86,19 @@ def test_what_several_searches_give_together_is_the_number_and_this_search_stand
         assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
 
 
+def test_what_to_repeat_gives_way_to_what_to_try_next_where_there_is_little_room() -> None:
+    brief = "--parallel 2 → 4: ? not sure yet"
+    long = f"{brief}; {'press R to repeat the later run; ' * 4}"
+    view = result_view(
+        ended_frame(), None, levels_view(LEVELS), long, brief_comparison=brief, repeats=True, again_key=""
+    )
+    whole = result_lines(view, 79, 60, with_levels=False)
+    assert "press R to repeat" in text_of(whole)
+    lines = result_lines(view, 79, len(whole) - 1, with_levels=True)
+    assert len(lines) < len(whole) - 1, "nothing is below the last line in view"
+    assert brief in text_of(lines) and "press R" not in text_of(lines) and "about 30 agents" in text_of(lines)
+
+
 def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> None:
     lines = result_text(ended_frame(), Ended("done", "", "/saved"), "C=4: 25.6 % faster (24.9 to 26.3)").splitlines()
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"

@@ -48,13 +48,17 @@ _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short."""
+    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short.
+
+    `brief` stands for the text where there is little room.
+    """
 
     name: str
     text: str
     style: str = ""
     command: str = ""
     then: tuple[str, ...] = ()
+    brief: str = ""
 
 
 class ResultView(NamedTuple):
@@ -79,6 +83,7 @@ def result_view(
     levels: LevelsView,
     comparison: str,
     *,
+    brief_comparison: str = "",
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
     searches: PooledSentence | None = None,
@@ -86,20 +91,19 @@ def result_view(
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
 
-    `steps` are what to try by what both have shown, and `searches` is what this search gives with earlier ones.
-    `again_key` asks a server again that was restarted for such a step.
+    `brief_comparison` leaves out what to do about it. `steps` are what to try by what both have shown, and `searches`
+    is what this search gives with earlier ones. `again_key` asks a server again that was restarted for such a step.
     """
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
     if answer is not None and (steps or searches):
         answer = msgspec.structs.replace(answer, next=steps or answer.next, searches=searches)
     number, unit = _large(answer, frame)
-    finding = _finding(frame) if answer is None else ""
-    rows = (
-        _answer_rows(answer, comparison, repeats, again_key)
-        if answer
-        else (ResultRow("", finding, "bold"), ResultRow("Compared", comparison))
+    finding, compared = (
+        _finding(frame) if answer is None else "",
+        ResultRow("Compared", comparison, brief=brief_comparison),
     )
+    rows = _answer_rows(answer, compared, repeats, again_key) if answer else (ResultRow("", finding, "bold"), compared)
     return ResultView(
         number=number,
         unit=unit,
@@ -128,9 +132,9 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
-def _answer_rows(answer: Answer, comparison: str, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
+def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, leading_steps(answer.next)
-    known, compared = at is not None or answer.agents is not None, ResultRow("Compared", comparison)
+    known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     then: tuple[str, ...] = ()
     if again_key and steps and needs_restart(steps[0]):
@@ -191,15 +195,18 @@ def result_of(data: LiveData) -> ResultView:
     shown = data.shown
     table = levels_view(levels, data.pair, tasks, "", shown.provisional, *shown.marked_by, goodput=judged, slo=slo)
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
-    comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
+    comparison, brief = (
+        compared_text(data.pair, data.comparison, doubtful=doubtful, brief=short) for short in (False, True)
+    )
     repeats = session is not None and bool(session.previous)
     steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
     # A simulator of this process is no server that the user restarts; a verdict that is not sure has a step of its own.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
     key = data.again_key if real and not (data.pair and step_to_decide(data.pair)) else ""
     return result_view(
-        frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches, again_key=key
-    )
+        frame, data.shown.ended, table, comparison, brief_comparison=brief, repeats=repeats, steps=steps,
+        searches=searches, again_key=key,
+    )  # fmt: skip
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:
@@ -232,10 +239,12 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
-    # The lengths of requests, then what to do with a flag, give way to what was found.
-    for at, row in enumerate(view.rows):
-        if row.then and len(lines) >= height:
-            view = view._replace(rows=(*view.rows[:at], row._replace(then=()), *view.rows[at + 1 :]))
+    # The lengths of requests, then what to do with a flag, then what to repeat, give way to what was found.
+    fewer = [(at, row._replace(then=())) for at, row in enumerate(view.rows) if row.then]
+    fewer += [(at, row._replace(text=row.brief)) for at, row in enumerate(view.rows) if row.brief]
+    for at, row in fewer:
+        if len(lines) >= height:
+            view = view._replace(rows=(*view.rows[:at], row, *view.rows[at + 1 :]))
             lines = _above(view, width)
     if not view.levels.table.rows:
         return [*lines, [], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
@@ -253,6 +262,8 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
     What is left out, panel 4 shows, which has the same `height`. Rows of levels come before remarks, and before the
     line that says how to see the others.
     """
+    if room < 1:
+        return []
     rows = len(view.table.rows)
     alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
     few = block_lines([Sentence(view.grouped, "note")] if view.grouped else [], width)
