@@ -55,9 +55,9 @@ _DROP = (
 
 def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Table:
     """Tabulate configurations: values by column id; what a row does not have is blank."""
-    # Only a sweep of power limits tells the energy of prompts apart, and only an automatic tune has the others.
-    seldom = ("j_prefill", "j_decode", "agents", "limit")
-    parts = [part for part in seldom if not any(row.get(part) for row in rows)]
+    # Figures of GPUs need some, those of prompts a sweep of power limits, and the others an automatic tune.
+    seldom = (*_GPU, "agents", "limit")
+    parts = [part for part in seldom if all(row.get(part) is None for row in rows)]
     return tabulate("", rows, _CONFIGURATION, drop=_DROP).without((*leave_out, *parts)).without_missing()
 
 

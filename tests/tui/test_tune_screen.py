@@ -11,6 +11,7 @@ import pytest
 
 from swarmtui.experiments.store import read_steering, read_tune, tune_directory
 from swarmtui.experiments.tune import TuneJob, start_tune_process
+from swarmtui.model.client_protocol import Frame
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -115,6 +116,22 @@ AUTO_ROWS = [
     done({"--parallel": 4}, 180.0, step="screen", agents=8, agents_low=7, agents_high=9, took_s=60.0, limit_tps=700.0),
     failed({"--parallel": 8}, "exited with code 1", "CUDA out of memory"),
 ]
+
+
+def test_columns_of_gpus_appear_with_their_first_figure() -> None:
+    now = tune_status(flags=FOUR, phase="running")
+    without = msgspec.structs.replace(frame(4), telemetry=None)
+    bare = tuple(msgspec.structs.replace(row, j_per_token=None, mean_w=None, peak_memory=None) for row in ROWS[:1])
+
+    def ids(tune: Tune, seen: Frame | None) -> set[str]:
+        return {column.id for column in tune_view(tune, seen, 1_100.0, False).configurations.table.columns}
+
+    figures = {"j_token", "gpu_w", "gpu_gib"}
+    for starts in ((), bare):
+        for seen in (None, without):
+            shown = ids(Tune(definition=SLOTS, starts=starts, status=now), seen)
+            assert not shown & figures and {"tps", "ttft"} <= shown
+        assert figures <= ids(Tune(definition=SLOTS, starts=starts, status=now), frame(4))
 
 
 def auto_status(**fields: object) -> ExperimentStatus:
