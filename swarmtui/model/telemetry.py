@@ -184,6 +184,39 @@ class Telemetry(Stored, frozen=True, kw_only=True):
         return self.t_ns if self.servers_t_ns is None else self.servers_t_ns
 
 
+class KvFigures(Stored, frozen=True, kw_only=True):
+    """Prompt tokens of a level by where the server had them, and its KV cache meanwhile; null is not known.
+
+    Of the `cached_tokens`, `external_tokens` came from the memory of the host or a store elsewhere. The others were
+    read: `recomputed_tokens` of them again, since they were no longer cached. `evicted_tokens` left the cache of the
+    GPU. `kv_use` is the highest share of it in use, `context_tokens` the mean context of an agent, of which so many
+    would `fits` in by prediction.
+    """
+
+    cached_tokens: int | None = None
+    external_tokens: int | None = None
+    recomputed_tokens: int | None = None
+    evicted_tokens: int | None = None
+    preemptions: float | None = None
+    kv_use: float | None = None
+    context_tokens: float | None = None
+    fits: float | None = None
+
+
+class Speculation(Stored, frozen=True, kw_only=True):
+    """Speculative decoding at a level: a stream has `tokens_per_step` × `steps_per_s` tok/s.
+
+    Of the tokens that a step drafts, on average, the share `acceptance` was right; `by_position` is how often the
+    first, second … of them was, as a share of all drafts; empty if that is not known.
+    """
+
+    tokens_per_step: float
+    steps_per_s: float | None
+    drafted_per_step: float
+    acceptance: float
+    by_position: tuple[float, ...] = ()
+
+
 class Energy(Stored, frozen=True, kw_only=True):
     """The energy that the GPUs used in the time of the main throughput, by the differences of their energy counters.
 

@@ -10,7 +10,8 @@ from swarmtui.analysis.speed_of_light.session import KV_FULL
 from swarmtui.model.load import Open, Sessions, traits
 from swarmtui.model.plan import load_title
 from swarmtui.model.record import WATERFALL_PARTS
-from swarmtui.model.session import KvFigures, Level, Summary
+from swarmtui.model.session import Level, Summary
+from swarmtui.model.telemetry import KvFigures
 from swarmtui.numbers import MISSING, percent
 from swarmtui.report.level_columns import COLUMNS, mark_weak_base
 from swarmtui.report.table import Table, tabulate

@@ -13,10 +13,10 @@ from swarmtui.model.plan import LevelKey, Plan
 from swarmtui.model.workload import Graph
 from swarmtui.prompts.sampling import arrival_times
 from swarmtui.prompts.traces.recordings import live_context
+from swarmtui.session_process.graph_tasks import GraphTasks
 from swarmtui.session_process.recorded_tasks import RecordedTasks
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
-    GraphTasks,
     MixedTasks,
     NewTasks,
     ScheduledTasks,

@@ -9,8 +9,8 @@ import msgspec
 from swarmtui.analysis.levels.figures import level_figures
 from swarmtui.analysis.machine.by_level import add_machine_figures
 from swarmtui.model.record import EngineTimings, Record
-from swarmtui.model.session import KvFigures, Level
-from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry
+from swarmtui.model.session import Level
+from swarmtui.model.telemetry import DiscoveredServer, KvFigures, ServerState, Telemetry
 from swarmtui.report.figure_tables import kv_table
 from swarmtui.telemetry.metrics import parse_prometheus
 from tests.analysis.level_builders import level, summary

@@ -14,10 +14,10 @@ from swarmtui.model.record import Record
 from swarmtui.model.workload import Graph, Message, Task
 from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import WorkloadFile, find_workload, parse_workload
+from swarmtui.session_process.graph_tasks import GraphTasks
 from swarmtui.session_process.load_modes import PlannedLoad
 from swarmtui.session_process.task_sources import (
     ClosedLoopTasks,
-    GraphTasks,
     MixedTasks,
     NewTasks,
     RepeatedTasks,

@@ -18,8 +18,8 @@ from swarmtui.analysis.machine.waterfall import kv_figures, level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Speculation, TraceFigures
-from swarmtui.model.telemetry import DiscoveredServer, ServerState, Telemetry, TtftSplit
+from swarmtui.model.session import Level, TraceFigures
+from swarmtui.model.telemetry import DiscoveredServer, ServerState, Speculation, Telemetry, TtftSplit
 
 
 def add_machine_figures(

@@ -17,8 +17,8 @@ from swarmtui.analysis.levels.stats import count_known, ratio
 from swarmtui.analysis.levels.traces import reusable_tokens
 from swarmtui.analysis.machine.ttft_split import split_by_timings
 from swarmtui.model.record import WATERFALL_PARTS, Record, Waterfall
-from swarmtui.model.session import KvFigures, Level
-from swarmtui.model.telemetry import DiscoveredServer, ServerState, TtftSplit
+from swarmtui.model.session import Level
+from swarmtui.model.telemetry import DiscoveredServer, KvFigures, ServerState, TtftSplit
 
 
 def waterfall(
