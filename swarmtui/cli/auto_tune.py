@@ -37,7 +37,7 @@ _RESTARTS = 1
 _CANARIES = "5%"
 # A measurement with all its requests has this share of the budget, in seconds within these. A search for the capacity
 # needs more: in half of 12 s it came to 4 agents, whatever the flags.
-_PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 45, 1 / 20, 12.0, 60.0
+_PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 36, 1 / 20, 12.0, 60.0
 
 
 def auto_tune_file(options: dict[str, Any]) -> TuneFile:

@@ -68,7 +68,7 @@ class KnobEffect(Stored, frozen=True, kw_only=True):
 _WHY_OPEN = {
     "direction": "values nearer to the best did not gain",
     "budget": "the budget ended before its turn",
-    "starts": "the search had as many starts as it may have",
+    "promise": "others promised more, by all starts",
 }
 
 
@@ -403,11 +403,11 @@ def _open_values(space: SearchSpace, knob: Knob, starts: Sequence[Start], progre
 def _why_open(
     space: SearchSpace, knob: Knob, value: Value, best: Value | None, starts: Sequence[Start], progress: TuneProgress
 ) -> str:
-    """Return why a value had no start: one between it and the best did not gain, or there were no more starts."""
+    """Return why a value had no start: one between it and the best did not gain, or others promised more."""
     used = (space.value(start.flags, knob.name) for start in starts)
     if knob.ordered and any(each is not None and _is_between(each, value, best) for each in used):
         return "direction"
-    return "budget" if knob.name in progress.out_of_time else "starts"
+    return "budget" if knob.name in progress.out_of_time else "promise"
 
 
 def _is_between(each: Value, value: Value, best: Value | None) -> bool:

@@ -5,10 +5,10 @@ answered from there, so that it stops at the first that is not: a tune continues
 what the user pins, vetoes or adds takes effect with the next start.
 
 1. The command as it is. 2. One knob at a time from the best so far, with few requests: first those that move what binds
-the command, then stage by stage. Ordered knobs are climbed in the direction that helps, all values of others are tried;
-a small gain counts only if a second start agrees. Between equal numbers of agents the throughput decides. Knobs are
-tried again while a whole pass still gains; those that a running server follows, such as the power limit, once and last.
-3. The best few are restarted with all requests, and ranked by that. 4. The first of them and the command alternate, as
+the command, then stage by stage. Of an ordered knob a value above and one below are tried, of others all; those that a
+running server follows, such as the power limit, come last. 3. What all starts together promise most of (`estimate`),
+again or for the first time, until the search has had its starts. Between equal numbers of agents the throughput
+decides. 4. The best few are restarted with all requests, and ranked. 5. The first of them and the command alternate, as
 in `ab`, whose verdict is the claim.
 """
 
@@ -22,6 +22,7 @@ from typing import Literal
 
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.compare.verdicts import EQUIVALENT
+from swarmtui.analysis.tuning.estimate import Scored, ScoreModel
 from swarmtui.analysis.tuning.figures import (
     UNKNOWN_FLAG,
     bounded_decision,
@@ -36,24 +37,20 @@ from swarmtui.engines.knobs import STAGES, Knob
 from swarmtui.model.speed_of_light import Binding
 from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_key, format_flags
 
-# A gain below the first is none; one below the second has to be seen in two starts.
-_GAIN, _CLEAR_GAIN = 0.02, 0.15
-# Capacities are whole numbers, and those of two starts easily one or two apart.
-_CLEAR_MORE_AGENTS = 0.5
-# A value that lost so much is not tried again from another leader.
-_CLEAR_LOSS = 0.1
-# An effect that is noticed at all.
-_NOTICED = 0.04
+# A smaller gain is none, and what promises less than the second is not started.
+_GAIN, _PROMISE = 0.02, 0.001
+# Flags that bring less than this are left as they are in the command.
+_NO_MORE = 0.01
+# Of an ordered knob a value so many steps away is tried: one step often changes too little to be seen.
+_STEPS = 2
 # Once each knob was tried, the screening ends at this number of starts, or where all starts are this part of a grid.
 _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
-_MAX_PAIRS = 50
 # The finalists are at most this far behind the best of the screening.
 _FINALIST_WITHIN = 0.15
 # This share of the budget is kept for the starts that rank and confirm, at most.
 _RESERVED = 0.6
 # An A/B test may take longer than expected by the first. Without so many starts before it, it has nothing to confirm.
 _SPARE, _LEAST_BEFORE_AB = 1.15, 4
-_MAX_PASSES = 3
 # Starts for which the stages leave time if there are knobs that come last.
 _LAST_STARTS = 3
 _MAX_BROKEN_BASELINES = 3
@@ -89,10 +86,11 @@ class _Search:
         self._starts = list(starts)
         self._used: dict[tuple[TuneStep, str], int] = {}
         self._screened: dict[str, tuple[Flags, list[Start]]] = {}
-        self._passes, self._floor = 0, Flags()
-        free = [knob for knob in space.knobs if knob.name not in space.pins]
-        self._flags, self._last = ([knob for knob in free if (knob.stage == "power") == last] for last in (False, True))
-        self._gains: dict[tuple[str, str], float] = {}
+        self._floor = Flags()
+        self._free = [knob for knob in space.knobs if knob.name not in space.pins]
+        self._flags, self._last = (
+            [knob for knob in self._free if (knob.stage == "power") == last] for last in (False, True)
+        )
         self.spent_s = fsum(start.took_s or 0.0 for start in starts)
         self.leader: Flags | None = None
         self.winner: Flags | None = None
@@ -142,30 +140,35 @@ class _Search:
             if self._space.refuse(flags, self.crashes) is None:
                 yield from self._consider(flags, "added", "added by you")
         yield from self._stages()
-        for flags in self._left_behind():
-            yield from self._consider(flags, "knob", f"started before: {format_flags(flags)}")
+        yield from self._refine()
         yield from self._restart()
         yield from self._confirm()
 
-    def _left_behind(self) -> list[Flags]:
-        """Return what was started before the user pinned or added something, and the search took another way."""
-        known = [found[0].flags for (step, _), found in self._known.items() if step == "screen"]
-        return [
-            flags
-            for flags in known
-            if configuration_key(flags) not in self._screened
-            and self._space.pinned(flags) == flags
-            and self._space.refuse(flags, self.crashes) is None
-        ]
-
     @property
     def best_so_far(self) -> Flags | None:
-        """The leader, or what was better before the search took another way."""
-        known = [(self._value(self._known["screen", configuration_key(flags)]), flags) for flags in self._left_behind()]
-        best = max(known, key=lambda each: each[0], default=None)
-        if self.leader is None or best is None or best[0] <= self._score(self.leader) + log(1 + _GAIN):
-            return self.leader
-        return best[1]
+        """The best by the whole screening, also by what the search did before the user pinned or added something."""
+        if self.leader is None:
+            return None
+        self._take_known()
+        return self._likely_best(self._model())
+
+    def _take_known(self) -> None:
+        """Add the starts of the history that no step asked for: those that `_refine` asked for when it had the rest."""
+        for key, starts in self._known.items():
+            if key[0] == "screen" and (left := starts[self._used.get(key, 0) :]):
+                self._used[key] = len(starts)
+                self._screened.setdefault(key[1], (left[0].flags, []))[1].extend(left)
+                if starts[-1].state == "broken":
+                    self._find_crash(starts[-1])
+
+    def _find_crash(self, start: Start) -> None:
+        """Find the change of one knob by which a start failed, if another that works differs from it by one only."""
+        for works in self._working():
+            changed = [knob for knob in self._free if start.flags.get(knob.name) != works.get(knob.name)]
+            value = self._space.value(start.flags, changed[0].name) if len(changed) == 1 else None
+            if value is not None:
+                self._add_crash(start, changed[0], self._space.value(works, changed[0].name), value, works)
+                return
 
     def _screen(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, list[Start]]:
         """Start a configuration unless it was already; return its starts of the screening."""
@@ -183,49 +186,22 @@ class _Search:
         return self._value(found[1]) if found else -inf
 
     def _consider(self, flags: Flags, code: WhyCode, why: str) -> Generator[Ask, Start, bool]:
-        """Start a configuration, and make it the leader if it gains; return whether it did.
-
-        A small gain may be luck, of this start or of the leader's: another start of each decides.
-        """
-        leader = self.leader or {}
+        """Start a configuration, and make it the leader if it gains; return whether it did."""
         starts = yield from self._screen(flags, code, why)
-        gain = self._value(starts) - self._score(leader)
-        clear = _CLEAR_MORE_AGENTS if self._rules.objective == "agents" else _CLEAR_GAIN
-        if log(1 + _GAIN) < gain < log(1 + clear) and len(starts) < 2 and self._has_time(flags):
-            for each in (flags, leader):
-                again = self._screened[configuration_key(each)][1]
-                if len(again) < 2:
-                    again.append((yield Ask(each, "screen", "again", "a small gain: is it more than chance?")))
-            gain = self._value(starts) - self._score(leader)
-        if gain > log(1 + _GAIN):
-            self.leader = flags
-            return True
-        return False
+        if self._value(starts) <= self._score(self.leader or {}) + log(1 + _GAIN):
+            return False
+        self.leader = flags
+        return True
 
     def _stages(self) -> Asking:
-        for number in range(_MAX_PASSES):
-            before, self._passes = self.leader, number
-            for knob in self._by_promise():
-                yield from self._knob(knob)
-            if not number:
-                yield from self._check_baseline()
-            if self.leader == before or len(self._space.knobs) < 2:
-                break
-        last, self._last = self._last, []
-        for knob in last:
+        for knob in self._by_promise():
             yield from self._knob(knob)
-        yield from self._pairs()
-
-    def _check_baseline(self) -> Asking:
-        """Start the command once more: it tells how much starts differ, and whether the first one was lucky or not."""
         base = self._screened[configuration_key({})][1]
         if len(base) < 2 and self._has_time({}):
             base.append((yield Ask({}, "screen", "again", "the command again: how much do two starts differ?")))
-        gains = sorted(self._screened.values(), key=lambda each: -self._value(each[1]))
-        if self._score(self.leader or {}) <= self._score(self._floor) + log(1 + _GAIN):
-            self.leader = self._floor
-            if gains[0][0] and self._space.refuse(gains[0][0], self.crashes) is None:
-                yield from self._consider(gains[0][0], "again", "a small gain: is it more than chance?")
+        last, self._last = self._last, []
+        for knob in last:
+            yield from self._knob(knob)
 
     def _by_promise(self) -> list[Knob]:
         """Order the knobs: those first that move what binds the highest level of the command as it is, then by stage.
@@ -253,46 +229,55 @@ class _Search:
         if current is None:  # the server chooses by itself: begin in the middle
             current = ladder[len(ladder) // 2]
             yield from self._try(knob, current)
-        for direction in (1, -1):
-            if (yield from self._climb(knob, ladder, ladder.index(current), direction)):
+        at = ladder.index(current)
+        for there in (min(at + _STEPS, len(ladder) - 1), max(at - _STEPS, 0)):
+            if there != at and (yield from self._try(knob, ladder[there])):
                 return
 
-    def _climb(
-        self, knob: Knob, ladder: Sequence[Value], at: int, direction: Literal[1, -1]
-    ) -> Generator[Ask, Start, bool]:
-        """Go up or down in steps of two while that gains, then look at the values beside; return whether it did.
-
-        One step often changes too little to be seen. What does nothing after two steps is left; what loses, or does
-        not start, may gain after one.
-        """
-        step, moved = 2, False
-        while 0 <= at + direction < len(ladder):
-            there = min(max(at + direction * step, 0), len(ladder) - 1)
-            if (yield from self._try(knob, ladder[there])):
-                at, moved = there, True
-                continue
-            known = self._gains.get((knob.name, str(ladder[there])))
-            if step == 1 or abs(there - at) == 1 or not (moved or known is None or known < -_NOTICED):
-                break
-            step = 1
-        if moved and step == 2:
-            yield from self._try(knob, ladder[at - direction])
-        return moved
-
-    def _pairs(self) -> Asking:
-        """Change two knobs at once, while there is time: some belong together."""
-        random, knobs = Random(self._rules.seed), self._flags
-        for _ in range(_MAX_PAIRS if len(knobs) > 1 else 0):
-            flags = self.leader or {}
-            for knob in random.sample(knobs, 2):
-                values = [each for each in self._space.ladder(knob) if each != self._space.value(flags, knob.name)]
-                flags = self._space.changed(flags, knob.name, random.choice(values)) if values else flags
-            known = configuration_key(flags) in self._screened
-            if known or not self._has_starts() or self._space.refuse(flags, self.crashes, self._needed_tps()):
-                continue
-            if not self._has_time(flags):
+    def _refine(self) -> Asking:
+        """Start what promises most by all starts together, again or for the first time."""
+        self._take_known()
+        model = self._model()
+        self.leader = self._likely_best(model)
+        if not self._has_starts():
+            return
+        best = model.estimate(self.leader).score
+        promises = {key: (model.promise(flags, best), flags) for key, flags in self._near(self.leader).items()}
+        for promise, flags in sorted(promises.values(), key=lambda each: -each[0]):
+            if promise < _PROMISE or not self._has_time(flags):
                 return
-            yield from self._consider(flags, "knob", f"two at once: {format_flags(flags)}")
+            if self._space.refuse(flags, self.crashes, self._needed_tps()) is None:
+                if configuration_key(flags) in self._screened:
+                    yield Ask(flags, "screen", "again", "close to the best: is it better?")
+                else:
+                    yield Ask(flags, "screen", "knob", f"likely better by all starts so far: {format_flags(flags)}")
+
+    def _near(self, leader: Flags) -> dict[str, Flags]:
+        """Return what was started and works, and what differs from the leader by one or two flags."""
+        values = [(knob.name, value) for knob in self._free for value in self._space.ladder(knob)]
+        one = [self._space.changed(leader, *each) for each in values]
+        two = [self._space.changed(flags, *each) for flags in one for each in values]
+        broken = self._screened.keys() - set(map(configuration_key, self._working()))
+        near = {configuration_key(flags): flags for flags in (*self._working(), *one, *two)}
+        return {key: flags for key, flags in near.items() if key not in broken}
+
+    def _working(self) -> list[Flags]:
+        """Return what was screened without a failure."""
+        return [flags for flags, starts in self._screened.values() if self._value(starts) > -inf]
+
+    def _model(self, finalists: Sequence[Flags] = ()) -> ScoreModel:
+        """Estimate by the screening, and by the restarts of finalists."""
+        screened = [(start, 1.0) for _, starts in self._screened.values() for start in starts]
+        restarts = [(start, 1.0 / self._rules.share) for flags in finalists for start in self._restarts(flags)]
+        scored = [Scored(start.flags, self._value([start]), weight) for start, weight in (*screened, *restarts)]
+        return ScoreModel(self._space, [each for each in scored if each.score > -inf])
+
+    def _likely_best(self, model: ScoreModel) -> Flags:
+        """Return the best of what was started; the command, or what was pinned, if nothing gains."""
+        usable = [flags for flags in self._working() if self._space.refuse(flags, self.crashes) is None]
+        best = _simplest_best(model, usable or [self._floor])
+        gain = model.estimate(best).score - model.estimate(self._floor).score
+        return best if gain > log(1 + _GAIN) else self._floor
 
     def _has_starts(self) -> bool:
         """Whether the screening may have another start: with those that follow, all are a small part of a grid."""
@@ -315,10 +300,7 @@ class _Search:
             self.ended = "budget"
             self.out_of_time.add(knob.name)
             return False
-        before, known_gain = space.value(leader, knob.name), self._gains.get((knob.name, str(value)), 0.0)
-        new = key not in self._screened
-        if self._passes and (known_gain < log(1 - _CLEAR_LOSS) or (new and not self._has_starts())):
-            return False
+        before = space.value(leader, knob.name)
         shown = "" if before is None else f"{before} → "
         gained = yield from self._consider(flags, "knob", f"{knob.stage}: {knob.name} {shown}{value}")
         starts = self._screened[key][1]
@@ -326,9 +308,6 @@ class _Search:
             self._add_crash(starts[-1], knob, before, value, leader)
         else:
             self.tried.append(Tried(knob.name, leader, flags))
-            gain = self._value(starts) - self._score(leader)
-            self._gains[knob.name, str(value)] = gain
-            self._gains.setdefault((knob.name, str(before)), -gain)
         return gained
 
     def _add_crash(self, start: Start, knob: Knob, before: Value | None, value: Value, leader: Flags) -> None:
@@ -396,20 +375,19 @@ class _Search:
     def _candidates(self) -> list[Flags]:
         """The best of the screening, without the command itself and those of which a start failed."""
         broken = {configuration_key(start.flags) for start in self._starts if start.state == "broken" and start.flags}
-        scored = [(self._score(flags), flags) for flags, _ in self._screened.values()]
+        model = self._model()
         usable = [
-            (value, flags)
-            for value, flags in scored
-            if flags and value > -inf and configuration_key(flags) not in broken
-            and self._space.refuse(flags, self.crashes) is None
-        ]  # fmt: skip
+            (model.estimate(flags).score, flags)
+            for flags in self._working()
+            if flags and configuration_key(flags) not in broken and self._space.refuse(flags, self.crashes) is None
+        ]
         usable.sort(key=lambda each: (-each[0], len(each[1])))
         if not usable:
             return []
         leader = [flags for _, flags in usable if flags == self.leader]
         best = usable[0][0]
         # What is behind the command as it is need not be ranked.
-        near = [flags for value, flags in usable if value > max(best - _FINALIST_WITHIN, self._score({}))]
+        near = [flags for value, flags in usable if value > max(best - _FINALIST_WITHIN, model.estimate({}).score)]
         return [*leader, *(flags for flags in near if flags not in leader)]
 
     def _restart(self) -> Asking:
@@ -432,20 +410,18 @@ class _Search:
                 title = f"restart {number + 1} of {rules.restarts}, to rank the best {len(self.finalists)}"
                 yield Ask(flags, "restart", "restart", title)
 
-    def _ranked(self) -> list[Flags]:
-        """The finalists by their restarts; those with as many as any other come first."""
-        most = min((len(self._restarts(flags)) for flags in self.finalists), default=0)
-        if not most:
-            return [flags for flags in self._candidates() if flags in self.finalists]
+    def _best_finalist(self) -> Flags | None:
+        """Return the best by the screening and the restarts; the leader while not all finalists were restarted."""
         usable = [flags for flags in self._candidates() if flags in self.finalists]
-        return sorted(usable, key=lambda flags: -self._value(self._restarts(flags)))
+        if not usable or not all(map(self._restarts, self.finalists)):
+            return next(iter(usable), None)
+        return _simplest_best(self._model(self.finalists), usable)
 
     def _restarts(self, flags: Flags) -> list[Start]:
         return self._known.get(("restart", configuration_key(flags)), [])
 
     def _confirm(self) -> Asking:
-        ranked = self._ranked() if self.leader else []
-        self.winner = ranked[0] if ranked else None
+        self.winner = self._best_finalist() if self.leader else None
         if self.winner is None:
             return
         rules, mine = self._rules, self._confirming()
@@ -480,3 +456,10 @@ class _Search:
                 break
             found.insert(0, start)
         return found
+
+
+def _simplest_best(model: ScoreModel, flags: Sequence[Flags]) -> Flags:
+    """Return the configuration with the fewest changes among those that are not noticeably behind the best."""
+    scored = [(model.estimate(each).score, each) for each in flags]
+    enough = max(score for score, _ in scored) - _NO_MORE
+    return min(((len(each), -score, each) for score, each in scored if score >= enough), key=lambda one: one[:2])[2]
