@@ -94,7 +94,7 @@ def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
 def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
-    That is what it costs, what to try next, why there are no more, and how the same load ran on both. What is not known
+    That is what it costs, how the same load ran on both, what to try next, and why there are no more. What is not known
     is left out. `in_app`: a key is named instead of a command.
     """
     row = headline_row(pair)
@@ -120,12 +120,11 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("How sure", _how_sure(pair, in_app)),
         AnswerLine("At capacity", figures),
         AnswerLine("Costs", costs),
-        *(() if pair.agents else (output,)),
+        output,
         AnswerLine(
             "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
         ),
         AnswerLine("Why no more", _limits(pair)),
-        *((output,) if pair.agents else ()),
     ]
     return [line for line in lines if line.text]
 
@@ -163,8 +162,11 @@ def _changes_at_capacity(pair: Pair) -> list[tuple[str, bool]]:
             text = f"{rate(before, of_a)} → {rate(after, of_b)} tok/s"
             return text, after < (1.0 - least) * before
 
-        text, worse = rates(a.out_tps, b.out_tps)
-        found.append((f"{text} in total", worse))
+        # Of capacities that are not known to differ, the same load on both tells more than their totals.
+        row, differ = headline_row(pair), pair.verdict != "not sure yet" or pair.likely is not None
+        if row is None or (differ and not a.c == b.c == row.c):
+            text, worse = rates(a.out_tps, b.out_tps)
+            found.append((f"{text} in total", worse))
         if a.per_stream_tps is not None and b.per_stream_tps is not None:
             text, worse = rates(a.per_stream_tps, b.per_stream_tps)
             share = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""

@@ -186,8 +186,8 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
 @pytest.mark.parametrize(
     ("busy", "which", "advice"),
     [
-        ((True, False), "the earlier run (", "start the server with --parallel 2 and press R"),
-        ((False, True), "the later run (", "press R to repeat the later run (about 60 s)"),
+        ((True, False), "the earlier run", "start the server with --parallel 2 and press R"),
+        ((False, True), "the later run", "press R to repeat the later run (about 60 s)"),
         ((True, True), "both runs", "start the server with --parallel 2 and press R"),
     ],
 )
@@ -302,7 +302,21 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
     lines = {line.name: line.text for line in answer_lines(compare_pair(before, after))}
     assert "with 12 agents: 120 → 144 tok/s" in lines["Output"]
     assert lines["Output"].endswith("first token 200 ms → 200 ms (median); the most that both kept")
-    assert list(lines)[-2:] == ["Why no more", "Output"]
+    assert list(lines)[-2:] == ["Output", "Why no more"] and "150 → 240 tok/s in total" in lines["At capacity"]
+
+
+@pytest.mark.parametrize(("agents", "disturbed"), [((20, 20), ""), ((12, 13), "the host was busy")])
+def test_capacities_that_are_not_known_to_differ_have_one_total_that_of_the_same_load(
+    agents: tuple[int, int], disturbed: str
+) -> None:
+    sides = (
+        quick_search(id, number, flags=flags, disturbed=disturbed)
+        for id, number, flags in zip(
+            ("20261115-014455-3f9a", "20261115-020000-aaaa"), agents, ("--parallel 2", "--parallel 4"), strict=True
+        )
+    )
+    lines = {line.name: line.text for line in answer_lines(compare_pair(*sides))}
+    assert sum(text.count("tok/s in total") for text in lines.values()) == 0 and "tok/s" in lines["Output"]
 
 
 def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_shows() -> None:
@@ -463,7 +477,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
     assert compare_pair(before, after).verdict == "more agents"
     pair = compare_pair(before, msgspec.structs.replace(after, state="stopped"))
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
-    assert "not sure: the search was stopped before its end in the later run (" in pair.sentence
+    assert "not sure: the search was stopped before its end in the later run" in pair.sentence
     app = dict(line[:2] for line in answer_lines(pair, in_app=True))
     assert app["How sure"].endswith("press R to repeat the later run (about 60 s)")
 

@@ -28,7 +28,6 @@ from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, QualityLine, Telemetry, TtftSplit
-from swarmtui.numbers import local_time
 from swarmtui.report.comparison import answer_lines, comparison_blocks, comparison_tables, unlike_text
 from swarmtui.report.levels import level_table
 from swarmtui.report.table import Facts, Sentence
@@ -147,8 +146,7 @@ def test_a_doubted_comparison_does_not_say_how_sure_it_is() -> None:
     a, b = (summary([level(4, tps=runs[0], runs=runs)], name) for name, runs in (("a", BEFORE), ("b", AFTER)))
     found = compare_pair(a, msgspec.structs.replace(b, quality=(busy,)))
     assert found.sentence.startswith("faster with 4 agents: ") and found.verdict == "not sure yet"
-    at = local_time(b.session.created, "%H:%M")
-    assert found.sentence.endswith(f"; not sure: the host was busy in the later run ({at})")
+    assert found.sentence.endswith("; not sure: the host was busy in the later run")
     assert found.sentence.count("sure") == 1
     assert answer_lines(found)[0].code == "unsure" and answer_lines(compare_pair(a, b))[0].code == "faster"
 

@@ -157,8 +157,9 @@ async def test_changes_around_the_answer_are_in_view(tmp_path: Path, until: Unti
         await until(lambda: "2 curves" not in screen_text(app))
 
 
-async def test_the_whole_answer_is_in_view_if_the_changes_can_give_way_to_it(tmp_path: Path, until: Until) -> None:
-    """The level of the answer stays in view below it."""
+async def test_a_long_answer_leaves_four_changes_in_view_and_the_focused_region_scrolls(
+    tmp_path: Path, until: Until
+) -> None:
     ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
     both = [quick_search(id, 20, flags=flags) for id, flags in zip(ids, ("--parallel 2", "--parallel 4"), strict=True)]
     why = AnswerSentence(code="slots", sentence="at 22 agents the first token took longer: " + 22 * "words ")
@@ -175,8 +176,16 @@ async def test_the_whole_answer_is_in_view_if_the_changes_can_give_way_to_it(tmp
         await until(lambda: "[1] answer" in screen_text(app))
         await pilot.pause()
         answer, changes = (app.screen.query_one(f"#{id}", Page) for id in ("compared", "changes"))
-        assert answer.size.height == 2 + len(answer.lines) > 16, "with the usual room of the changes it would scroll"
-        assert changes.size.height >= 4 and "  20  " in screen_text(app) and "Output" in screen_text(app)
+        rows = [f"  {c:>2}  " for c in (1, 19, 20, 21)]
+        assert len(answer.lines) > 14 and changes.size.height == 7 and all(row in screen_text(app) for row in rows)
+        assert "Output" in screen_text(app)
+        first = str(answer.lines[0][-1][0])
+        await pilot.press("3", "pagedown")
+        await pilot.pause()
+        assert first in screen_text(app), "the answer has no focus"
+        await pilot.press("1", "pagedown")
+        await until(lambda: first not in screen_text(app))
+        assert all(row in screen_text(app) for row in rows[1:])
 
 
 async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until: Until) -> None:

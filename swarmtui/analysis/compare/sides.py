@@ -1,4 +1,4 @@
-"""Say which of two compared sessions something is about: the earlier or the later run, with its time."""
+"""Say which of two compared sessions something is about: the earlier or the later run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from swarmtui.numbers import local_time
 
 
 def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
-    """Return why either measurement may be wrong: `the host was busy in the earlier run (12:01)`"""
+    """Return why either measurement may be wrong: `the host was busy in the earlier run`"""
     of_a, of_b = doubts_of(a), doubts_of(b)
     both = [doubt for doubt in of_a if doubt in of_b]
-    names = run_names(a, b)
+    earlier = min(a.session.id, b.session.id)
     groups = [(both, "both runs")]
     groups += [
-        ([doubt for doubt in found if doubt not in both], names[summary.session.id])
+        (
+            [doubt for doubt in found if doubt not in both],
+            f"the {'earlier' if summary.session.id == earlier else 'later'} run",
+        )
         for summary, found in ((a, of_a), (b, of_b))
     ]
     return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
@@ -63,15 +66,6 @@ def _why_left_out(one: Summary, a: Summary, b: Summary) -> tuple[str, ...]:
     # A baseline that is in doubt itself was not chosen for its quality.
     between = a.session.id < one.session.id and not find_doubts(a.quality)
     return find_doubts(one.quality) if between else ()
-
-
-def run_names(a: Summary, b: Summary) -> dict[str, str]:
-    """Name both sessions by their order: `the earlier run (12:01)`; with the date if they are of different days."""
-    form, found = _time_form(a, b), {}
-    for word, one in zip(("earlier", "later"), sorted((a, b), key=lambda one: one.session.id), strict=True):
-        time = local_time(one.session.created, form)
-        found[one.session.id] = f"the {word} run{f' ({time})' if time else ''}"
-    return found
 
 
 def _time_form(a: Summary, b: Summary) -> str:

@@ -40,8 +40,8 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
-# The lines that a narrow terminal leaves to the changes at least, and those if the whole answer fits then: one level.
-_LEAST_CHANGES, _ONE_CHANGE = 7, 4
+# The levels whose changes a narrow terminal shows at least, and the lines of their titles and frame.
+_LEAST_LEVELS, _AROUND_LEVELS = 4, 3
 # The share of the lines that the answer of a wide terminal has at most.
 _MOST_ANSWER = 0.45
 # The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
@@ -123,7 +123,12 @@ class CompareScreen(PanelScreen):
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
         single = bool(bars) and len(found.pairs) == 1
-        changes.titles, changes.leading = int(single), compared_rows(found.pairs[0]) if single else range(0)
+        changes.titles, changes.leading = int(single), range(0)
+        if single:
+            # The explanation of the signs comes after the levels.
+            leading = compared_rows(found.pairs[0])
+            start = min(leading.start, max(0, len(bars[0].rows) - _LEAST_LEVELS))
+            changes.leading = range(start, leading.stop)
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
         sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
@@ -136,7 +141,7 @@ class CompareScreen(PanelScreen):
             self._show_curves(panel)
 
     def _fit_heights(self) -> None:
-        """Give answer and changes the lines that they have; on a narrow terminal the changes give way to the answer."""
+        """Give answer and changes the lines that they have; on a narrow terminal the changes keep four levels."""
         answer, changes = self.query_one("#compared", Page), self.query_one("#changes", Page)
         if self.only_panel is not None:
             answer.styles.height = changes.styles.height = None
@@ -145,7 +150,7 @@ class CompareScreen(PanelScreen):
         room = height - 1
         below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
         wanted = 2 + len(answer.lines_for(width - 2))
-        least = min(below, _ONE_CHANGE if wanted <= room - _ONE_CHANGE else _LEAST_CHANGES)
+        least = min(below, _LEAST_LEVELS + _AROUND_LEVELS)
         if narrow and self.chosen() == OverlayPanel.key:
             least = _LEAST_CURVES
         most = room - least if narrow else round(room * _MOST_ANSWER)
