@@ -37,6 +37,11 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     def levels(self) -> tuple[Level, ...]:
         return self.summary.levels if self.summary else ()
 
+    @property
+    def compared_id(self) -> str:
+        """The id of the session that a run is compared with, if one asks for it; empty if there is none."""
+        return self.summary.session.id if self.summary else self.beside
+
 
 def find_baseline(root: Path, session: Session, servers: Sequence[DiscoveredServer] = ()) -> Baseline:
     """Return the session's chosen baseline, else the last one of its endpoint before the change, see `baseline_of`.
@@ -150,13 +155,14 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, bri
     return sanitize("; ".join(filter(None, parts)))
 
 
-def record_effect(directory: Path) -> str:
-    """Compare an ended session with its baseline, add the result to the tuning log and return it as a sentence."""
+def record_effect(directory: Path, baseline: str = "") -> str:
+    """Compare an ended session with its baseline, or with this one, log the result and return it as a sentence."""
     from swarmtui.experiments.baseline import record_baseline_verdict
     from swarmtui.sessions.store import baseline_id
 
     try:
-        found = record_baseline_verdict(directory.parent, baseline_id(directory.parent, directory), directory)
+        before = baseline or baseline_id(directory.parent, directory)
+        found = record_baseline_verdict(directory.parent, before, directory)
     except BadInput:
         return ""
     return sanitize(f"{found.what}: {found.effect}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +13,9 @@ from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel
 from swarmtui.model.findings import SearchedLevel, SearchState, Slots
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare.sessions import Pair
 
 _MAX_POINTS = 1_200
 GPU_SAMPLES = 60
@@ -41,11 +45,11 @@ class LiveModel:
         frame = self.frame
         return (frame.slots, frame.answer, frame.search) if frame is not None else (None, None, None)
 
-    @property
-    def next_command(self) -> str:
-        """The command, or the flags, of what to try next; empty if there is none."""
+    def next_command(self, pair: Pair | None) -> str:
+        """Return the command, or the flags, of what to try next, by what a comparison has shown; empty if none is."""
         answer = self.frame.answer if self.frame is not None else None
-        return next((step.command for step in answer.next if step.command), "") if answer else ""
+        steps = (pair.next if pair is not None else ()) or (answer.next if answer is not None else ())
+        return next((step.command for step in steps if step.command), "")
 
     @property
     def stream_rates(self) -> dict[int, StreamRate]:

@@ -49,7 +49,7 @@ def live_data(live: LiveModel, **changes: Any) -> LiveData:
     """What a live screen gives its panels, at its start."""
     data = LiveData(
         shown=live, has_ended=False, is_replay=False, only_panel=None, order="agent", filter_text="", is_map=False,
-        baseline=Baseline(), pair=None, no_level="", no_curve="", comparison="",
+        baseline=Baseline(), pair=None, comparison="",
     )  # fmt: skip
     return data._replace(**changes)
 

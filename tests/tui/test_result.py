@@ -535,3 +535,14 @@ async def test_the_footer_says_what_is_copied_and_offers_no_comparison_without_a
     async with app.run_test(size=(200, 50)):
         last = screen_text(app).splitlines()[-1]
         assert label in last and "c compare" not in last
+
+
+def test_after_a_change_that_is_not_proved_no_flag_is_offered_to_copy() -> None:
+    flag = NextStep(code="more_slots", sentence="more slots", command="--parallel 8")
+    repeat = NextStep(code="repeat_change", sentence="be sure of --parallel 2 → 4 first")
+    live = LiveModel()
+    live.apply(ended_frame(msgspec.structs.replace(ANSWER, next=(flag,))))
+    pair = compare_pair(summary([level(4, tps=36.0)]), summary([level(4, tps=37.0)]))
+    assert live.next_command(None) == live.next_command(msgspec.structs.replace(pair, next=())) == "--parallel 8"
+    assert live.next_command(msgspec.structs.replace(pair, next=(repeat, flag))) == "--parallel 8"
+    assert live.next_command(msgspec.structs.replace(pair, next=(repeat,))) == ""

@@ -23,8 +23,9 @@ StreamOrder = Literal["state", "agent", "tok/s", "tokens", "TTFT"]
 class LiveData(NamedTuple):
     """`shown` is the state at present or when the display was frozen; `only_panel` is the key of a single panel.
 
-    `requested_c` is a C that no frame has reported yet. `no_level` and `no_curve` say why there are none; `comparison`
-    is a notice after the end. `again_key` runs the session again; empty where no key does.
+    `requested_c` is a C that no frame has reported yet. `comparison` is a notice after the end.
+    `level_hint` says how levels come about where they do not by themselves. `again_key` runs the session again; empty
+    where no key does.
     """
 
     shown: LiveModel
@@ -36,15 +37,31 @@ class LiveData(NamedTuple):
     is_map: bool
     baseline: Baseline
     pair: Pair | None
-    no_level: str
-    no_curve: str
     comparison: str
+    level_hint: str = ""
     requested_c: int | None = None
     again_key: str = ""
 
     @property
     def t0_ns(self) -> int:
         return self.shown.session.t0_ns if self.shown.session else 0
+
+    @property
+    def no_level(self) -> str:
+        """Why the table of levels is empty."""
+        if self.level_hint:
+            return f"no level yet: 4·C requests make one; {self.level_hint}"
+        if self.has_ended:
+            return "no level was measured"
+        frame = self.shown.frame
+        begun = frame is not None and frame.status not in ("starting", "warming up")
+        return "no level yet: the first one is running" if begun else "no level yet"
+
+    @property
+    def no_curve(self) -> str:
+        """Why there is no curve."""
+        why = "no level was measured" if self.has_ended else "the curve starts with the first level"
+        return f"{why}; {self.level_hint}" if self.level_hint else why
 
 
 class HasLiveData(Protocol):

@@ -89,13 +89,8 @@ class RunScreen(LiveScreen):
         frame = self.source.live.frame
         return self._is_in_progress and frame is not None and frame.steered
 
-    @property
-    def no_level(self) -> str:
-        return f"no level yet: 4·C requests make one; {_SWEEP_HINT}" if self._is_manual else super().no_level
-
-    @property
-    def no_curve(self) -> str:
-        return f"{super().no_curve}; {_SWEEP_HINT}" if self._is_manual else super().no_curve
+    def _level_hint(self) -> str:
+        return _SWEEP_HINT if self._is_manual else ""
 
     # steering
 

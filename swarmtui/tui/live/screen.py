@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual.app import ComposeResult
 from textual.events import Click
 
-from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
@@ -85,8 +83,8 @@ class LiveScreen(PanelScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
-        command = self.shown.next_command
-        missing = ("" if command else "copy_command", "" if self._compared_with else "compare_baseline")
+        command = self.shown.next_command(self.pair)
+        missing = ("" if command else "copy_command", "" if self.baseline.compared_id else "compare_baseline")
         now = [action for action in now if action.id not in missing]
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
@@ -178,7 +176,7 @@ class LiveScreen(PanelScreen):
         # There are no panels while the app closes.
         for streams in self.query(StreamsPanel):
             if self._frozen is None:
-                self._watch_tails(self._visible_streams(streams))
+                self._watch_tails(streams.agents_shown if self.app.stream_text and self.is_active else ())
 
     @property
     def panels(self) -> Sequence[LivePanel]:
@@ -226,12 +224,6 @@ class LiveScreen(PanelScreen):
         view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices, self._requested_c)
         return view._replace(frozen=self._frozen is not None)
 
-    def _visible_streams(self, streams: StreamsPanel) -> tuple[int, ...]:
-        """The agents whose text is shown."""
-        if not (self.app.stream_text and self.is_active and streams.display and streams.view):
-            return ()
-        return tuple(sorted(line.agent for line in streams.view.shown))
-
     def _watch_tails(self, agents: tuple[int, ...]) -> None:
         """Ask for the text of the streams that are visible."""
         if agents != self._tails_watched:
@@ -250,25 +242,15 @@ class LiveScreen(PanelScreen):
             is_map=self.is_map,
             baseline=self.baseline,
             pair=self.pair,
-            no_level=self.no_level,
-            no_curve=self.no_curve,
+            level_hint=self._level_hint(),
             comparison=self._comparison,
             requested_c=self._requested_c,
             again_key=next((one.shown for one in self.app.keys.actions(self.key_context) if one.id == "again"), ""),
         )
 
-    @property
-    def no_level(self) -> str:
-        """Why the table of levels is empty."""
-        if self.has_ended:
-            return "no level was measured"
-        frame = self.shown.frame
-        begun = frame is not None and frame.status not in ("starting", "warming up")
-        return "no level yet: the first one is running" if begun else "no level yet"
-
-    @property
-    def no_curve(self) -> str:
-        return "no level was measured" if self.has_ended else "the curve starts with the first level"
+    def _level_hint(self) -> str:
+        """Say how levels come about, where they do not by themselves."""
+        return ""
 
     def _replay_clock(self) -> ReplayClock | None:
         return None
@@ -304,11 +286,7 @@ class LiveScreen(PanelScreen):
             self.update_in_front()
         # A baseline that was chosen is compared by `_record_effect`; the list of sessions shows what is logged.
         if self.pair is not None and saved and not session.previous and not self.is_replay:
-            from swarmtui.experiments.baseline import record_baseline_verdict
-
-            directory = Path(saved)
-            with suppress(BadInput):
-                await asyncio.to_thread(record_baseline_verdict, directory.parent, self.pair.a, directory)
+            await asyncio.to_thread(record_effect, Path(saved), self.pair.a)
 
     def _handle_end(self, live: LiveModel) -> None:
         """Show the result, also if another panel was alone, and compare the session with its baseline."""
@@ -450,20 +428,15 @@ class LiveScreen(PanelScreen):
         """Compare this session with the baseline that the curve shows, else with the one that the list would choose."""
         if self._measured is None:
             self.app.toast("nothing to compare: no level is complete")
-        elif not self._compared_with:
+        elif not self.baseline.compared_id:
             self.app.toast("no other session with this model and workload; L lists all sessions")
         else:
-            root, ids = Path(self.source.live.directory).parent, [self._compared_with, self._measured.id]
+            root, ids = Path(self.source.live.directory).parent, [self.baseline.compared_id, self._measured.id]
             work = partial(self.app.open_comparison, root, ids if self.baseline.summary else sorted(ids))
             run_in_background(self, work, group="comparison")
 
-    @property
-    def _compared_with(self) -> str:
-        """The id of the session that `c` compares this one with; empty if there is none."""
-        return self.baseline.summary.session.id if self.baseline.summary else self.baseline.beside
-
     def action_copy_command(self) -> None:
-        command = self.shown.next_command
+        command = self.shown.next_command(self.pair)
         if command:
             self.app.copy_to_clipboard(command)
         self.app.toast(f"copied: {command}" if command else "there is no command to copy")

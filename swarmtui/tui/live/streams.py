@@ -281,6 +281,11 @@ class StreamsPanel(LivePanel, Movable):
         return self.cursor if self.as_map else self.top
 
     @property
+    def agents_shown(self) -> tuple[int, ...]:
+        """The agents that are in view."""
+        return tuple(sorted(line.agent for line in self.view.shown)) if self.display and self.view else ()
+
+    @property
     def selected(self) -> int | None:
         """The agent under the cursor."""
         row = self.cursor - self.first
