@@ -26,6 +26,8 @@ _USUAL_EFFECT, _USUAL_CHANCE, _APART = 0.12, 0.04, 0.9
 _LEVEL, _TOGETHER, _ALONE = 4.0, 0.02, 0.01
 # How much less alike the effects of both ends of a ladder are, as a logarithm.
 _END_TO_END = 1.0
+# Flags that bring less than this are left as they are in the command.
+_NO_MORE = 0.01
 _NORMAL = NormalDist()
 
 
@@ -94,6 +96,12 @@ class ScoreModel:
         known = _solve(self._fit.factor, row)
         variance = scale * self._shared(place, place) - _dot(known, known)
         return Estimate(self._mean + _dot(row, self._fit.weights), sqrt(max(0.0, variance)))
+
+    def simplest_best(self, flags: Sequence[Flags]) -> Flags:
+        """Return the configuration with the fewest changes among those that are not noticeably behind the best."""
+        scored = [(self.estimate(each).score, each) for each in flags]
+        enough = max(score for score, _ in scored) - _NO_MORE
+        return min(((len(each), -score, each) for score, each in scored if score >= enough), key=lambda one: one[:2])[2]
 
     def promise(self, flags: Flags, best: float) -> float:
         """Return by how much one more start is expected to raise the best score, and is not chance."""

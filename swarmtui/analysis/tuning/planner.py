@@ -33,14 +33,11 @@ from swarmtui.analysis.tuning.figures import (
 )
 from swarmtui.analysis.tuning.space import Crash, SearchSpace
 from swarmtui.analysis.tuning.steps import Ask, SearchRules, Skipped, Tried, TuneProgress, WhyCode
-from swarmtui.engines.knobs import STAGES, Knob
-from swarmtui.model.speed_of_light import Binding
+from swarmtui.engines.knobs import Knob
 from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_key, format_flags
 
 # A smaller gain is none, and what promises less than the second is not started.
 _GAIN, _PROMISE = 0.02, 0.001
-# Flags that bring less than this are left as they are in the command.
-_NO_MORE = 0.01
 # Of an ordered knob a value so many steps away is tried: one step often changes too little to be seen.
 _STEPS = 2
 # Once each knob was tried, the screening ends at this number of starts, or where all starts are this part of a grid.
@@ -194,7 +191,7 @@ class _Search:
         return True
 
     def _stages(self) -> Asking:
-        for knob in self._by_promise():
+        for knob in self._space.in_order(self._flags):
             yield from self._knob(knob)
         base = self._screened[configuration_key({})][1]
         if len(base) < 2 and self._has_time({}):
@@ -202,21 +199,6 @@ class _Search:
         last, self._last = self._last, []
         for knob in last:
             yield from self._knob(knob)
-
-    def _by_promise(self) -> list[Knob]:
-        """Order the knobs: those first that move what binds the highest level of the command as it is, then by stage.
-
-        In a stage, those come first that move what binds another level.
-        """
-        found = [level.binds for level in self._space.limits.levels] if self._space.limits else []
-        known = [{binds} - {"not_known"} for binds in found]
-        highest, all_levels = known[-1] if known else set(), set[Binding]().union(*known)
-        return sorted(
-            self._flags,
-            key=lambda knob: (
-                highest.isdisjoint(knob.moves), STAGES.index(knob.stage), all_levels.isdisjoint(knob.moves)
-            ),
-        )  # fmt: skip
 
     def _knob(self, knob: Knob) -> Asking:
         ladder, leader = self._space.ladder(knob), self.leader or {}
@@ -275,7 +257,7 @@ class _Search:
     def _likely_best(self, model: ScoreModel) -> Flags:
         """Return the best of what was started; the command, or what was pinned, if nothing gains."""
         usable = [flags for flags in self._working() if self._space.refuse(flags, self.crashes) is None]
-        best = _simplest_best(model, usable or [self._floor])
+        best = model.simplest_best(usable or [self._floor])
         gain = model.estimate(best).score - model.estimate(self._floor).score
         return best if gain > log(1 + _GAIN) else self._floor
 
@@ -415,7 +397,7 @@ class _Search:
         usable = [flags for flags in self._candidates() if flags in self.finalists]
         if not usable or not all(map(self._restarts, self.finalists)):
             return next(iter(usable), None)
-        return _simplest_best(self._model(self.finalists), usable)
+        return self._model(self.finalists).simplest_best(usable)
 
     def _restarts(self, flags: Flags) -> list[Start]:
         return self._known.get(("restart", configuration_key(flags)), [])
@@ -456,10 +438,3 @@ class _Search:
                 break
             found.insert(0, start)
         return found
-
-
-def _simplest_best(model: ScoreModel, flags: Sequence[Flags]) -> Flags:
-    """Return the configuration with the fewest changes among those that are not noticeably behind the best."""
-    scored = [(model.estimate(each).score, each) for each in flags]
-    enough = max(score for score, _ in scored) - _NO_MORE
-    return min(((len(each), -score, each) for score, each in scored if score >= enough), key=lambda one: one[:2])[2]

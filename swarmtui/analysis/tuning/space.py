@@ -21,7 +21,7 @@ from swarmtui.engines.knobs import CORES, GPUS, STAGES, Knob, find_knob, knob_va
 from swarmtui.engines.registry import engine_named, flags_from_command
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Slots
-from swarmtui.model.speed_of_light import Serving, SpeedOfLight
+from swarmtui.model.speed_of_light import Binding, Serving, SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.tuning import Flags, Value, format_flags
 from swarmtui.numbers import short
@@ -104,6 +104,21 @@ class SearchSpace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if known is None or known in values:
             return values
         return tuple(sorted((*values, known), key=_number)) if knob.ordered else (known, *values)
+
+    def in_order(self, knobs: Iterable[Knob]) -> list[Knob]:
+        """Order knobs: those first that move what binds the highest level of the command as it is, then by stage.
+
+        In a stage, those come first that move what binds another level.
+        """
+        found = [level.binds for level in self.limits.levels] if self.limits else []
+        known = [{binds} - {"not_known"} for binds in found]
+        highest, all_levels = known[-1] if known else set(), set[Binding]().union(*known)
+        return sorted(
+            knobs,
+            key=lambda knob: (
+                highest.isdisjoint(knob.moves), STAGES.index(knob.stage), all_levels.isdisjoint(knob.moves)
+            ),
+        )  # fmt: skip
 
     def value(self, flags: Flags, name: str) -> Value | None:
         return flags.get(name, self.baseline.get(name))
