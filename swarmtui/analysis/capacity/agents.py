@@ -64,7 +64,7 @@ def _bounds(
 ) -> tuple[int, int | None, Findings]:
     """Return the levels that are shown to be kept and missed, further apart if another minute may be slower or faster.
 
-    The range is never narrower than these verdicts.
+    The range is never narrower than these verdicts, and a level that was kept at each of several visits is within it.
     """
     low = max((one.c for one in judged if one.kept and one.passes), default=0)
     high = min((one.c - 1 for one in judged if one.kept is False and one.c > agents), default=None)
@@ -72,7 +72,8 @@ def _bounds(
     likely = likely_range([visit for visit in visits if visit.c not in dips], alpha)
     if likely is None:
         return low, high, ()
-    wider = min(low, likely.low), None if high is None else max(high, likely.high)
+    repeated = (one.c for one in judged if one.passes and one.visits_by_verdict(alpha)[0] == len(one.visits) > 1)
+    wider = min(low, max(likely.low, *repeated, 0)), None if high is None else max(high, likely.high)
     if wider == (low, high):
         return low, high, ()
     text = f"the range allows for a speed that varies by about {percent(likely.spread)} from run to run"
