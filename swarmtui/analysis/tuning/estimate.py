@@ -39,7 +39,7 @@ class Scored(NamedTuple):
     weight: float
 
 
-class Estimate(NamedTuple):
+class ScoreEstimate(NamedTuple):
     """The score of a configuration, and its standard error."""
 
     score: float
@@ -90,12 +90,12 @@ class ScoreModel:
         pairs = (total * total - _dot(parts, parts)) / 2.0
         return _LEVEL + total + _TOGETHER * pairs + _ALONE * (a == b)
 
-    def estimate(self, flags: Flags) -> Estimate:
+    def estimate(self, flags: Flags) -> ScoreEstimate:
         place, scale = self._place(flags), self._fit.effect**2
         row = [scale * self._shared(place, other) for other in self._places]
         known = _solve(self._fit.factor, row)
         variance = scale * self._shared(place, place) - _dot(known, known)
-        return Estimate(self._mean + _dot(row, self._fit.weights), sqrt(max(0.0, variance)))
+        return ScoreEstimate(self._mean + _dot(row, self._fit.weights), sqrt(max(0.0, variance)))
 
     def simplest_best(self, flags: Sequence[Flags]) -> Flags:
         """Return the configuration with the fewest changes among those that are not noticeably behind the best."""
