@@ -109,7 +109,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         if row.word == "not sure yet":  # the verdict is about the agents
             where, chosen = ", ".join(filter(None, (row.where, chosen))), ""
             rates = f"{where}: {row.rates}, {change_percent(row)}"
-        text = (rates, f"first token {times} (median)" if times else "", chosen)
+        of = "of the last searches" if pair.agents.by_searches else ""
+        text = (rates, f"first token {times} (median)" if times else "", chosen, of)
         output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
     figures, costs = _at_capacity(pair)
     lines = [

@@ -488,7 +488,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
         (1, 1, "press R to measure this server again (about 60 s)"),
         (1, 2, "press R to measure this server again (about 60 s)"),
         (1, 3, "to repeat the earlier run, start the server with --parallel 2 and press R"),
-        (3, 3, "searches of one server may differ by up to 1"),
+        (3, 3, "the means of as many searches may differ by up to 1"),
     ],
 )
 def test_repeats_count_and_the_side_with_fewer_is_asked_for(earlier: int, later: int, step: str) -> None:

@@ -21,10 +21,12 @@ counts with its low end, which raises the number of the others and never lowers 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor, sqrt
+from math import ceil, floor, fsum, sqrt
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
+from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
@@ -33,6 +35,8 @@ from swarmtui.numbers import short_percent
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal", "no_limit"]
 
+# How sure each end of what the scatter of searches explains is, and the degrees of freedom that it takes to know that.
+_SEEN_SURE, _LEAST_SEEN = 0.9, 2
 # A search whose ends are less sure than this may end further away.
 _SURE = 0.95
 # What a repeat drifts beside the range, as a share of its ends, and at least one agent.
@@ -253,7 +257,17 @@ def chance_between(a: _Side, b: _Side) -> int:
     high, low = least.ends_after(factor)[1], most.ends_after(factor)[0]
     beside = [least.agents if high is None else high - least.agents, most.agents if low is None else most.agents - low]
     unsure = 0 if a.is_sure and b.is_sure else max(1, floor(CHANCE * factor * least.agents + 0.5))
-    return max(unsure, *map(ceil, beside))
+    return max(unsure, *map(ceil, beside), _seen_chance(a, b))
+
+
+def _seen_chance(a: _Side, b: _Side) -> int:
+    """Return how far the means may be apart by how much the searches of each side differ; 0 with too few."""
+    groups = [[one.agents or 0 for one in side.undisturbed] for side in (a, b)]
+    df = sum(max(0, len(found) - 1) for found in groups)
+    if df < _LEAST_SEEN or not all(groups):
+        return 0
+    squares = fsum((each - fmean(found)) ** 2 for found in groups for each in found)
+    return floor(t_quantile(_SEEN_SURE, df) * sqrt(squares / df * fsum(1 / len(found) for found in groups)))
 
 
 def _order(a: _Side, b: _Side) -> int:
@@ -288,12 +302,13 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
         open_ = next((name for name, side in (("before", a), ("now", b)) if side.high is None), "")
         without = f"{open_}, no upper limit was found: " if open_ else "the ranges "
         return f"{start}{without}{_ends(a.shown)} and {_ends(b.shown)} overlap"
+    like = "the means of as many searches" if several else "searches of one server"
     if reason == "equal":
-        return f"{searches}; searches of one server may differ by up to {chance}, so that less would not show"
+        return f"{searches}; {like} may differ by up to {chance}, so that less would not show"
     distance = round(abs(b.mean - a.mean), 1)
     apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
     differ = "differ by at most" if reason == "beyond_chance" else "may differ by up to"
-    return f"{apart}; searches of one server {differ} {chance}"
+    return f"{apart}; {like} {differ} {chance}"
 
 
 def _ends(found: PooledSearches) -> str:
