@@ -23,16 +23,15 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     found = summary["capacity"]
     assert (found["low"], found["agents"], found["high"], found["next_c"]) == (1, 1, 1, 2), found
     answer = summary["answer"]
-    # On a busy machine nothing is sure, and what is missed proves nothing.
+    # On a busy machine nothing is sure, and what is missed proves nothing, unless by far.
     disturbed = answer["disturbed"]
-    assert (answer["agents"], answer["low"], answer["high"]) == (1, 1, None if disturbed else 1)
+    assert (answer["agents"], answer["low"]) == (1, 1) and (answer["high"] == 1 or disturbed)
     assert answer["slo"] == "ttft_p50=120ms"
     headline = answer["headline"]["sentence"]
     found_words = "1 agent with a first token within 120 ms, for 50 % of requests"
-    open_end = " or more" if disturbed else ""
-    assert headline == found_words.replace("1 agent", f"1 agent{open_end}", 1) + (
-        "" if answer["doubts"] else " (99 % sure)"
-    )
+    high = answer["high"]
+    end = "" if high == 1 else " or more" if high is None else f" (1–{high})"
+    assert headline == found_words.replace("1 agent", f"1 agent{end}", 1) + ("" if answer["doubts"] else " (99 % sure)")
     assert answer["limit"]["code"] == ("not_known" if disturbed else "slots")
     not_known = "not known; seen: " if disturbed else ""
     assert answer["limit"]["sentence"].startswith(f"{not_known}at 2 agents the first token")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -58,7 +57,7 @@ def test_session_is_found_by_id_prefix_or_last(saved: Sandbox) -> None:
     newest = saved.list_sessions()[0]["id"]
     assert saved.show_session("last") == saved.show_session(newest) == saved.show_session(newest[:-1])
     text = saved.run("sessions", "show", "last", "--session-dir", str(saved.sessions)).out
-    assert newest in text and "SIMULATED" in text and re.search(r"\| *C\|", text)
+    assert newest in text and "SIMULATED" in text and "the only level" in text
 
 
 def test_session_dir_before_the_subcommand(saved: Sandbox) -> None:

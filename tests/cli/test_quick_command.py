@@ -56,8 +56,8 @@ def test_json_has_the_answer_and_an_exit_code(sandbox: Sandbox) -> None:
     assert ran.code == 1, "not even one agent keeps it"
     answer = json.loads(ran.out)["answer"]
     # On a very busy machine a missed level proves nothing.
-    high, code = answer["high"], "agents_not_known" if answer["high"] is None else "no_agent"
-    assert (answer["agents"], answer["low"]) == (0, 0) and (high == 0 or (high is None and answer["disturbed"]))
+    high, code = answer["high"], "no_agent" if answer["high"] == 0 else "agents_not_known"
+    assert (answer["agents"], answer["low"]) == (0, 0) and (high == 0 or answer["disturbed"])
     assert answer["headline"]["code"] == code and answer["slo"] == "stream_p10=1000"
     # On a busy machine the client may be the reason; reading the prompt takes about half of the time of eight tokens.
     assert answer["limit"]["code"] in ("not_known", "client", "prefill_share")
