@@ -32,8 +32,8 @@ def tune_progress(experiment: Tune, directory: Path, root: Path, space: SearchSp
     steering = read_steering(directory)
     space = steered_space(space or find_space(experiment, root), steering)
     recipe = _recipe_flags(experiment.definition)
-    added = (*((recipe,) if recipe else ()), *experiment.definition.configurations, *steering.added)
-    return plan_tune(space, search_rules(experiment.definition, steering), experiment.starts, added)
+    added = (*experiment.definition.configurations, *steering.added)
+    return plan_tune(space, search_rules(experiment.definition, steering), experiment.starts, added, recipe)
 
 
 def steered_space(space: SearchSpace, steering: TuneSteering) -> SearchSpace:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.tuning.figures import compared_values, error_line
-from swarmtui.analysis.tuning.outcome import TuneOutcome, tune_outcome
+from swarmtui.analysis.tuning.outcome import TuneOutcome, starts_sentence, tune_outcome
 from swarmtui.analysis.tuning.planner import plan_tune
 from swarmtui.analysis.tuning.space import Crash, Machine, SearchSpace, make_space
 from swarmtui.analysis.tuning.steps import SearchRules, TuneProgress
@@ -213,6 +213,18 @@ def test_what_was_started_before_the_user_added_something_is_not_forgotten() -> 
         starts.append(start(ask.flags, value(ask.flags), step=ask.step, side=ask.side))
         assert len(starts) < 100
     assert progress.winner == best
+
+
+def test_recipe_is_started_first_and_named_as_such() -> None:
+    space, recipe, own = space_of(MODE), Flags({"--slots": 8, "--mode": "b"}), Flags({"--mode": "c"})
+    starts, whys = list[Start](), list[str]()
+    while (progress := plan_tune(space, RULES, starts, [own], recipe)).ask is not None:
+        whys.append(progress.ask.why)
+        starts.append(start(progress.ask.flags, 100.0, step=progress.ask.step, side=progress.ask.side))
+    assert whys[:3] == ["the command as it is", "the recipe", "added by you"]
+    found = tune_outcome(space, progress, starts, "out_tps", budget_s=60.0, command="c", given="g", recipe=recipe)
+    # Its slots are no knob of this tune.
+    assert found.configurations > found.size and "possible" not in starts_sentence(found)
 
 
 def test_configuration_that_crashes_in_the_ab_test_gives_way_to_the_next() -> None:

@@ -44,7 +44,7 @@ def test_a_run_in_doubt_is_no_baseline_while_there_is_another_one() -> None:
 
 
 def test_of_several_runs_in_doubt_before_the_change_it_is_the_one_with_the_most_agents() -> None:
-    """What disturbs a server only makes it slower: the last one may be the worst."""
+    """A disturbance only makes a server slower: the last run may be the worst."""
     older, two = row(1, 8, doubtful=True, agents=20), row(2, 2, doubtful=True, agents=12)
     four = again(3, 4, two, doubtful=True, agents=13)
     worse = row(4, 2, doubtful=True, agents=4)

@@ -418,9 +418,10 @@ def _is_between(each: Value, value: Value, best: Value | None) -> bool:
 
 
 def starts_sentence(outcome: TuneOutcome) -> str:
-    """`17 starts of 9 configurations, of 168 possible, in 12.3 of 45 min`"""
+    """`17 starts of 9 configurations, of 168 possible, in 12.3 of 45 min`; a recipe may have others than the knobs."""
+    possible = f", of {outcome.size:,} possible" if outcome.configurations <= outcome.size else ""
     return (
         f"{count_noun(outcome.starts, 'start', 'starts')} of "
-        f"{count_noun(outcome.configurations, 'configuration', 'configurations')}, of {outcome.size:,} possible, "
+        f"{count_noun(outcome.configurations, 'configuration', 'configurations')}{possible}, "
         f"in {outcome.spent_s / 60:.1f} of {outcome.budget_s / 60:g} min"
     )

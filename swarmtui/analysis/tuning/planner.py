@@ -14,7 +14,7 @@ in `ab`, whose verdict is the claim.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from math import fsum, inf, log
 from random import Random
 from statistics import median
@@ -54,10 +54,14 @@ _MAX_BROKEN_BASELINES = 3
 
 
 def plan_tune(
-    space: SearchSpace, rules: SearchRules, starts: Sequence[Start], added: Sequence[Flags] = ()
+    space: SearchSpace,
+    rules: SearchRules,
+    starts: Sequence[Start],
+    added: Sequence[Flags] = (),
+    recipe: Flags | None = None,
 ) -> TuneProgress:
-    """Return the next start, or the end, and what is known by then."""
-    search = _Search(space, rules, starts, added)
+    """Return the next start, or the end, and what is known by then; the recipe and what the user added come first."""
+    search = _Search(space, rules, starts, {"the recipe": [recipe] if recipe else [], "added by you": added})
     ask = search.advance()
     return TuneProgress(
         ask=ask, leader=search.best_so_far, winner=search.winner, decision=search.decision,
@@ -73,9 +77,11 @@ Asking = Generator[Ask, Start, None]
 class _Search:
     """One pass over the history; `advance` returns the first start that is not in it."""
 
-    def __init__(self, space: SearchSpace, rules: SearchRules, starts: Sequence[Start], added: Sequence[Flags]) -> None:
+    def __init__(
+        self, space: SearchSpace, rules: SearchRules, starts: Sequence[Start], given: Mapping[str, Sequence[Flags]]
+    ) -> None:
         self._space, self._rules = space, rules
-        self._added = [space.pinned(space.normalised(flags)) for flags in added]
+        self._given = [(why, space.pinned(space.normalised(flags))) for why, found in given.items() for flags in found]
         self._known: dict[tuple[TuneStep, str], list[Start]] = {}
         for start in starts:
             if start.step in ("screen", "restart"):
@@ -133,9 +139,9 @@ class _Search:
             yield from self._consider(pinned, "added", f"pinned: {format_flags(pinned)}")
             if self._score(pinned) > -inf:
                 self.leader = self._floor = pinned
-        for flags in self._added:
+        for why, flags in self._given:
             if self._space.refuse(flags, self.crashes) is None:
-                yield from self._consider(flags, "added", "added by you")
+                yield from self._consider(flags, "added", why)
         yield from self._stages()
         yield from self._refine()
         yield from self._restart()
