@@ -7,8 +7,9 @@ from statistics import median
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, flags_text
+from swarmtui.analysis.compare.levels import FIGURES, ComparisonRow, Figure
 from swarmtui.analysis.compare.machine import MachineRow
-from swarmtui.analysis.compare.sessions import FIGURES, Comparison, ComparisonRow, Figure, Pair, headline_row
+from swarmtui.analysis.compare.sessions import Comparison, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes, known_changes

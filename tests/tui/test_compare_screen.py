@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.analysis.compare.sessions import ComparisonRow, compare, compare_pair
+from swarmtui.analysis.compare.levels import ComparisonRow
+from swarmtui.analysis.compare.sessions import compare, compare_pair
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.findings import Capacity

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Literal
-
-import msgspec
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text, unproved_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
-from swarmtui.analysis.compare.correlation import assumed_correlation, correlation, positions, variance_factor
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -25,79 +22,19 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
+from swarmtui.analysis.compare.levels import ComparisonRow, is_exact, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.repeats import find_repeats, find_searches, pool_earlier_searches
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
-from swarmtui.analysis.compare.verdicts import (
-    ALPHA,
-    DETECT,
-    MIN_RUNS,
-    Claim,
-    Evidence,
-    Interval,
-    Verdict,
-    VerdictWord,
-    compare_replicates,
-    decide,
-    holm_alphas,
-    likely_change,
-    verdict_head,
-    with_session_spread,
-)
+from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
 from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep, PooledSentence
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.plan import LevelKey, PerLevel, is_open_loop
+from swarmtui.model.plan import LevelKey, is_open_loop
 from swarmtui.model.session import Level, Summary
-from swarmtui.numbers import rate, signed_percent
-
-Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
-# The levels that both sessions have, before and after.
-_Levels = Mapping[LevelKey, tuple[Level, Level]]
-
-FIGURES: dict[Figure, str] = {
-    "out_tps_steady": "output tok/s, steady",
-    "out_tps_wall": "output tok/s, wall",
-    "per_stream_tps": "stream tok/s",
-    "ttft_s": "TTFT",
-}
-# A change of a level of a search needs this many requests to be called likely, more than one visit of a quick search
-# has: the same server was 26 % faster at one visit, and 7 % at another.
-_LIKELY_REQUESTS = 30
-_OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
-
-
-class ComparisonRow(PerLevel, frozen=True, kw_only=True):
-    """One figure of one level in two sessions; `change` and `interval` are null if ratios are refused.
-
-    `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level. `half_width`
-    is that of the less exact of both steady rates, as a share, and `half_widths` are both; null for times. `likely`:
-    there are too few runs for a verdict, but repeats of one server do not differ by as much; null if it may be chance.
-    """
-
-    figure: Figure
-    before: float | None
-    after: float | None
-    change: float | None = None
-    interval: Interval | None = None
-    verdict: Verdict | None = None
-    leads: bool = False
-    half_width: float | None = None
-    half_widths: tuple[float | None, float | None] = (None, None)
-    likely: Literal["faster", "slower"] | None = None
-
-    @property
-    def word(self) -> VerdictWord | None:
-        """The word of the verdict; null without one, and with too few runs for one."""
-        return self.verdict.word if self.verdict else None
-
-    @property
-    def rates(self) -> str:
-        """`286 → 359 tok/s`, each with the digits that its half-width leaves."""
-        before, after = (rate(*of) for of in zip((self.before, self.after), self.half_widths, strict=True))
-        return f"{before} → {after} tok/s"
+from swarmtui.numbers import signed_percent
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -204,14 +141,14 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     only_a, only_b = ([level for level in side.levels if level.key not in both] for side in (a, b))
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
-    evidence = {} if refused else _evidence(a, b, both, () if pooled else find_repeats(a, b, history))
+    evidence = {} if refused else level_evidence(a, b, both, () if pooled else find_repeats(a, b, history))
     if searched and not pooled:
         # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
     claim: Claim = "configurations" if pooled else "sessions"
     judge = partial(decide, claim=claim, detect=detect, doubted=bool(doubts), searched=searched)
-    rough = {key for key, levels in both.items() if searched and not all(map(_is_exact, levels))}
-    rows = _rows(both, evidence, judge, rough, doubted=bool(doubts))
+    rough = {key for key, levels in both.items() if searched and not all(map(is_exact, levels))}
+    rows = level_rows(both, evidence, judge, rough, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda side: (any(endpoint.url for endpoint in side.session.endpoints), side.session.id))
     # The sentence is about a level that both sessions measured completely, if there is one.
@@ -270,131 +207,9 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     )
 
 
-def _evidence(
-    a: Summary, b: Summary, both: _Levels, repeats: Sequence[Summary]
-) -> dict[tuple[LevelKey, Figure], Evidence]:
-    """Compare each figure of each level; how much runs correlate is estimated from all levels of both sides."""
-    pooled = is_pooled(a)
-    same_requests = not pooled and a.session.plan.seed == b.session.plan.seed
-    earlier = [{level.key: level for level in summary.levels} for summary in repeats]
-    found = {}
-    for figure in FIGURES:
-        sides = [_runs_in_time(figure, summary) for summary in (a, b)]
-        estimate = correlation([list(side.values()) for side in sides])
-        fewest = min((len(side[key][1]) for side in sides for key in both), default=0)
-        rho = 0.0 if pooled else assumed_correlation(len(both), fewest, estimate)
-        for key, levels in both.items():
-            before, after = _values(figure, *levels)
-            (at_a, x), (at_b, y) = (side[key] for side in sides)
-            known = [_value(figure, of[key]) for of in earlier if key in of]
-            evidence = compare_replicates(
-                x,
-                y,
-                change=after / before - 1.0 if before and after else None,
-                unit="sessions" if pooled else "runs",
-                same_requests=same_requests,
-                factors=(variance_factor(at_a, rho), variance_factor(at_b, rho)),
-                correlation=estimate if rho == estimate else 0.0,
-            )
-            found[key, figure] = with_session_spread(
-                evidence, [value for value in known if value is not None], _half_width(figure, *levels)
-            )
-    return found
-
-
-def _runs_in_time(figure: Figure, summary: Summary) -> dict[LevelKey, tuple[list[int], list[float]]]:
-    """Return the runs of each level that have the figure: when they took place, and their values."""
-    levels, rotates = summary.levels, summary.session.plan.load.rotates
-    found = {}
-    for number, level in enumerate(levels):
-        known = [(run.run, value) for run in level.by_run if (value := getattr(run, figure)) is not None]
-        at = positions(number, len(levels), [run for run, _ in known], rotates)
-        found[level.key] = at, [value for _, value in known]
-    return found
-
-
-def _rows(
-    both: _Levels,
-    evidence: Mapping[tuple[LevelKey, Figure], Evidence],
-    judge: Callable[..., Verdict],
-    rough: Collection[LevelKey],
-    *,
-    doubted: bool,
-) -> tuple[ComparisonRow, ...]:
-    """Compare each figure of each level, and judge it by its leading one; all that can be judged are one family.
-
-    The throughput of all agents at a level that is `rough` says nothing about a change of it.
-    """
-    every = [_row(figure, *levels, evidence.get((key, figure))) for key, levels in both.items() for figure in FIGURES]
-    rows = [row for row in every if row.before is not None or row.after is not None]
-    leading = {row.key: found for row in rows if row.leads and (found := evidence.get((row.key, row.figure)))}
-    p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
-    alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
-    judged = {key: judge(found, alpha=alphas.get(key, ALPHA)) for key, found in leading.items()}
-    return tuple(
-        _judged(row, judged[row.key], doubted=doubted or (row.key in rough and row.figure in _OUTPUT))
-        if row.key in judged
-        else row
-        for row in rows
-    )
-
-
-def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> ComparisonRow:
-    """Add the verdict on its level to the leading row, or what a large change likely is, with too few runs for one."""
-    if row.leads:
-        row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
-    if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
-        return row
-    return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
-
-
-def _is_exact(level: Level) -> bool:
-    """Whether the throughput of a level of a search is known well enough to say what a change of it likely is."""
-    return level.half_width is not None and level.n >= _LIKELY_REQUESTS
-
-
 def headline_row(pair: Pair) -> ComparisonRow | None:
     """Return the row that the sentence of the pair is about: the leading figure of its headline level."""
     return next((row for row in pair.rows if row.leads and row.key == pair.headline), None)
-
-
-def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
-    leads: Figure = "out_tps_steady" if a.headline_is_steady and b.headline_is_steady else "out_tps_wall"
-    before, after = _values(figure, a, b)
-    return ComparisonRow(
-        c=a.c,
-        rate=a.rate,
-        figure=figure,
-        before=before,
-        after=after,
-        change=evidence.change if evidence else None,
-        interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
-        leads=figure == leads,
-        half_width=_half_width(figure, a, b),
-        half_widths=(a.half_width, b.half_width) if figure != "ttft_s" else (None, None),
-    )
-
-
-def _half_width(figure: Figure, a: Level, b: Level) -> float | None:
-    """Return that of the less exact level, as a share of its rate; null for times."""
-    return None if figure == "ttft_s" else max(filter(None, (a.half_width, b.half_width)), default=None)
-
-
-def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
-    """Return the figure of both levels: the median of TTFT if both have one, otherwise both means."""
-    if figure != "ttft_s" or (a.shown_ttft_s.median is not None and b.shown_ttft_s.median is not None):
-        return _value(figure, a), _value(figure, b)
-    medians = a.ttft_s.median, b.ttft_s.median
-    return medians if None not in medians else (a.ttft_s.mean, b.ttft_s.mean)
-
-
-def _value(figure: Figure, level: Level) -> float | None:
-    if figure == "per_stream_tps":
-        return level.per_stream_tps.mean
-    if figure == "ttft_s":
-        return level.shown_ttft_s.median
-    value: float | None = getattr(level, figure)
-    return value
 
 
 def _notes(a: Summary, b: Summary) -> Findings:
