@@ -115,11 +115,15 @@ def short_percent(share: float | None, digits: int = 3) -> str:
 
 
 def signed_percent(change: float | None, decimals: int = 1) -> str:
-    """Format a change with its sign: +25.6 %, −4.1 %; one more decimal instead of 0, and none from 1,000 % on."""
+    """Format a change with its sign: +26 %, −4.1 %; one more decimal instead of 0, and none from 10 % on.
+
+    All changes of sentences, tables and bars are shown by this rule, so that one change is the same everywhere.
+    """
     if change is None:
         return MISSING
     value = abs(100 * change)
-    decimals = 0 if value >= 1000 else decimals + 1 if decimals and not round(value, decimals) else decimals
+    rounded = round(value, decimals)
+    decimals = 0 if rounded >= 10 else decimals + 1 if decimals and not rounded else decimals
     if not round(value, decimals):
         return "+0 %"
     return f"{_MINUS if change < 0 else '+'}{value:,.{decimals}f} %"

@@ -39,7 +39,7 @@ from swarmtui import numbers
         ("percent", -1e-17, "0 %"),
         ("short_percent", 0.005, "0.5 %"),
         ("short_percent", 12.344, "1234 %"),
-        ("signed_percent", 0.256, "+25.6 %"),
+        ("signed_percent", 0.256, "+26 %"),
         ("signed_percent", -0.041, "−4.1 %"),
         ("signed_percent", -0.0004, "−0.04 %"),
         ("signed_percent", 0.00006, "+0.01 %"),

@@ -258,8 +258,8 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
         assert "runs of each" not in text and "swarmtui ab" not in text, text
         # One step makes it surer, and it is not about the runs of a level: a search chooses these itself.
         assert "--runs" not in text
-        assert "△ +81.5 %" in text and "| verdict" not in text
-    assert "△ +81.5 % likely |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
+        assert "△ +82 %" in text and "| verdict" not in text
+    assert "△ +82 % likely |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"].startswith("the ranges 4–6 and 2–9 overlap; measure it again: swarmtui capacity http")
@@ -330,7 +330,7 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
     later = quick_search(ids[8], 60)
     pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], doubted, swept, later])
-    said = "20 agents (19–22): 4 searches of this server gave 22, 17, 20, 22"
+    said = "20 agents (19–22), the mean of 4 searches of this server: 22, 17, 20, 22"
     pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=19, high=22, searches=4)
     assert pair.searches == pooled and pooled_text(pooled) == "20 agents (19–22) by 4 searches"
     assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
@@ -464,7 +464,7 @@ def test_the_list_of_sessions_has_the_doubt_of_the_headline(row: dict[str, Any],
 
 def test_an_interval_that_tells_nothing_is_not_shown() -> None:
     assert interval_text(Interval(middle=0.0, low=-0.997, high=449.85), " … ") == "not known"
-    assert interval_text(Interval(middle=0.15, low=0.1, high=0.2), " … ") == "+10.0 % … +20.0 %"
+    assert interval_text(Interval(middle=0.15, low=0.1, high=0.2), " … ") == "+10 % … +20 %"
 
 
 def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:

@@ -44,7 +44,7 @@ def test_sessions_with_a_faster_flag_differ() -> None:
     b = summary([level(4, tps=126, runs=AFTER)], "b", server_flags="vllm serve m --max-num-seqs 4 --enforce-eager")
     pair = compare_pair(a, b)
     assert pair.sentence == (
-        "faster with 4 agents: 100 → 126 tok/s, +26.0 % (95 % sure: +22.3 % to +28.6 %; 4 v 4 runs of one session each)"
+        "faster with 4 agents: 100 → 126 tok/s, +26 % (95 % sure: +22 % to +29 %; 4 v 4 runs of one session each)"
     )
     assert [str(flag) for flag in pair.flags] == ["--max-num-seqs 2 → 4", "+ --enforce-eager"]
     row = next(row for row in pair.rows if row.figure == "out_tps_steady")
@@ -503,20 +503,27 @@ def test_values_and_changes_fit_each_other_and_changes_that_are_not_sure_have_a_
 
 def test_single_runs_show_what_a_large_change_likely_is() -> None:
     """One run each gives no verdict, but a reader sees the cost: −52 % is not what repeats of one server differ by."""
-    before = summary([level(1, tps=100, stream=100.0, ttft=0.1), level(4, tps=400, stream=100.0, ttft=0.1)], "a")
-    after = summary([level(1, tps=104, stream=104.0, ttft=0.1), level(4, tps=192, stream=48.0, ttft=0.9)], "b")
+
+
+    def measured(id: str, n: int, *levels: tuple[int, float, float, float]) -> Summary:
+        return summary([level(c, tps=tps, stream=stream, ttft=ttft, n=n) for c, tps, stream, ttft in levels], id)
+
+    slow, fast = ((1, 100, 100.0, 0.1), (4, 400, 100.0, 0.1)), ((1, 104, 104.0, 0.1), (4, 192, 48.0, 0.9))
+    before, after = measured("a", 30, *slow), measured("b", 30, *fast)
     pair = compare_pair(before, after)
+    few = compare_pair(before, measured("b", 29, *fast))
+    assert few.likely is None and all(row.likely is None for row in few.rows), "29 requests are too few"
     assert pair.sentence == (
-        "likely slower with 4 agents: 400 → 192 tok/s, −52.0 % (one run each; 4 of each are needed to be sure)"
+        "likely slower with 4 agents: 400 → 192 tok/s, −52 % (one run each; 4 of each are needed to be sure)"
     )
     assert pair.verdict is None, "it is no verdict"
     assert answer_lines(pair)[0].signed.startswith("▽ likely slower")
     (table,) = comparison_tables(pair)
     shown = {(row[0].text, row[1].text): row[4].text for row in table.rows}
     assert shown["1", "steady tok/s"] == "? +4.0 %"
-    assert shown["4", "steady tok/s"] == "▽ −52.0 %" and shown["", "stream tok/s"] == "▽ −52.0 %"
-    assert shown["", "TTFT"] == "▽ +800.0 %", "a later first token is worse"
-    assert level_table(after.levels, baseline=pair).rows[1][5].text == "▽ −52.0 % likely"
+    assert shown["4", "steady tok/s"] == "▽ −52 %" and shown["", "stream tok/s"] == "▽ −52 %"
+    assert shown["", "TTFT"] == "▽ +800 %", "a later first token is worse"
+    assert level_table(after.levels, baseline=pair).rows[1][5].text == "▽ −52 % likely"
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     doubted = compare_pair(before, msgspec.structs.replace(after, quality=(busy,)))
     assert "likely" not in doubted.sentence and not any(row.likely for row in doubted.rows)

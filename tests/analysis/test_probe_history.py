@@ -104,7 +104,7 @@ def test_single_outlier_is_no_drift() -> None:
     calm = hourly(Random(1), WEEK)
     found = probe_history([*calm, probe(WEEK, 76.9 / 2)])
     assert found.drifted is False
-    assert "the latest −50.0 %" in found.sentence and found.sentence.startswith("no drift: ")
+    assert "the latest −50 %" in found.sentence and found.sentence.startswith("no drift: ")
 
 
 def test_state_follows_from_reference_and_latest_probes() -> None:
@@ -181,7 +181,7 @@ def test_too_few_probes_are_not_judged() -> None:
     found = probe_history([probe(0, 80.0), probe(1, 80.0), probe(2, 40.0)])
     assert found.drifted is None
     assert found.sentence == (
-        "the latest −50.0 %; 7 days before: median 80 ± 0.0 % tok/s; drift needs 44 probes of the same server, so far 3"
+        "the latest −50 %; 7 days before: median 80 ± 0.0 % tok/s; drift needs 44 probes of the same server, so far 3"
     )
 
 

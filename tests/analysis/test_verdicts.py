@@ -41,7 +41,7 @@ def test_interval_is_welchs_on_logs_with_fewer_degrees_of_freedom() -> None:
     assert found.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx((0.0736482, 0.1239958), abs=1e-6)
     assert found.p == pytest.approx(2.1465e-04, rel=1e-3)
-    assert found.sentence == "faster: +9.9 % (95 % sure: +7.4 % to +12.4 %; 4 v 4 runs)"
+    assert found.sentence == "faster: +9.9 % (95 % sure: +7.4 % to +12 %; 4 v 4 runs)"
 
 
 @settings(max_examples=60)
@@ -92,7 +92,7 @@ def test_change_shown_is_that_of_the_figures_shown() -> None:
     """The figures of a level weigh its runs by their length."""
     found = decide(compare_replicates(A, B, change=0.08))
     assert found.change == 0.08
-    assert found.sentence.startswith("faster: +8.0 % (95 % sure: +7.4 % to +12.4 %")
+    assert found.sentence.startswith("faster: +8.0 % (95 % sure: +7.4 % to +12 %")
     assert decide(compare_replicates(A, B, change=-0.01)).word == "not sure yet"
 
 

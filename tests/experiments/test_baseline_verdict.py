@@ -21,7 +21,7 @@ def test_decided_change_names_the_flag_and_the_effect() -> None:
     before = summary([level(4, tps=100, runs=[99, 100, 101, 100])], A, server_flags="--max-num-seqs 2")
     after = summary([level(4, tps=125.6, runs=[125, 126, 125.6, 125.6])], B, server_flags="--max-num-seqs 4")
     found = compare_with_baseline(before, after)
-    assert found.effect.startswith("faster with 4 agents: 100 → 126 tok/s, +25.6 % (95 % sure: +2")
+    assert found.effect.startswith("faster with 4 agents: 100 → 126 tok/s, +26 % (95 % sure: +2")
     assert (found.verdict, found.what) == ("faster", "--max-num-seqs 2 → 4")
 
 

@@ -52,7 +52,7 @@ def test_an_ab_test_is_one_line_named_by_what_changed_with_its_verdict(tmp_path:
     assert [entry.id for entry in entries] == [rows[0].id, "ab:ab-1", rows[3].id]
     group = entries[1]
     assert isinstance(group, SessionGroup) and group.name == "--parallel 2 → 4"
-    assert group.result == "faster +25.0 %" and len(group.sessions) == 2
+    assert group.result == "faster +25 %" and len(group.sessions) == 2
     closed, opened = text_of(entries), text_of(entries, None)
     assert "▸ A/B test, 2 sessions" in closed and "--parallel 2 → 4" in closed and rows[1].id not in closed
     assert "--all lists them" in closed

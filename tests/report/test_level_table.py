@@ -421,5 +421,5 @@ def test_a_level_without_a_figure_has_no_change() -> None:
     table = levels_view(after, pair).table
     at = {column.id: number for number, column in enumerate(table.columns)}
     first, second = table.rows
-    assert first[at["change"]].text.startswith("? +20.0 %")
+    assert first[at["change"]].text.startswith("? +20 %")
     assert (second[at["steady"]].text, second[at["change"]].text) == (MISSING, MISSING)

@@ -279,7 +279,7 @@ def test_files_with_equal_token_lengths_are_comparable(tmp_path: Path) -> None:
     pair = compare_pair(a, b)
     assert pair.refused == ()
     assert pair.sentence.startswith(
-        "likely faster with 4 agents: 225 → 275 tok/s, +22.0 % (one run each; 4 of each are needed to be sure)"
+        "not sure yet with 4 agents: 225 → 275 tok/s, +22 % may be noise: 1 v 1 runs, 4 of each are needed"
     )
     other = import_result(write_result(tmp_path, VLLM | {"total_output_tokens": 4096}, "c.json"))
     assert compare_pair(a, other).refused[0].code == "workload"

@@ -50,7 +50,7 @@ async def test_b_changes_the_baseline_and_v_the_curve(tmp_path: Path, until: Unt
         before = screen_text(app)
         assert "● two slots" in before and "◆ four slots" in before
         assert "output tok/s" in before and "first token (median), ms" in before
-        assert "▲ +67.5 %" in before and "= +0.2 %" in before and "? −1.1 %" in before
+        assert "▲ +68 %" in before and "= +0.2 %" in before and "? −1.1 %" in before
         assert before.count("--max-num-seqs 2 → 4") == 1 and before.count("▲ faster with 8 agents") == 1
         assert "total slots" not in before  # they follow from the flag
         assert "A: two slots each · B: four slots each" in before and "b swap" in before.splitlines()[-1]
@@ -81,7 +81,7 @@ async def test_number_keys_go_to_a_panel_and_then_show_it_alone(tmp_path: Path, 
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("c")
         # The answer and the changes, whole; the curves have no room.
-        await until(lambda: "▲ +67.5 %" in screen_text(app))
+        await until(lambda: "▲ +68 %" in screen_text(app))
         shown = screen_text(app)
         said = ("▲ faster with 8 agents", "Changed", "How sure", "First token", "Why no more", "= +0.5 %", "? not")
         assert all(part in shown for part in said) and "↑↓" not in shown and "[2] curves" not in shown
@@ -214,7 +214,7 @@ def test_table_has_intervals_and_verdicts() -> None:
     a, b = summary((level(4, tps=100, runs=SLOW),), "a"), summary((level(4, tps=125, runs=FAST),), "b")
     shown = text_of(block_lines(comparison_blocks(compare([a, b]), {"a": "before", "b": "after"}), 100))
     row = next(line for line in shown.splitlines() if "steady tok/s" in line)
-    assert "+25.0 %" in row and "…" in row
+    assert "+25 %" in row and "…" in row
     assert shown.count("▲ faster with 4 agents: 100 → 125 tok/s") == 1
 
 
@@ -225,9 +225,9 @@ def test_changes_are_bars_around_zero_with_their_intervals() -> None:
     head = next(number for number, line in enumerate(lines) if "Change of output tok/s" in line)
     titles, better, worse = lines[head + 1 : head + 4]
     zero = titles.index("0·")
-    for line, sign, word in ((better, "▲ +25.0 %", "faster"), (worse, "▼ −20.0 %", "slower")):
+    for line, sign, word in ((better, "▲ +25 %", "faster"), (worse, "▼ −20 %", "slower")):
         assert sign in line and line.rstrip().endswith(word) and line[zero] == "│"
-    assert worse.index("●") < zero < better.index("●") and "+24.0 % … +25.9 %" in better
+    assert worse.index("●") < zero < better.index("●") and "+24 % … +26 %" in better
 
 
 def test_a_wide_interval_leaves_the_axis_to_the_changes() -> None:

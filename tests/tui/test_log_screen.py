@@ -34,7 +34,7 @@ async def test_changes_can_be_marked_and_annotated(tmp_path: Path, until: Until)
         await until(lambda: "--max-num-seqs 2 → 4" in screen_text(app))
         lines = screen_text(app).splitlines()
         assert "+ --enforce-eager" in lines[2] and "+3.1 %" in lines[2] and "faster" in lines[2]
-        assert "+25.6 %" in lines[3]
+        assert "+26 %" in lines[3]
         await pilot.press("y", "j", "r", "w")
         await pilot.press(*"hot", "enter")
         await until(lambda: "hot" in screen_text(app).splitlines()[3])

@@ -75,7 +75,7 @@ def result_text(
 
 def test_what_several_searches_give_together_is_the_number_and_this_search_stands_below_it() -> None:
     """This holds with and without a baseline that leaves advice of its own."""
-    text = "17 agents (15–20): 2 searches of this server gave 17, 18"
+    text = "17 agents (15–20), the mean of 2 searches of this server: 17, 18"
     said = PooledSentence(code="repeated_searches", sentence=text, agents=17, low=15, high=20, searches=2)
     shown, levels = ended_frame(), levels_view(LEVELS)
     for steps in ((), ANSWER.next):

@@ -81,7 +81,7 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
         await pilot.press("3")
         await until(lambda: "Pareto front of tok/s and J/token (SIMULATED)" in screen_text(app))
         effect = next(line for line in screen_text(app).splitlines() if "1 → 4" in line)
-        assert effect.split()[1] == "--slots" and "+150.0 %" in effect
+        assert effect.split()[1] == "--slots" and "+150 %" in effect
         assert "1.40 J/token" in " ".join(screen_text(app).split())
         await pilot.press("2")
         await until(lambda: "[2] leaderboard" in screen_text(app) and "[1] configurations" not in screen_text(app))

@@ -379,7 +379,7 @@ def test_shorter_titles_keep_model_and_workload() -> None:
 
 def test_changes_have_a_minus_sign_and_no_decimals_from_1000_percent() -> None:
     assert [signed_percent(0.256), signed_percent(-0.041), signed_percent(-0.12, 0), signed_percent(19.097)] == [
-        "+25.6 %",
+        "+26 %",
         "−4.1 %",
         "−12 %",
         "+1,910 %",

@@ -90,7 +90,8 @@ def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
     take = f"{count_noun(found.agents, 'agent')}{range_text(found.agents, found.low, found.high)}"
-    return f"{take}: {len(found.numbers)} searches of this server gave {found.gave}"
+    searches = f"{len(found.numbers)} searches of this server"
+    return f"{take}, the mean of {searches}: {found.gave}" if found.is_mean else f"{take}: {searches} gave {found.gave}"
 
 
 _SEARCHES = (

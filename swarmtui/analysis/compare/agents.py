@@ -106,13 +106,15 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 class PooledSearches(Stored, frozen=True, kw_only=True):
     """Several searches of one configuration: their `numbers`, the oldest first, what they give together, and its range.
 
-    The range ends where as many searches more may end; `high` is null if no upper end is known.
+    The range ends where as many searches more may end; `high` is null if no upper end is known. `is_mean`: none of them
+    was disturbed, so that the agents are the mean of the numbers.
     """
 
     numbers: tuple[str, ...]
     agents: int
     low: int | None
     high: int | None
+    is_mean: bool = True
 
     @property
     def gave(self) -> str:
@@ -154,7 +156,10 @@ class _Side(NamedTuple):
             low, high = self.ends_after(1 / sqrt(self.weight))
         low, high = None if low is None else max(int(low), self.kept), None if high is None else int(high)
         numbers = tuple(_number(one.agents or 0, is_open=one.is_open) for one in reversed(self.answers))
-        return PooledSearches(numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high)
+        return PooledSearches(
+            numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high,
+            is_mean=len(self.undisturbed) == len(self.answers),
+        )  # fmt: skip
 
     @property
     def mean(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -34,7 +34,7 @@ FIGURES: dict[Figure, str] = {
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
 }
-# A change of a level of a search needs this many requests to be called likely, more than one visit of a quick search
+# A change of a level needs this many requests of each side to be called likely, more than one visit of a quick search
 # has: the same server was 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
 _OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
@@ -118,13 +118,13 @@ def level_rows(
     both: BothLevels,
     evidence: Mapping[tuple[LevelKey, Figure], Evidence],
     judge: Callable[..., Verdict],
-    rough: Collection[LevelKey],
     *,
+    searched: bool,
     doubted: bool,
 ) -> tuple[ComparisonRow, ...]:
     """Compare each figure of each level, and judge it by its leading one; all that can be judged are one family.
 
-    The throughput of all agents at a level that is `rough` says nothing about a change of it.
+    Levels with few requests say nothing about a change, nor does the output at a `searched` one without a half-width.
     """
     every = [_row(figure, *levels, evidence.get((key, figure))) for key, levels in both.items() for figure in FIGURES]
     rows = [row for row in every if row.before is not None or row.after is not None]
@@ -132,8 +132,10 @@ def level_rows(
     p_values = {key: found.estimate.p for key, found in leading.items() if found.estimate and found.decides}
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {key: judge(found, alpha=alphas.get(key, ALPHA)) for key, found in leading.items()}
+    few = {key for key, levels in both.items() if any(level.n < _LIKELY_REQUESTS for level in levels)}
+    rough = {key for key, levels in both.items() if searched and any(level.half_width is None for level in levels)}
     return tuple(
-        _judged(row, judged[row.key], doubted=doubted or (row.key in rough and row.figure in _OUTPUT))
+        _judged(row, judged[row.key], doubted=doubted or row.key in few or (row.key in rough and row.figure in _OUTPUT))
         if row.key in judged
         else row
         for row in rows
@@ -147,11 +149,6 @@ def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> Compariso
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
         return row
     return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
-
-
-def is_exact(level: Level) -> bool:
-    """Whether the throughput of a level of a search is known well enough to say what a change of it likely is."""
-    return level.half_width is not None and level.n >= _LIKELY_REQUESTS
 
 
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:

@@ -22,7 +22,7 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
-from swarmtui.analysis.compare.levels import ComparisonRow, is_exact, level_evidence, level_rows
+from swarmtui.analysis.compare.levels import ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.repeats import find_repeats, find_searches, pool_earlier_searches
@@ -147,8 +147,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
     claim: Claim = "configurations" if pooled else "sessions"
     judge = partial(decide, claim=claim, detect=detect, doubted=bool(doubts), searched=searched)
-    rough = {key for key, levels in both.items() if searched and not all(map(is_exact, levels))}
-    rows = level_rows(both, evidence, judge, rough, doubted=bool(doubts))
+    rows = level_rows(both, evidence, judge, searched=searched, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda side: (any(endpoint.url for endpoint in side.session.endpoints), side.session.id))
     # The sentence is about a level that both sessions measured completely, if there is one.
