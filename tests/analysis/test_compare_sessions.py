@@ -504,7 +504,6 @@ def test_values_and_changes_fit_each_other_and_changes_that_are_not_sure_have_a_
 def test_single_runs_show_what_a_large_change_likely_is() -> None:
     """One run each gives no verdict, but a reader sees the cost: −52 % is not what repeats of one server differ by."""
 
-
     def measured(id: str, n: int, *levels: tuple[int, float, float, float]) -> Summary:
         return summary([level(c, tps=tps, stream=stream, ttft=ttft, n=n) for c, tps, stream, ttft in levels], id)
 
