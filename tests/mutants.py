@@ -43,8 +43,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     options = parser.parse_args()
-    mutants = msgspec.convert(tomllib.loads(MUTANTS.read_text(encoding="utf-8"))["mutant"], list[Mutant])
-    chosen = [m for m in mutants if not options.words or any(word in m.name for word in options.words)]
+    chosen = [m for m in read_mutants() if not options.words or any(word in m.name for word in options.words)]
     with (
         tempfile.TemporaryDirectory(prefix="swarmtui-mutants-") as folder,
         ThreadPoolExecutor(options.jobs) as pool,
@@ -75,6 +74,10 @@ def main() -> int:
         survivors = [m.name for m, alive in zip(tried, pool.map(is_alive, tried), strict=True) if alive]
     print(f"{len(tried) - len(survivors)} of {len(tried)} mutants killed; survivors: {', '.join(survivors) or 'none'}")
     return 2 if broken else 1 if survivors else 0
+
+
+def read_mutants() -> list[Mutant]:
+    return msgspec.convert(tomllib.loads(MUTANTS.read_text(encoding="utf-8"))["mutant"], list[Mutant])
 
 
 def survives(tree: Path, mutant: Mutant) -> bool:

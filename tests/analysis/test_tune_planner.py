@@ -114,6 +114,16 @@ def test_small_gain_is_started_again_before_it_counts() -> None:
     assert progress.leader == {} and progress.winner is None
 
 
+def test_gain_of_less_than_two_percent_changes_nothing() -> None:
+    values = {"a": 100.0, "b": 101.6}
+    space, starts = space_of(msgspec.structs.replace(MODE, values=("a", "b"))), list[Start]()
+    while (progress := plan_tune(space, RULES, starts)).ask is not None and len(starts) < 12:
+        ask = progress.ask
+        starts.append(start(ask.flags, values[str(ask.flags.get("--mode", "a"))], step=ask.step))
+    assert {"--mode": "b"} in [start.flags for start in starts]
+    assert progress.leader == {} and progress.winner is None
+
+
 def test_interrupted_search_continues_where_it_was() -> None:
     """Any prefix of the history leads to the same next start: nothing is repeated."""
     space = space_of(SLOTS, BATCH, MODE)
