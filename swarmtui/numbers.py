@@ -81,6 +81,13 @@ def seconds(value: float | None, digits: int = 3) -> str:
     return f"{significant(value, digits)} s" if rounded >= 1 else milliseconds(value, digits)
 
 
+def seconds_change(before: float, after: float) -> str:
+    """`996 → 490 ms`, `1.85 s → 923 ms`: a unit that both have is said once."""
+    first, second = seconds(before), seconds(after)
+    number, _, unit = first.rpartition(" ")
+    return f"{number if second.endswith(f' {unit}') else first} → {second}"
+
+
 def milliseconds(value: float | None, digits: int = 3) -> str:
     """Format seconds as milliseconds, whatever their size; one digit less below 1 ms."""
     if value is None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from swarmtui.analysis.capacity.words import agents_number, range_clause
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
@@ -14,7 +18,9 @@ from swarmtui.text import count_noun
 # Steps that change nothing about the server: they measure again, or say what was tried already.
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried")
 # Steps whose command is a flag of the server.
-_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "narrow_kv")
+_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
+# Steps that the key for the next run takes, in the app.
+_RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
@@ -158,6 +164,18 @@ def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
 def needs_restart(step: NextStep) -> bool:
     """Whether the server has to be started with the command of this step."""
     return step.code in _FLAGS and bool(step.command)
+
+
+def waits_for_quiet(steps: Sequence[NextStep]) -> bool:
+    """Whether the first step is to measure again what something disturbed."""
+    return bool(steps) and steps[0].code in ("repeat_run", "quiet_host", "measure_again")
+
+
+def app_step(step: NextStep) -> NextStep:
+    """Return a step as the app shows it: a key instead of the command that measures again."""
+    if step.code not in _RUN_AGAIN:
+        return step
+    return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")
 
 
 def step_text(step: NextStep) -> str:

@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, flags_text
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.levels import FIGURES, ComparisonRow, Figure
 from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import Comparison, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
-from swarmtui.experiments.baseline import describe_changes, known_changes
+from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
-from swarmtui.numbers import percent, rate, seconds, short_percent, signed_percent, significant
-from swarmtui.report.answer import leading_steps, step_text
+from swarmtui.numbers import percent, rate, seconds, seconds_change, short_percent, signed_percent, significant
+from swarmtui.report.answer import app_step, leading_steps, step_text
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Block, Cell, Code, Column, Facts, Fields, Sentence, Table, Value, keyed, tabulate
@@ -25,8 +25,6 @@ from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code,
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 # The cells of a bar on each side of zero.
 _BAR = 12
-# A figure that is worse by less than this share may be so by chance.
-_DRIFT = 0.1
 # A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
 _FAR, _NEAR = 3.0, 0.2
 # A change, or an end of its interval, that is outside the axis, below and above.
@@ -36,8 +34,6 @@ _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "th
 _LIKELY: tuple[Code, ...] = ("likely faster", "likely slower")
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
-# More searches of each side tell hardly more.
-_ENOUGH_SEARCHES = 3
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -95,37 +91,17 @@ def pair_answer(pair: Pair, names: Mapping[str, str]) -> Facts:
 def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
-    That is what it costs, how the same load ran on both, what to try next, and why there are no more. What is not known
-    is left out. `in_app`: a key is named instead of a command.
+    That is how the same load ran on both, the one thing to do next, and the limit if it is another one now. What is not
+    known is left out. `in_app`: a key is named instead of a command.
     """
-    row = headline_row(pair)
-    first = next((found for found in pair.rows if found.figure == "ttft_s" and found.key == pair.headline), None)
-    times = ""
-    if first and first.before is not None and first.after is not None and not pair.refused:
-        times = f"{seconds(first.before)} → {seconds(first.after)}"
-    output = AnswerLine("First token", f"{times} {first.where} (median)" if first and times else "")
-    if pair.agents and row and row.verdict:
-        both_kept = row.rate is None and all(at is not None and row.c <= at.c for at in (pair.at_a, pair.at_b))
-        rates, chosen = pair.throughput, "the most that both kept" if both_kept else ""
-        if row.word == "not sure yet":  # the verdict is about the agents
-            where, chosen = ", ".join(filter(None, (row.where, chosen))), ""
-            rates = f"{where}: {row.rates}, {change_percent(row)}"
-        of = "of the last searches" if pair.agents.by_searches else ""
-        text = (rates, f"first token {times} (median)" if times else "", chosen, of)
-        output = AnswerLine("Output", "; ".join(filter(None, text)), "unsure" if pair.doubts else row_code(row))
-    figures, costs = _at_capacity(pair)
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.headline_text, pair_code(pair)),
         AnswerLine("Doubt", name_doubts(pair.doubts)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("Prediction", pair.predicted),
-        AnswerLine("How sure", _how_sure(pair, in_app)),
-        AnswerLine("At capacity", figures),
-        AnswerLine("Costs", costs),
-        output,
-        AnswerLine(
-            "Try next", "; then ".join(map(step_text, leading_steps(pair.next))) if not pair.refused else _REPEAT
-        ),
+        AnswerLine("How sure", _how_sure(pair)),
+        _same_load(pair),
+        AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
     return [line for line in lines if line.text]
@@ -137,52 +113,35 @@ def _changed(pair: Pair) -> str:
     return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
 
 
-def _at_capacity(pair: Pair) -> tuple[str, str]:
-    """Return the figures of both capacities that a change does not make worse, and what it costs.
+def _same_load(pair: Pair) -> AnswerLine:
+    """Compare what both did with as many agents, the most that both kept, then the context of each request.
 
-    `310 → 380 tok/s in total; first token 1.8 s → 1.4 s (p90)`, and `each writes 210 → 82 tok/s (−61 %)`. Where the
-    numbers above are means, the first text says which agents the figures are of.
+    `Both at 8  810 → 1,110 tok/s in total (+37 %); first token 996 → 490 ms; each writes 437 → 293 tok/s (−33 %)`
+    Without capacities the first line has the output, and only the first token is left.
     """
-    found = _changes_at_capacity(pair)
-    figures, costs = ("; ".join(text for text, is_worse in found if is_worse == worse) for worse in (False, True))
-    agents = ""
-    if pair.agents and pair.agents.by_searches and pair.at_a and pair.at_b:
-        agents = f"last searches, {pair.at_a.c} → {pair.at_b.c} agents: "
-    if figures:
-        return f"{agents}{figures}", costs
-    return "", f"{agents}{costs}" if costs else ""
-
-
-def _changes_at_capacity(pair: Pair) -> list[tuple[str, bool]]:
-    """Return the figures of both capacities, each with whether it is worse: drift and half-width do not explain it."""
-    a, b, found = pair.at_a, pair.at_b, list[tuple[str, bool]]()
-    if a is not None and b is not None and a.out_tps is not None and b.out_tps is not None:
-        of_a, of_b = a.half_width, b.half_width
-        least = max(_DRIFT, of_a or 0.0, of_b or 0.0)
-
-        def rates(before: float, after: float) -> tuple[str, bool]:
-            text = f"{rate(before, of_a)} → {rate(after, of_b)} tok/s"
-            return text, after < (1.0 - least) * before
-
-        # Of capacities that are not known to differ, the same load on both tells more than their totals.
-        row, differ = headline_row(pair), pair.verdict != "not sure yet" or pair.likely is not None
-        if row is None or (differ and not a.c == b.c == row.c):
-            text, worse = rates(a.out_tps, b.out_tps)
-            found.append((f"{text} in total", worse))
-        if a.per_stream_tps is not None and b.per_stream_tps is not None:
-            text, worse = rates(a.per_stream_tps, b.per_stream_tps)
-            share = f" ({signed_percent(b.per_stream_tps / a.per_stream_tps - 1.0, 0)})" if a.per_stream_tps else ""
-            found.append((f"each writes {text}{share}", worse))
-        if a.e2e_s is not None and b.e2e_s is not None:
-            text = f"a whole answer takes {seconds(a.e2e_s)} → {seconds(b.e2e_s)}"
-            found.append((text, b.e2e_s > (1.0 + _DRIFT) * a.e2e_s))
-        first = [value for value in (a.ttft_p90_s, b.ttft_p90_s) if value is not None]
-        shown = [seconds(value) for value in first]
-        if len({*shown}) == 2:
-            found.append((f"first token {' → '.join(shown)} (p90)", first[1] > (1.0 + _DRIFT) * first[0]))
-    if context := _context(pair):
-        found.append((f"context {context[0]:,} → {context[1]:,}", context[1] < context[0]))
-    return found
+    rows = {found.figure: found for found in pair.rows if found.key == pair.headline}
+    lead, first, stream = headline_row(pair), rows.get("ttft_s"), rows.get("per_stream_tps")
+    if lead is None or pair.refused:
+        return AnswerLine("", "")
+    times = ""
+    if first and first.before is not None and first.after is not None:
+        times = seconds_change(first.before, first.after)
+    if not pair.agents:
+        return AnswerLine("First token", f"{times} {lead.where} (median)" if times else "")
+    decided = lead.word not in (None, "not sure yet")
+    total = f"{lead.rates} in total ({change_percent(lead)})" if lead.change is not None else ""
+    each = f"each writes {stream.rates} ({change_percent(stream)})" if stream and stream.change is not None else ""
+    known = [value for value in pair.whole_answer if value is not None]
+    parts = (
+        pair.throughput if decided else total,
+        f"first token {times}" if times else "",
+        each,
+        f"a whole answer {seconds_change(*known)}" if len(known) == 2 else "",
+        "context {:,} → {:,}".format(*context) if (context := _context(pair)) else "",
+    )
+    kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
+    name = f"Both at {lead.c}" if kept else f"At {lead.c}"
+    return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
 
 
 def _context(pair: Pair) -> tuple[int, int] | None:
@@ -191,45 +150,38 @@ def _context(pair: Pair) -> tuple[int, int] | None:
     return _numbers(found) if found and pair.agents and not _follows(found, pair.flags) else None
 
 
-def _how_sure(pair: Pair, in_app: bool) -> str:
-    """Say what the verdict is based on and, if it is not sure, the one step that makes it surer."""
+def _how_sure(pair: Pair) -> str:
+    """Say what the verdict is based on."""
     row = headline_row(pair)
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
-    again, why = step_to_decide(pair) if in_app else "", "two sessions can differ by chance"
-    if pair.verdict is None:
-        again, why = _MORE_RUNS if in_app else "", f"{MIN_RUNS} runs of each are needed"
     if pair.agents:
-        why = pair.agents.why
-    if not in_app and pair.again and (pair.verdict == "not sure yet" or not pair.agents or step_to_decide(pair)):
-        again = f"measure it again: {pair.again}"
-    return "; ".join(filter(None, (why, again)))
+        return pair.agents.why
+    return f"{MIN_RUNS} runs of each are needed" if pair.verdict is None else "two sessions can differ by chance"
 
 
-def step_to_decide(pair: Pair) -> str:
-    """Say what makes a verdict surer, with the key of the app: the run that was disturbed has to be repeated.
+def _try_next(pair: Pair, in_app: bool) -> str:
+    """Say the one thing to do next: what decides, if the verdict is open, else what the figures point to."""
+    if pair.refused:
+        return _REPEAT
+    if again := _more_runs_step(pair, in_app):
+        return again
+    steps = leading_steps(pair.next)
+    return "; then ".join(step_text(app_step(step) if in_app else step) for step in steps)
 
-    Empty if two capacities are known to differ, if nothing changed, or if more searches would hardly tell more.
-    """
-    if pair.agents and pair.verdict != "not sure yet" and not (pair.verdict == "same" and known_changes(pair)):
+
+def _more_runs_step(pair: Pair, in_app: bool) -> str:
+    """Say how a comparison of levels gets a verdict; empty if it has one, or if agents are compared."""
+    row = headline_row(pair)
+    if pair.agents or pair.verdict not in (None, "not sure yet") or row is None or row.verdict is None:
         return ""
-    earlier, later = sorted((pair.a, pair.b))
-    repeat_earlier = earlier in pair.doubtful
-    if pair.agents and not pair.doubtful:
-        searches = dict(zip((pair.a, pair.b), pair.agents.searches, strict=True))
-        if pair.agents.scatter or min(searches.values()) >= _ENOUGH_SEARCHES:
-            return ""
-        repeat_earlier = searches[later] > searches[earlier] + 1
-    elif pair.measured_again and not pair.doubtful:
+    if not in_app:
+        return f"measure it again: {pair.again}" if pair.again else ""
+    if pair.verdict is None:
+        return _MORE_RUNS
+    if pair.measured_again and not pair.doubtful:
         return ""
-    if not repeat_earlier:
-        takes = f" ({pair.takes})" if pair.takes else ""
-        return f"press R to {'repeat the later run' if later in pair.doubtful else 'measure this server again'}{takes}"
-    then = {flag.what: flag.before if pair.a == earlier else flag.after for flag in pair.flags}
-    flags = flags_text({name: value for name, value in then.items() if value is not None})
-    as_then = f"with {flags}" if flags else "as it was then"
-    both = "press R to repeat the later run; " if later in pair.doubtful else ""
-    return f"{both}to repeat the earlier run, start the server {as_then} and press R"
+    return "R: measure this server again"
 
 
 def large_change(pair: Pair) -> tuple[str, str, Code | None]:
@@ -254,12 +206,12 @@ def figure_blocks(found: Comparison) -> list[Block]:
 
 
 def _limits(pair: Pair) -> str:
-    """Say which limit was reached before and after, or that it is still the same one."""
+    """Say which limit was reached before and after; empty if it is still the same one, which the result explains."""
     if pair.refused:
         return ""
     before, after = pair.limit_a, pair.limit_b
-    if before and after and before.code == after.code != "not_known":
-        return f"the same limit as before: {after.sentence}"
+    if before and after and before.code == after.code:
+        return ""
     sides = (("before", before), ("now", after))
     known = [f"{name}, {limit.sentence}" for name, limit in sides if limit and limit.code != "not_known"]
     return "; ".join(known)

@@ -116,7 +116,8 @@ def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: st
         quality=frame.quality,
         answer=frame.answer,
     )
-    found = compare_pair(baseline.summary, now, history=baseline.history)
+    # The table of levels has those of this session.
+    found = compare_pair(baseline.summary, now, history=baseline.history, alone=True)
     return None if found.refused and baseline.summary.session.id != session.previous else found
 
 
@@ -132,26 +133,25 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
-def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, brief: bool = False) -> str:
+def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
     """Say in one sentence whether a change helped; without a pair, `notice` says how the flags differ.
 
-    The doubts about a `doubtful` session are said beside it, and not repeated. If `brief`, it leaves out what to do.
+    The doubts about a `doubtful` session are said beside it, and not repeated, nor is what to do next.
     """
     if pair is None:
         return notice
     from swarmtui.experiments.baseline import describe_changes
-    from swarmtui.report.comparison import step_to_decide
     from swarmtui.report.verdicts import SIGNS, pair_code
 
     said = pair.sentence
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
-    why, step = (pair.agents.why, step_to_decide(pair)) if pair.agents and not pair.refused else ("", "")
+    why = pair.agents.why if pair.agents and not pair.refused else ""
     # What each of several searches gave is said by the comparison.
     why = "" if pair.agents and sum(pair.agents.searches) > 2 and pair.agents.reason != "no_limit" else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    parts = (change, why, "" if brief else step, pair.predicted, pair.left_out)
+    parts = (change, why, pair.predicted, pair.left_out)
     return sanitize("; ".join(filter(None, parts)))
 
 

@@ -95,13 +95,13 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
             (1, 2),
             "more agents",
             None,
-            "they gave 22 → 26, 26: 4 agents apart; the means of as many searches differ by at most 3",
+            "they gave 22 → 26, 26: 4 agents apart; such means differ by at most 3",
         ),
         (
             (2, 2),
             "more agents",
             None,
-            "they gave 22, 22 → 26, 26: 4 agents apart; the means of as many searches differ by at most 3",
+            "they gave 22, 22 → 26, 26: 4 agents apart; such means differ by at most 3",
         ),
     ],
 )
@@ -117,25 +117,21 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
     apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
     assert apart is not None and apart.word == "more agents"
     assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 → 25"
-    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart; the means of as many searches may differ by up to 3"
+    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart; such means may differ by up to 3"
 
 
 def test_of_several_searches_the_means_are_shown_everywhere() -> None:
     found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
     assert found is not None and (found.before, found.after, found.numbers) == (18, 20, ("18", "20"))
-    assert found.sentence() == "likely more agents: 18 → 20 by 2 and 4 searches"
-    assert found.why == (
-        "they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart; the means of as many searches may differ by up to 3"
-    )
+    assert found.sentence() == "likely more agents: 18 → 20, means of 2 and 4 searches"
+    assert found.why == ("they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart; such means may differ by up to 3")
 
 
 def test_searches_that_scatter_more_than_their_ranges_say_so() -> None:
     before, after = ([answer(n, 0, 1) for n in numbers] for numbers in ((14, 12), (14, 17, 8)))
     found = compare_agents(before, after)
     assert found is not None and found.word == "same"
-    assert found.why == (
-        "they gave 12, 14 → 8, 17, 14; the means of as many searches may differ by up to 5, so that less would not show"
-    )
+    assert found.why == ("they gave 12, 14 → 8, 17, 14; a change of up to 5 agents would not show")
 
 
 def test_many_searches_are_not_all_listed() -> None:

@@ -14,6 +14,7 @@ from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow
 from swarmtui.analysis.answer.table import TABLE, rows_said
 from swarmtui.analysis.compare.agents import PooledSearches
+from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.numbers import MISSING
@@ -44,6 +45,12 @@ FLAT: dict[str, Any] = {"flat": (2, 790.0, 4, 800.0)}
 CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
 
 
+def since(**found: Any) -> dict[str, Any]:
+    """A change from two slots to four, after searches of a minute each."""
+    known = {"before": "--parallel 2", "after": "--parallel 4", "had": (12, 16), "apart": 4, "search_s": 60.0}
+    return {"change": ServerChange(**(known | found))}
+
+
 def limit(tps: float, energy: float, *, sure: bool = True) -> PowerEffect:
     """The effect of 280 W, known to half a percent."""
     ranges = [
@@ -63,9 +70,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
     ("searches", "repeated_searches", {"searches": REPEATED},
-     "27 agents (25–28), the mean of 3 searches of this server: 26, 28, 26"),
+     "27 agents (25–28), the mean of 3 searches: 26, 28, 26"),
     ("searches", "repeated_searches", {"searches": msgspec.structs.replace(REPEATED, high=None)},
-     "27 agents (25 or more), the mean of 3 searches of this server: 26, 28, 26"),
+     "27 agents (25 or more), the mean of 3 searches: 26, 28, 26"),
     ("searches", "repeated_searches",
      {"searches": msgspec.structs.replace(REPEATED, numbers=("27+", "8+"), high=None, low=27, is_mean=False)},
      "27 agents or more: 2 searches of this server gave 27+, 8+"),
@@ -277,7 +284,40 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
+    ("change", "repeat_run", since(repeat_after=True, busy=True, more=(1, 1)),
+     "repeat the later run when the host is quiet (about 60 s)"),
+    ("change", "repeat_run", since(repeat_before=True, busy=True),
+     "repeat the earlier run, with --parallel 2, when the host is quiet (about 60 s)"),
+    ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
+     "repeat both runs (about 2 min)"),
+    ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
+     "go back to --parallel 2: it had 13 agents instead of 8"),
+    ("change", "more_searches", since(more=(2, 2)),
+     "2 more searches of each would show a change of 4 agents (about 4 min)"),
+    ("change", "more_searches", since(more=(0, 1)),
+     "1 more search of this server would show a change of 4 agents (about 60 s)"),
+    ("change", "more_searches", since(more=(1, 0)),
+     "1 more search with --parallel 2 would show a change of 4 agents (about 60 s)"),
+    ("change", "more_searches", since(more=(3, 1), search_s=None),
+     "1 more search of this server and 3 with --parallel 2 would show a change of 4 agents"),
+    ("change", "first_repeat", since(),
+     "1 more search of each, to see how much they differ by chance (about 2 min)"),
+    ("change", "faster_answers", since(same=True, apart=0, slower=0.25),
+     "go back to --parallel 2: as many agents, as far as repeats show, and a whole answer takes 20 % less time"),
+    ("change", "faster_answers", since(repeated=True, slower=-0.2),
+     "keep --parallel 4: as many agents, as far as repeats show, and a whole answer takes 20 % less time"),
+    ("change", "no_difference", since(same=True, apart=0, slower=0.05),
+     "keep --parallel 4 or go back to --parallel 2: no difference shows"),
+    ("change", "no_difference", since(repeated=True, apart=1),
+     "keep --parallel 4 or go back to --parallel 2: a change of 1 agent is less than repeats show"),
+    ("change", "no_difference", since(apart=1, before="", after=""),
+     "keep the change or take it back: a change of 1 agent is less than repeats show"),
 ]  # fmt: skip
+
+
+def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() -> None:
+    for found in (since(decided=True), since(no_limit=True)):
+        assert not rows_said("change", AnswerFacts(**found))
 
 
 def row(question: str, code: str) -> AnswerRow:

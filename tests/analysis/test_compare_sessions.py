@@ -169,9 +169,7 @@ def test_the_answer_names_the_limit_that_moved_and_what_to_try() -> None:
     assert lines["Why no more"] == "before, slots at 8; now, kv_cache at 18"
     assert lines["Try next"] == "more slots: --parallel 8"
     still = msgspec.structs.replace(b, answer=answered("slots", 18))
-    assert {line.name: line.text for line in answer_lines(compare_pair(a, still))}["Why no more"] == (
-        "the same limit as before: slots at 18"
-    )
+    assert "Why no more" not in {line.name for line in answer_lines(compare_pair(a, still))}, "the result says it"
 
 
 def test_same_seed_compares_run_by_run() -> None:

@@ -10,7 +10,6 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
 from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Summary
-from swarmtui.report.answer import answer_rows
 from swarmtui.report.comparison import answer_lines
 from swarmtui.tui.baseline import compared_text
 from tests.analysis.level_builders import level, summary
@@ -87,27 +86,21 @@ def test_advice_by_what_was_learned_still_says_its_price_and_the_context() -> No
 def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
     after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14))
     steps = compare_pair(BEFORE, after).next
-    assert [step.code for step in steps] == ["slots_tried", "throughput"]
-    assert steps[0].sentence == (
-        "8 slots gave no more output than 4 (805 → 802 tok/s) and no more agents (5 → 5): more slots do not help"
-    )
-    assert after.answer is not None
-    shown = msgspec.structs.replace(after, answer=msgspec.structs.replace(after.answer, next=steps))
-    rows = dict(answer_rows(shown))
-    assert rows["Try next"].endswith(
-        "; then a smaller model, or weights of fewer bits: the server gives no more than 802 tok/s in total"
+    assert [step.code for step in steps] == ["no_difference", "throughput"]
+    assert steps[0].sentence == "keep --parallel 8 or go back to --parallel 4: no difference shows"
+    assert steps[1].sentence == (
+        "a smaller model, or weights of fewer bits: the server gives no more than 802 tok/s in total"
     )
     other = NextStep(code="kv_cache", sentence="the KV cache is full")
     after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14), other)
-    assert [step.code for step in compare_pair(BEFORE, after).next] == ["slots_tried", "kv_cache"]
+    assert [step.code for step in compare_pair(BEFORE, after).next] == ["no_difference", "kv_cache"]
 
 
 def test_what_brought_output_but_no_agents_is_not_advised_again() -> None:
     """The number of agents is what a search asks for; one for another SLO says nothing about it."""
     after = session(IDS[1], 8, 5, 1000.0, more_slots(16, None, 14))
     (step,) = compare_pair(BEFORE, after).next
-    assert (step.code, step.command) == ("slots_tried", "")
-    assert step.sentence == "8 slots had no more agents than 4 (5 → 5): more slots do not help so far"
+    assert (step.code, step.command) == ("no_difference", "")
     assert after.answer is not None
     looser = msgspec.structs.replace(after, answer=msgspec.structs.replace(after.answer, slo="ttft_p90=9s"))
     assert compare_pair(BEFORE, looser).next == after.answer.next

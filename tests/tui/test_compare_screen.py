@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.compare.levels import ComparisonRow
 from swarmtui.analysis.compare.sessions import compare, compare_pair
 from swarmtui.analysis.compare.verdicts import Interval
-from swarmtui.model.answer import AnswerSentence, NextStep
+from swarmtui.model.answer import AnswerSentence
 from swarmtui.model.findings import Capacity
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
@@ -163,11 +163,10 @@ async def test_a_long_answer_leaves_four_changes_in_view_and_the_focused_region_
 ) -> None:
     ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
     both = [quick_search(id, 20, flags=flags) for id, flags in zip(ids, ("--parallel 2", "--parallel 4"), strict=True)]
-    why = AnswerSentence(code="slots", sentence="at 22 agents the first token took longer: " + 22 * "words ")
-    step = NextStep(code="more_slots", sentence="--parallel 8: " + 35 * "words ")
+    whys = [AnswerSentence(code=code, sentence=f"{code} took longer: {35 * 'words '}") for code in ("slots", "queue")]
     long = [
-        msgspec.structs.replace(one, answer=msgspec.structs.replace(one.answer, limit=why, next=(step,)))
-        for one in both
+        msgspec.structs.replace(one, answer=msgspec.structs.replace(one.answer, limit=why))
+        for one, why in zip(both, whys, strict=True)
         if one.answer is not None
     ]
     app = SwarmApp(session_root=tmp_path / "sessions")
@@ -179,7 +178,7 @@ async def test_a_long_answer_leaves_four_changes_in_view_and_the_focused_region_
         answer, changes = (app.screen.query_one(f"#{id}", Page) for id in ("compared", "changes"))
         rows = [f"  {c:>2}  " for c in (1, 19, 20, 21)]
         assert len(answer.lines) > 14 and changes.size.height == 7 and all(row in screen_text(app) for row in rows)
-        assert "Output" in screen_text(app)
+        assert "Try next" in screen_text(app)
         first = str(answer.lines[0][-1][0])
         await pilot.press("3", "pagedown")
         await pilot.pause()

@@ -75,7 +75,7 @@ def result_text(
 
 def test_what_several_searches_give_together_is_the_number_and_this_search_stands_below_it() -> None:
     """This holds with and without a baseline that leaves advice of its own."""
-    text = "17 agents (15–20), the mean of 2 searches of this server: 17, 18"
+    text = "17 agents (15–20), the mean of 2 searches: 17, 18"
     said = PooledSentence(code="repeated_searches", sentence=text, agents=17, low=15, high=20, searches=2)
     shown, levels = ended_frame(), levels_view(LEVELS)
     for steps in ((), ANSWER.next):
@@ -84,19 +84,6 @@ def test_what_several_searches_give_together_is_the_number_and_this_search_stand
         assert names[:3] == ["", "This search", "Compared"] and view.rows[0].text == said.sentence
         assert (view.number, view.unit) == ("17", "agents") and view.rows[1].text.startswith("18 agents (17–19) with")
         assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
-
-
-def test_what_to_repeat_gives_way_to_what_to_try_next_where_there_is_little_room() -> None:
-    brief = "--parallel 2 → 4: ? not sure yet"
-    long = f"{brief}; {'press R to repeat the later run; ' * 4}"
-    view = result_view(
-        ended_frame(), None, levels_view(LEVELS), long, brief_comparison=brief, repeats=True, again_key=""
-    )
-    whole = result_lines(view, 79, 60, with_levels=False)
-    assert "press R to repeat" in text_of(whole)
-    lines = result_lines(view, 79, len(whole) - 1, with_levels=True)
-    assert len(lines) < len(whole) - 1, "nothing is below the last line in view"
-    assert brief in text_of(lines) and "press R" not in text_of(lines) and "about 30 agents" in text_of(lines)
 
 
 def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> None:
@@ -379,15 +366,23 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
     why = "one search each: 10 agents apart; searches of one server differ by at most 2"
-    again = "press R to measure this server again"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     assert pair.agents is not None
     pooled = msgspec.structs.replace(pair, agents=msgspec.structs.replace(pair.agents, searches=(2, 1)))
     assert compared_text(pooled, "") == f"{since}: ▲ {said}, 80 % sure"
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
-    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}; {again}"
+    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
+
+
+def test_the_key_that_runs_again_stands_for_its_command() -> None:
+    """What to do next is said in one line, with the key; the shell has the command instead."""
+    said = "2 more searches of each would show a change of 3 agents (about 4 min)"
+    step = NextStep(code="more_searches", sentence=said, command="swarmtui quick http://127.0.0.1:8000")
+    view = result_view(ended_frame(), None, levels_view(LEVELS), "", steps=(step,))
+    (row,) = [row for row in view.rows if row.name == "Try next"]
+    assert (row.text, row.command) == (f"R: {said}", "")
 
 
 FLAG = NextStep(code="more_slots", sentence="--parallel 4: more agents start at once", command="--parallel 4")

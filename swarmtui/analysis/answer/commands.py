@@ -6,7 +6,6 @@ import shlex
 
 from swarmtui.analysis.compare.verdicts import MIN_RUNS
 from swarmtui.analysis.limits.slo import DEFAULT_SLO
-from swarmtui.analysis.quality.doubts import find_doubts
 from swarmtui.engines.simulator import simulator_address
 from swarmtui.model.plan import DEFAULT_WORKLOAD, is_open_loop
 from swarmtui.model.session import Summary
@@ -31,15 +30,14 @@ def same_target(summary: Summary) -> str:
 def command_again(summary: Summary) -> str:
     """Return the command that measures the same server again, often enough for a verdict; empty for another tool's.
 
-    After a quick search more requests decide; after one that was disturbed, the same search may.
+    A quick search is repeated as it is: several count as one, with their mean.
     """
     plan = summary.session.plan
     if not any(endpoint.url for endpoint in summary.session.endpoints):
         return ""
     cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
     if plan.goal in ("capacity", "cliff"):
-        disturbed = plan.budget_s is not None and bool(find_doubts(summary.quality))
-        command = "run --find-cliff" if plan.goal == "cliff" else "quick" if disturbed else "capacity"
+        command = "run --find-cliff" if plan.goal == "cliff" else "quick" if plan.budget_s is not None else "capacity"
         return f"swarmtui {command}{same_target(summary)}{cap}"
     option = "--rate" if is_open_loop(summary.levels) else "--levels"
     loads = ",".join(f"{level.offered_load:g}" for level in summary.levels)

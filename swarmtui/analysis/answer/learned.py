@@ -8,20 +8,21 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.steps import PREDICTED, asked_clause, context_clause, forecast_agents, writes_clause
+from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.words import range_text
-from swarmtui.analysis.compare.differences import Difference, flag_differences, option_name, server_differences
-from swarmtui.model.answer import Answer, AnswerPoint, NextStep, SlotsForecast
+from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
+from swarmtui.model.answer import Answer, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
-from swarmtui.numbers import percent, rate
+from swarmtui.numbers import rate
 from swarmtui.text import count_noun
 
-# A change that costs each agent more than this share of its tok/s has to bring something.
-_COSTLY = 0.1
-# Steps that measure again, too.
-_AGAIN = ("quiet_host", "measure_again", "unsure_search", "longer_search")
+# Steps that measure again, or say that more slots did not help: what decides about a change says it.
+_AGAIN = ("quiet_host", "measure_again", "unsure_search", "longer_search", "slots_tried")
 # What servers report differently because their slots changed.
 _FOLLOWS = ("slots", "context")
 
@@ -126,26 +127,14 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
     return tuple(steps)
 
 
-def unproved_steps(
-    steps: Sequence[NextStep], flags: Sequence[Difference], before: AnswerPoint | None, after: AnswerPoint | None
-) -> tuple[NextStep, ...]:
-    """Advise to be sure of a change first, if it is not known to help: no next flag, and what it costs if it does.
-
-    `before` and `after` are both capacities, and `flags` what changed between them.
-    """
-    changed, back = "the change", ""
-    if len(flags) == 1 and flags[0].after:
-        option = option_name(flags[0].what)
-        changed, back = f"{option} {flags[0].after}", f"{option} {flags[0].before}" if flags[0].before else ""
-    quiet = " when the host is quiet" if any(step.code == "quiet_host" for step in steps) else ""
-    said = f"repeat the run{quiet} to be sure of {changed}"
-    if before and after and before.per_stream_tps and after.per_stream_tps is not None:
-        lost = 1.0 - after.per_stream_tps / before.per_stream_tps
-        if lost > _COSTLY:
-            costs = f"{changed} brought nothing certain, and costs each agent {percent(lost)} of its tok/s"
-            said = f"{costs}: repeat the run{quiet} or use `swarmtui ab` to be sure, or go back"
-            said += f" to {back}" if back else ""
-    first = NextStep(code="unproved_change", sentence=said)
+def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextStep, ...]:
+    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots."""
+    facts = AnswerFacts(change=found)
+    said = rows_said("change", facts)
+    if not said or any(step.code == "slots_back" for step in steps[:1]):
+        return tuple(steps)
+    row = said[0]
+    first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
     others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
     return (first, *others)
 

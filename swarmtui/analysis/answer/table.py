@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from swarmtui.analysis.answer.deciding import DECIDING
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
@@ -90,8 +91,10 @@ def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
     take = f"{count_noun(found.agents, 'agent')}{range_text(found.agents, found.low, found.high)}"
-    searches = f"{len(found.numbers)} searches of this server"
-    return f"{take}, the mean of {searches}: {found.gave}" if found.is_mean else f"{take}: {searches} gave {found.gave}"
+    searches = f"{len(found.numbers)} searches"
+    if not found.is_mean:
+        return f"{take}: {searches} of this server gave {found.gave}"
+    return f"{take}, the mean of {searches}: {found.gave}"
 
 
 _SEARCHES = (
@@ -292,7 +295,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_SEARCHES, *_MISSED, *_LIMITS, *STEPS, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_SEARCHES, *_MISSED, *_LIMITS, *STEPS, *DECIDING, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:

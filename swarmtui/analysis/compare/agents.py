@@ -31,6 +31,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
+from swarmtui.text import count_noun
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 AgentsReason = Literal["beyond_chance", "within_chance", "overlap", "equal", "no_limit"]
@@ -48,6 +49,10 @@ CHANCE = 0.16
 _LIKELY = 0.75
 # As many searches are listed one by one.
 _SHOWN = 6
+# A change that takes more searches than this of a side to be shown makes no difference that matters.
+_MOST_MORE = 4
+# Fewer agents than this are less than what any number of searches shows, as a repeat may end one agent away.
+_LEAST_SHOWN = 2
 
 
 class AgentsChange(Stored, frozen=True, kw_only=True):
@@ -58,7 +63,9 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     says it with both ranges, or what chance explains. `chance` are the agents by which two such searches of one server
     differ by chance; null if the ranges overlap. `likely` is what a change within chance most likely is. `searches` are
     those of each side. `confidence` is that of the less certain capacity; null if nothing is decided. `scatter`: the
-    numbers differ, although everything that is known is the same.
+    numbers differ, although everything that is known is the same. `more` searches of each side would show a change that
+    is not sure yet, if their means stay as they are; null if that takes too many. `repeated`: a side has several, so
+    that it is known how much they differ.
     """
 
     word: AgentsWord
@@ -73,18 +80,25 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     likely: Literal["more agents", "fewer agents"] | None = None
     searches: tuple[int, int] = (1, 1)
     scatter: bool = False
+    more: tuple[int, int] | None = None
+
+    @property
+    def repeated(self) -> bool:
+        return sum(self.searches) > 2
 
     @property
     def by_searches(self) -> str:
-        """`by 2 and 3 searches`; empty if each side has one."""
-        return "by {} and {} searches".format(*self.searches) if sum(self.searches) > 2 else ""
+        """`means of 2 and 3 searches`; empty if each side has one."""
+        before, after = self.searches
+        each = f"{before} searches each" if before == after else f"{before} and {after} searches"
+        return f"means of {each}" if self.repeated else ""
 
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_chance" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
-        found = " ".join(filter(None, (self.detail, self.by_searches)))
+        found = ", ".join(filter(None, (self.detail, self.by_searches)))
         if self.likely and not doubted:
             return f"likely {self.likely}: {found}"
         probably = doubted and self.word != "not sure yet"
@@ -126,7 +140,7 @@ class _Side(NamedTuple):
     """The searches of one configuration as one, with its number and range; an end may be unknown.
 
     The number is the mean of the searches, but of those that were disturbed only the low end counts: `kept` is the
-    highest of these. `undisturbed` are the others.
+    highest of these. `undisturbed` are the others. `planned` are the searches that there are to be.
     """
 
     answers: tuple[Answer, ...]
@@ -135,6 +149,7 @@ class _Side(NamedTuple):
     low: float | None
     high: float | None
     kept: int = 0
+    planned: int = 0
 
     @property
     def is_sure(self) -> bool:
@@ -146,7 +161,17 @@ class _Side(NamedTuple):
     @property
     def weight(self) -> int:
         """How many searches the number is the mean of."""
-        return len(self.undisturbed) or 1
+        return self.planned or len(self.undisturbed) or 1
+
+    def after(self, searches: int) -> _Side:
+        """Return the side with this many searches, or more if it has them: the range of the mean is narrower then."""
+        if searches <= self.weight:
+            return self
+        factor = sqrt(self.weight / searches)
+        low, high = (
+            None if end is None else self.agents + factor * (end - self.agents) for end in (self.low, self.high)
+        )
+        return self._replace(low=low, high=high, planned=searches)
 
     @property
     def shown(self) -> PooledSearches:
@@ -225,7 +250,17 @@ def compare_agents(
         likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
         searches=(len(a.answers), len(b.answers)),
         scatter=scatter,
+        more=_more_searches(a, b) if not claims and not scatter and distance >= _LEAST_SHOWN else None,
     )
+
+
+def _more_searches(a: _Side, b: _Side) -> tuple[int, int] | None:
+    """Return how many more searches of each side show that they differ, those of the side with fewer first."""
+    for searches in range(min(a.weight, b.weight) + 1, min(a.weight, b.weight) + _MOST_MORE + 1):
+        then = a.after(searches), b.after(searches)
+        if _order(*then) and abs(b.agents - a.agents) > chance_between(*then):
+            return then[0].weight - a.weight, then[1].weight - b.weight
+    return None
 
 
 def _side(answers: Sequence[Answer | None], slo: str) -> _Side | None:
@@ -268,11 +303,11 @@ def chance_between(a: _Side, b: _Side) -> int:
 def _seen_chance(a: _Side, b: _Side) -> int:
     """Return how far the means may be apart by how much the searches of each side differ; 0 with too few."""
     groups = [[one.agents or 0 for one in side.undisturbed] for side in (a, b)]
-    df = sum(max(0, len(found) - 1) for found in groups)
-    if df < _LEAST_SEEN or not all(groups):
+    df, then = sum(max(0, len(found) - 1) for found in groups), a.weight + b.weight - 2
+    if not df or then < _LEAST_SEEN or not all(groups):
         return 0
     squares = fsum((each - fmean(found)) ** 2 for found in groups for each in found)
-    return floor(t_quantile(_SEEN_SURE, df) * sqrt(squares / df * fsum(1 / len(found) for found in groups)))
+    return floor(t_quantile(_SEEN_SURE, then) * sqrt(squares / df * (1 / a.weight + 1 / b.weight)))
 
 
 def _order(a: _Side, b: _Side) -> int:
@@ -307,9 +342,9 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
         open_ = next((name for name, side in (("before", a), ("now", b)) if side.high is None), "")
         without = f"{open_}, no upper limit was found: " if open_ else "the ranges "
         return f"{start}{without}{_ends(a.shown)} and {_ends(b.shown)} overlap"
-    like = "the means of as many searches" if several else "searches of one server"
+    like = "such means" if several else "searches of one server"
     if reason == "equal":
-        return f"{searches}; {like} may differ by up to {chance}, so that less would not show"
+        return f"{searches}; a change of up to {count_noun(chance, 'agent')} would not show"
     distance = round(abs(b.mean - a.mean), 1)
     apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
     differ = "differ by at most" if reason == "beyond_chance" else "may differ by up to"

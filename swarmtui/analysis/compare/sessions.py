@@ -7,9 +7,10 @@ from functools import partial
 from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
-from swarmtui.analysis.answer.learned import find_slots_change, learned_steps, prediction_text, unproved_steps
+from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps, prediction_text
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
+from swarmtui.analysis.compare.change import server_change
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -22,14 +23,14 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
-from swarmtui.analysis.compare.levels import ComparisonRow, level_evidence, level_rows
+from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.repeats import find_repeats, find_searches, pool_earlier_searches
+from swarmtui.analysis.compare.repeats import find_answers, find_repeats, pool_earlier_searches, pool_sides
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep, PooledSentence
+from swarmtui.model.answer import AnswerSentence, NextStep, PooledSentence
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, is_open_loop
@@ -42,11 +43,11 @@ class Pair(Stored, frozen=True, kw_only=True):
 
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
-    two capacities; the sentence of the pair is about them, else about the headline level. `at_a` and `at_b` are the
-    levels of these capacities. `limit_a` and `limit_b` say why there were no more agents. `next` is what to try after
-    the newer session of ours, by what both have shown; `predicted` holds the prediction of the older one against it.
-    `searches` says what the search of `b` and the earlier ones of its configuration give together. `again` is the
-    command that measures the newer one's server again; `takes` says how long, if that is known. `doubts` are those
+    two capacities; the sentence of the pair is about them, else about the headline level. `whole_answer` is
+    the median time of an answer at the headline level, of both. `limit_a` and `limit_b` say why there were no more
+    agents. `next` is what to try after the newer session of ours, by what both have shown; `predicted` holds the
+    prediction of the older one against it. `searches` says what the search of `b` and the earlier ones of its
+    configuration give together. `again` is the command that measures the newer one's server again. `doubts` are those
     about either measurement, with the run they are about, and `doubtful` the ids of the sessions that have any.
     `searched`: one of them chose its levels itself. `measured_again`: the newer one repeats a plan on a server that was
     measured before as it is. `since` is the time of an earlier baseline, and `left_out` names a session after it that
@@ -68,15 +69,13 @@ class Pair(Stored, frozen=True, kw_only=True):
     headline: LevelKey | None = None
     agents: AgentsChange | None = None
     throughput: str = ""
-    at_a: AnswerPoint | None = None
-    at_b: AnswerPoint | None = None
+    whole_answer: tuple[float | None, ...] = ()
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
     predicted: str = ""
     searches: PooledSentence | None = None
     again: str = ""
-    takes: str = ""
     doubts: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     searched: bool = False
@@ -128,20 +127,24 @@ def compare(
     )
 
 
-def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), detect: float = DETECT) -> Pair:
+def compare_pair(
+    a: Summary, b: Summary, *, history: Sequence[Summary] = (), detect: float = DETECT, alone: bool = False
+) -> Pair:
     """Compare `b` with `a`. Runs of one session share its conditions: two sessions can only be said to differ.
 
-    The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance.
+    The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance. Levels are
+    those of all searches that the agents are means of; `alone`, those of these two sessions.
     """
     refused, pooled = comparison_refusals(a, b), is_pooled(a)
     if pooled != is_pooled(b):
         refused += (Finding(code="replicates", text="one side has runs as replicates, the other has sessions"),)
-    after = {level.key: level for level in b.levels}
-    both = {level.key: (level, after[level.key]) for level in a.levels if level.key in after}
-    only_a, only_b = ([level for level in side.levels if level.key not in both] for side in (a, b))
+    together = (a, b) if refused or pooled else pool_sides(a, b, history)
+    sides = (a, b) if alone else together
+    both = _common_levels(*sides)
+    only_a, only_b = ([level for level in side.levels if level.key not in both] for side in sides)
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
-    evidence = {} if refused else level_evidence(a, b, both, () if pooled else find_repeats(a, b, history))
+    evidence = {} if refused else level_evidence(*sides, both, () if pooled else find_repeats(a, b, history))
     if searched and not pooled:
         # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
@@ -150,9 +153,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     rows = level_rows(both, evidence, judge, searched=searched, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda side: (any(endpoint.url for endpoint in side.session.endpoints), side.session.id))
-    # The sentence is about a level that both sessions measured completely, if there is one.
-    complete = [key for key, levels in both.items() if all(level.has_complete_run for level in levels)]
-    headline = _headline(a, b, complete or both)
+    headline = _headline(*sides, both)
     flags, differences = flag_differences(a, b), (*session_differences(a.session, b.session), *server_differences(a, b))
     # Flags that are not known may have changed.
     unchanged = not flags and all(found.code in CLIENT_DIFFERENCES for found in differences)
@@ -161,15 +162,15 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     slots = None
     if not refused:
         earlier: Sequence[Summary] = () if unchanged else history
-        agents = compare_agents(find_searches(a, b, earlier), find_searches(b, a, earlier), unchanged=unchanged)
+        agents = compare_agents(find_answers(a, b, earlier), find_answers(b, a, earlier), unchanged=unchanged)
         shown = (agents.before, agents.after) if agents else None
         slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
-    if agents and not unchanged and (doubts or agents.word == "not sure yet"):
-        older = a if newer is b else b
-        at_capacity = (one.answer.at_capacity if one.answer else None for one in (older, newer))
-        steps = unproved_steps(steps, flag_differences(older, newer), *at_capacity)
+    whole_answer = _answer_times(*together)
+    if agents and not unchanged:
+        older, command = a if newer is b else b, command_again(newer)
+        steps = decide_first(server_change(older, newer, agents, whole_answer, command, swapped=newer is a), steps)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -186,15 +187,13 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         headline=headline.key if headline else None,
         agents=agents,
         throughput=throughput,
-        at_a=a.answer.at_capacity if a.answer and agents else None,
-        at_b=b.answer.at_capacity if b.answer and agents else None,
+        whole_answer=whole_answer,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=steps,
         predicted=prediction_text(slots, agents.searches[newer is b] if agents else 1) if slots else "",
         searches=pool_earlier_searches(b, (a, *history)),
         again=command_again(newer),
-        takes=f"about {newer.session.plan.budget_s:.0f} s" if newer.session.plan.budget_s else "",
         doubts=doubts,
         doubtful=tuple(one.session.id for one in (a, b) if doubts and doubts_of(one)),
         searched=searched,
@@ -229,12 +228,27 @@ def _notes(a: Summary, b: Summary) -> Findings:
     return tuple(Finding(code=code, text=text) for code, text in found)
 
 
-def _headline(a: Summary, b: Summary, keys: Collection[LevelKey]) -> Level | None:
+def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]]:
+    after = {level.key: level for level in b.levels}
+    return {level.key: (level, after[level.key]) for level in a.levels if level.key in after}
+
+
+def _answer_times(a: Summary, b: Summary) -> tuple[float | None, ...]:
+    """Return the median time of a whole answer of both, at the headline level; empty without one."""
+    both = _common_levels(a, b)
+    headline = _headline(a, b, both)
+    return tuple(level.e2e_s.median for level in both[headline.key]) if headline else ()
+
+
+def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
     """Return the level that the sentence is about: of two capacities, the largest level that both sessions kept.
 
     Without one, the larger of the capacities or best levels of both sessions. So it is past the cliff of one of them at
-    most, where the other one still has room. The only level of a plan is always that one.
+    most, where the other one still has room. The only level of a plan is always that one, and one that both sessions
+    measured completely comes before all others.
     """
+    complete = [key for key, levels in both.items() if all(level.has_complete_run for level in levels)]
+    keys: Collection[LevelKey] = complete or both
     sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
     agents = [summary.answer.agents for summary in (a, b) if summary.answer and summary.answer.agents is not None]
     kept = [level for level in sides[0] if len(agents) == 2 and level.rate is None and level.c <= min(agents)]

@@ -19,6 +19,7 @@ from swarmtui.report.answer import (
     NOT_SURE,
     THIS_SEARCH,
     answer_number,
+    app_step,
     doubt_text,
     leading_steps,
     needs_restart,
@@ -48,17 +49,13 @@ _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short.
-
-    `brief` stands for the text where there is little room.
-    """
+    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
     then: tuple[str, ...] = ()
-    brief: str = ""
 
 
 class ResultView(NamedTuple):
@@ -83,7 +80,6 @@ def result_view(
     levels: LevelsView,
     comparison: str,
     *,
-    brief_comparison: str = "",
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
     searches: PooledSentence | None = None,
@@ -91,7 +87,7 @@ def result_view(
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
 
-    `brief_comparison` leaves out what to do about it. `steps` are what to try by what both have shown, and `searches`
+    `steps` are what to try by what both have shown, and `searches`
     is what this search gives with earlier ones. `again_key` asks a server again that was restarted for such a step.
     """
     failed = ended is not None and bool(ended.message)
@@ -99,10 +95,7 @@ def result_view(
     if answer is not None and (steps or searches):
         answer = msgspec.structs.replace(answer, next=steps or answer.next, searches=searches)
     number, unit = _large(answer, frame)
-    finding, compared = (
-        _finding(frame) if answer is None else "",
-        ResultRow("Compared", comparison, brief=brief_comparison),
-    )
+    finding, compared = _finding(frame) if answer is None else "", ResultRow("Compared", comparison)
     rows = _answer_rows(answer, compared, repeats, again_key) if answer else (ResultRow("", finding, "bold"), compared)
     return ResultView(
         number=number,
@@ -133,7 +126,7 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
 
 
 def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
-    at, steps = answer.at_capacity, leading_steps(answer.next)
+    at, steps = answer.at_capacity, [app_step(step) for step in leading_steps(answer.next)]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     then: tuple[str, ...] = ()
@@ -187,26 +180,21 @@ def _bracket(search: SearchState) -> str:
 
 def result_of(data: LiveData) -> ResultView:
     """Return the result of what a live screen shows."""
-    from swarmtui.report.comparison import step_to_decide
-
     frame, session = data.shown.frame, data.shown.session
     levels, tasks = (frame.levels, frame.tasks) if frame else ((), ())
     judged, slo = (frame.goodput, frame.slo) if frame else ((), "")
     shown = data.shown
     table = levels_view(levels, data.pair, tasks, "", shown.provisional, *shown.marked_by, goodput=judged, slo=slo)
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
-    comparison, brief = (
-        compared_text(data.pair, data.comparison, doubtful=doubtful, brief=short) for short in (False, True)
-    )
+    comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
     steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
-    # A simulator of this process is no server that the user restarts; a verdict that is not sure has a step of its own.
+    # A simulator of this process is no server that the user restarts.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
-    key = data.again_key if real and not (data.pair and step_to_decide(data.pair)) else ""
+    key = data.again_key if real else ""
     return result_view(
-        frame, data.shown.ended, table, comparison, brief_comparison=brief, repeats=repeats, steps=steps,
-        searches=searches, again_key=key,
-    )  # fmt: skip
+        frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches, again_key=key
+    )
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:
@@ -239,9 +227,8 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
-    # The lengths of requests, then what to do with a flag, then what to repeat, give way to what was found.
+    # The lengths of requests, then what to do with a flag, give way to what was found.
     fewer = [(at, row._replace(then=())) for at, row in enumerate(view.rows) if row.then]
-    fewer += [(at, row._replace(text=row.brief)) for at, row in enumerate(view.rows) if row.brief]
     for at, row in fewer:
         if len(lines) >= height:
             view = view._replace(rows=(*view.rows[:at], row, *view.rows[at + 1 :]))

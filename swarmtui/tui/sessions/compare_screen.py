@@ -190,8 +190,13 @@ class CompareScreen(PanelScreen):
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
         """Return the charts that have a curve per session, the baseline first; with room the main ones are one."""
+        from swarmtui.analysis.compare.repeats import pool_sides
+
         first = self._summaries[self._baseline]
-        ordered = [first, *(summary for summary in self._summaries if summary is not first)]
+        others = [summary for summary in self._summaries if summary is not first]
+        # The curves are of the searches that the numbers are means of.
+        pooled = [pool_sides(first, other, self._history) for other in others]
+        ordered = [pooled[0][0] if pooled else first, *(after for _, after in pooled)]
         names = (self._names.get(summary.session.id, summary.session.id) for summary in ordered)
         data = [SessionData(name, summary) for name, summary in zip(names, ordered, strict=True)]
         charts = comparison_charts(data)

@@ -1,0 +1,110 @@
+"""The rows of the table that say what to do about a change between two capacities: the first that holds."""
+
+from __future__ import annotations
+
+from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.rows import AnswerRow, agents
+from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.numbers import percent
+
+# The time of an answer changes by as much from one minute to the next, as a share.
+_DRIFT = 0.1
+
+
+def _change(facts: AnswerFacts) -> ServerChange:
+    assert facts.change is not None
+    return facts.change
+
+
+def _is_doubted(facts: AnswerFacts) -> bool:
+    return _change(facts).repeat_before or _change(facts).repeat_after
+
+
+def _is_open(facts: AnswerFacts) -> bool:
+    """Whether nothing is decided about a change, and there is something to decide."""
+    found = _change(facts)
+    return not (found.decided or found.same or found.no_limit)
+
+
+def _needs_repeat(facts: AnswerFacts) -> bool:
+    """Whether two agents or more lie between single searches, of which it is not known how much they differ."""
+    found = _change(facts)
+    return _is_open(facts) and not found.repeated and found.apart > 1
+
+
+def _repeat_run(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    quiet = " when the host is quiet" if found.busy else ""
+    if found.repeat_before and found.repeat_after:
+        return f"repeat both runs{quiet}{_takes(found, 2)}"
+    earlier = f"the earlier run, with {found.before}," if found.before else "the earlier run"
+    return f"repeat {earlier if found.repeat_before else 'the later run'}{quiet}{_takes(found, 1)}"
+
+
+def _takes(found: ServerChange, searches: int) -> str:
+    """` (about 2 min)`; empty if it is not known."""
+    if found.search_s is None:
+        return ""
+    total = searches * found.search_s
+    return f" (about {f'{total:.0f} s' if total < 100 else f'{total / 60:.0f} min'})"
+
+
+def _more_searches(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    before, after = found.more or (0, 0)
+    then = f"with {found.before}" if found.before else "as it was before"
+    if before == after:
+        said = f"{_searches(after)} of each"
+    elif not before:
+        said = f"{_searches(after)} of this server"
+    elif not after:
+        said = f"{_searches(before)} {then}"
+    else:
+        said = f"{_searches(after)} of this server and {before} {then}"
+    return f"{said} would show a change of {agents(found.apart)}{_takes(found, before + after)}"
+
+
+def _searches(number: int) -> str:
+    return f"{number} more {'search' if number == 1 else 'searches'}"
+
+
+def _costs(facts: AnswerFacts) -> bool:
+    """Whether a change without more or fewer agents makes answers longer or shorter, by more than drift does."""
+    found = _change(facts)
+    return _no_difference(facts) and bool(found.before) and abs(found.slower or 0.0) > _DRIFT
+
+
+def _no_difference(facts: AnswerFacts) -> bool:
+    return _change(facts).same or _is_open(facts)
+
+
+def _by_answers(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    slower = found.slower or 0.0
+    choice, less = (found.before, slower / (1.0 + slower)) if slower > 0 else (found.after, -slower)
+    choose = f"{'go back to' if slower > 0 else 'keep'} {choice}"
+    return f"{choose}: as many agents, as far as repeats show, and a whole answer takes {percent(less)} less time"
+
+
+def _either(facts: AnswerFacts) -> str:
+    """Leave the choice to the user: neither is known to be better."""
+    found = _change(facts)
+    choice = f"keep {found.after} or go back to {found.before}" if found.before else "keep the change or take it back"
+    if not found.apart:
+        return f"{choice}: no difference shows"
+    return f"{choice}: a change of {agents(found.apart)} is less than repeats show"
+
+
+DECIDING = (
+    AnswerRow("change", "repeat_run", ("change",), _is_doubted, _repeat_run, lambda f: _change(f).command),
+    AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
+        lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
+        lambda f: _change(f).before),
+    AnswerRow("change", "more_searches", ("change",), lambda f: _is_open(f) and _change(f).more is not None,
+        _more_searches, lambda f: _change(f).command),
+    AnswerRow("change", "first_repeat", ("change",), _needs_repeat,
+        lambda f: f"1 more search of each, to see how much they differ by chance{_takes(_change(f), 2)}",
+        lambda f: _change(f).command),
+    AnswerRow("change", "faster_answers", ("change",), _costs, _by_answers),
+    AnswerRow("change", "no_difference", ("change",), _no_difference, _either),
+)  # fmt: skip

@@ -1,0 +1,87 @@
+"""Collect what two capacities say about the change between them: whether it is decided, and what would decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from swarmtui.analysis.compare.agents import AgentsChange
+from swarmtui.analysis.compare.differences import flag_differences, option_name
+from swarmtui.analysis.compare.sides import doubts_of
+from swarmtui.model.base import Stored
+from swarmtui.model.session import Summary
+
+# Lines of measurement quality that are about other programs on the host, or on its hypervisor.
+_HOST = ("host_pressure", "host_steal")
+
+
+class ServerChange(Stored, frozen=True, kw_only=True):
+    """A change of a server, in the order of time, by the capacities before and after it.
+
+    `before` and `after` are the setting that changed, empty unless it is one. `had` are the agents of both, and `apart`
+    how many of them lie between both means. A change that is `decided` is one, which may be `worse`; `same` is none,
+    and with `no_limit` neither side has an upper end. `more` searches of both would show it, null if too many;
+    `repeated`: it is known how much searches differ. `slower` is the change of the time of a whole answer with as many
+    agents. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host
+    was. A search takes `search_s`, and `command` makes one.
+    """
+
+    before: str = ""
+    after: str = ""
+    had: tuple[int, int]
+    apart: int
+    decided: bool = False
+    worse: bool = False
+    same: bool = False
+    no_limit: bool = False
+    more: tuple[int, int] | None = None
+    repeated: bool = False
+    slower: float | None = None
+    repeat_before: bool = False
+    repeat_after: bool = False
+    busy: bool = False
+    search_s: float | None = None
+    command: str = ""
+
+
+def server_change(
+    older: Summary,
+    newer: Summary,
+    found: AgentsChange,
+    times: Sequence[float | None],
+    command: str,
+    *,
+    swapped: bool,
+) -> ServerChange:
+    """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round.
+
+    `times` are those of a whole answer, with as many agents on both sides, in the order of the comparison.
+    """
+    flags = flag_differences(older, newer)
+    before, after = "", ""
+    if len(flags) == 1 and flags[0].before and flags[0].after:
+        before, after = (f"{option_name(flags[0].what)} {value}" for value in (flags[0].before, flags[0].after))
+    had, more = (found.before, found.after), found.more
+    if swapped:
+        had, more, times = had[::-1], more and more[::-1], times[::-1]
+    return ServerChange(
+        before=before,
+        after=after,
+        had=had,
+        apart=abs(had[1] - had[0]),
+        decided=found.word in ("more agents", "fewer agents"),
+        worse=found.word == ("more agents" if swapped else "fewer agents"),
+        same=found.word == "same",
+        no_limit=found.reason == "no_limit",
+        more=more,
+        slower=times[1] / times[0] - 1.0 if len(times) == 2 and times[0] and times[1] is not None else None,
+        repeated=found.repeated,
+        repeat_before=bool(doubts_of(older)),
+        repeat_after=bool(doubts_of(newer)),
+        busy=_was_busy((older, newer)),
+        search_s=newer.session.plan.budget_s,
+        command=command,
+    )
+
+
+def _was_busy(sides: Sequence[Summary]) -> bool:
+    return any(line.state == "doubtful" and line.code in _HOST for side in sides for line in side.quality)
