@@ -47,7 +47,13 @@ CLIFF = SWEEP | {"c": 8, "c_before": 4, "gain": 0.01, "wait": 9.0, "slots": 4}
 
 def since(**found: Any) -> dict[str, Any]:
     """A change from two slots to four, after searches of a minute each."""
-    known = {"before": "--parallel 2", "after": "--parallel 4", "had": (12, 16), "apart": 4, "search_s": 60.0}
+    known: dict[str, Any] = {
+        "before": "--parallel 2",
+        "after": "--parallel 4",
+        "had": (12, 16),
+        "apart": 4,
+        "search_s": 60.0,
+    }
     return {"change": ServerChange(**(known | found))}
 
 
