@@ -202,7 +202,7 @@ async def test_where_it_waits_for_a_quiet_host_the_comparison_says_whether_it_is
     async with app.run_test(size=(80, 24)):
         await until(lambda: "New benchmark" in screen_text(app))
         app.push_screen(CompareScreen(tmp_path, both, dict(zip(ids, ("before", "after"), strict=True))))
-        await until(lambda: "Host now     not quiet: steal 22 % of CPU time" in screen_text(app))
+        await until(lambda: "Host now     not quiet: 22 % of CPU time (steal)" in screen_text(app))
         assert "R: repeat the later run when the host is quiet (about 60 s)" in screen_text(app)
     calm = msgspec.structs.replace(busy, state="ok", value="0 % of CPU time")
     assert (host_text((calm,)), host_text(())) == ("quiet", "not known")

@@ -283,10 +283,10 @@ def timed_names(summaries: Sequence[Summary], names: dict[str, str]) -> dict[str
 
 
 def host_text(lines: Sequence[QualityLine]) -> str:
-    """`quiet`, or `not quiet: 22 % of CPU time` with what was judged"""
+    """`quiet`, or `not quiet: 22 % of CPU time (steal)`, with the name of what was judged."""
     if not lines:
         return "not known"
-    busy = [f"{line.name} {line.value}" for line in lines if line.state == "doubtful"]
+    busy = [f"{line.value} ({line.name})" for line in lines if line.state == "doubtful"]
     return f"not quiet: {'; '.join(busy)}" if busy else "quiet"
 
 
