@@ -44,14 +44,7 @@ def sessions(
     if context.invoked_subcommand is None:
         import msgspec
 
-        from swarmtui.experiments.groups import (
-            current_effects,
-            describe_groups,
-            group_id,
-            group_sessions,
-            list_rows,
-            session_flags,
-        )
+        from swarmtui.experiments.groups import describe_groups, group_id, group_sessions, list_rows, session_flags
         from swarmtui.experiments.store import baseline_effects
         from swarmtui.report.session_list import session_list
         from swarmtui.sessions.index import list_sessions, search_sessions
@@ -63,8 +56,7 @@ def sessions(
             echo(to_json([msgspec.to_builtins(row) | {"group": group_id(row) or None} for row in found[:most]]))
         elif found:
             rows = list_rows(group_sessions(found, describe_groups(root, found))[:most], None if every else ())
-            effects = current_effects(saved, baseline_effects(root))
-            print_blocks(session_list(rows, session_flags(saved), effects))
+            print_blocks(session_list(rows, session_flags(saved), baseline_effects(root)))
         else:
             echo(f"none of {len(saved)} sessions matches {find!r}" if saved else f"no sessions yet in {root}")
 

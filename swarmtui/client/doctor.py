@@ -162,7 +162,10 @@ def check_disk(directory: Path) -> DoctorFinding:
 
 def check_host() -> DoctorFinding:
     """Check for a second how long tasks wait for a CPU, and for which programs, before anything of ours is busy."""
-    lines = judge_host_now()
+    reader = HostReader(servers=())
+    before = reader.read()
+    time.sleep(_HOST_S)
+    lines = judge_host(host_use(before, reader.read(all_processes=True)))
     if not lines:
         return DoctorFinding("ok", "not known", "this system does not report how long tasks wait for a CPU")
     load = f"load {os.getloadavg()[0]:.1f} on {count_noun(os.cpu_count() or 1, 'core')}"
@@ -171,14 +174,6 @@ def check_host() -> DoctorFinding:
         advice = "stop other programs, or measure when it is idle"
         return DoctorFinding("doubtful", value, f"{' and '.join(doubts)}: {advice}")
     return DoctorFinding("ok", value, lines[0].sentence)
-
-
-def judge_host_now() -> tuple[QualityLine, ...]:
-    """Read the host for a second and judge it as after a measurement; empty if it does not report how busy it is."""
-    reader = HostReader(servers=())
-    before = reader.read()
-    time.sleep(_HOST_S)
-    return judge_host(host_use(before, reader.read(all_processes=True)))
 
 
 def check_client_speed(streams: int) -> DoctorFinding:

@@ -13,7 +13,7 @@ from swarmtui.experiments.auto_plan import configuration_text
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.tuning import LoggedChange, Tune, format_flags
+from swarmtui.model.tuning import Tune, format_flags
 from swarmtui.numbers import rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun
@@ -108,30 +108,6 @@ def session_flags(rows: Sequence[SessionRow]) -> dict[str, str]:
         texts = varying_flags([row.flags for row in group])
         names |= {row.id: text for row, text in zip(group, texts, strict=True) if text}
     return names
-
-
-def current_effects(rows: Sequence[SessionRow], effects: Mapping[str, LoggedChange]) -> dict[str, LoggedChange]:
-    """Return the verdicts that still hold: later searches of either server change the means that were compared.
-
-    Other sessions are compared run by run, which nothing changes later.
-    """
-    by_id, newest = {row.id: row for row in rows}, dict[object, str]()
-    for row in rows:
-        newest[_server(row)] = max(row.id, newest.get(_server(row), ""))
-
-    def holds(found: LoggedChange) -> bool:
-        row, before = by_id.get(found.after), by_id.get(found.before)
-        if row is None or row.goal != "capacity":
-            return row is not None
-        return newest[_server(row)] == row.id and (before is None or newest[_server(before)] < row.id)
-
-    return {id: found for id, found in effects.items() if holds(found)}
-
-
-def _server(row: SessionRow) -> object:
-    """Return what tells the searches of one server from those of another; without its flags, each is alone."""
-    flags = row.id if row.flags is None else frozenset(row.flags.items())
-    return row.goal, row.endpoint, row.model, row.workload, flags
 
 
 def describe_groups(root: Path, rows: Sequence[SessionRow]) -> dict[str, GroupText]:

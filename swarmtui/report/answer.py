@@ -20,7 +20,7 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
 # Steps that the key for the next run takes, in the app.
-_RUN_AGAIN = ("repeat_when_quiet", "repeat_run", "more_searches", "first_repeat")
+_RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
@@ -167,8 +167,8 @@ def needs_restart(step: NextStep) -> bool:
 
 
 def waits_for_quiet(steps: Sequence[NextStep]) -> bool:
-    """Whether the first step is to measure again when the host is quiet."""
-    return bool(steps) and steps[0].code in ("repeat_when_quiet", "quiet_host")
+    """Whether the first step is to measure again what something disturbed."""
+    return bool(steps) and steps[0].code in ("repeat_run", "quiet_host", "measure_again")
 
 
 def app_step(step: NextStep) -> NextStep:

@@ -147,13 +147,13 @@ def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelM
     return series._replace(
         half_widths=widths if any(widths) else (),
         marks=tuple((at, code) for at, code in codes if code),
-        hollow=weak_levels(levels),
+        hollow=_weak(levels),
     )
 
 
 def _first_token(name: str, hue: ChartHue, levels: Sequence[Level]) -> ChartSeries:
     series = _curve(name, hue, ((level.offered_load, _median(level)) for level in levels))
-    return series._replace(hollow=weak_levels(levels))
+    return series._replace(hollow=_weak(levels))
 
 
 def _median(level: Level) -> float | None:
@@ -180,7 +180,7 @@ def _rounded(value: float) -> float:
     return ldexp(round(fraction * 128) / 128, exponent)
 
 
-def weak_levels(levels: Sequence[Level]) -> frozenset[float]:
+def _weak(levels: Sequence[Level]) -> frozenset[float]:
     """Return the levels whose figures do not stand for them: they ended early, or had too few requests at C."""
     return frozenset(
         level.offered_load

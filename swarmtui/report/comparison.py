@@ -277,7 +277,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
 def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
     """Show a figure; a change without a verdict of its own is not sure, unless its interval tells its direction."""
     before, after = (
-        None if value is None else seconds(value) if row.figure == "ttft_s" else rate(value, half_width)
+        None if value is None else seconds(value, 4) if row.figure == "ttft_s" else rate(value, half_width)
         for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
     )
     tells = row.interval is not None and row.verdict is None and row.interval.low * row.interval.high > 0
@@ -293,7 +293,7 @@ def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
 
 def _machine_cells(row: MachineRow) -> dict[str, Value]:
     before, after = (
-        None if value is None else seconds(value) if row.unit == "s" else f"{significant(value)} {row.unit}"
+        None if value is None else seconds(value, 4) if row.unit == "s" else f"{significant(value)} {row.unit}"
         for value in (row.before, row.after)
     )
     change: Value = ""

@@ -30,7 +30,8 @@ def session_table(
 ) -> Table:
     """Tabulate the columns `shown`; `changes` are the flags by which a session is named, besides its label.
 
-    `effects` are the verdicts on sessions that were compared with a baseline.
+    `effects` are the verdicts on sessions that were compared with a baseline: those of their end, which a comparison
+    of the two repeats later, as it counts nothing that came after them.
     """
 
     def name(row: ListRow) -> str:
@@ -71,7 +72,7 @@ def session_table(
         "requests": Column("requests", "requests", _requests),
         "answer": Column("answer", "answer", _answer, right=False),
         "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
-        "effect": Column("effect", "compared", effect, right=False),
+        "effect": Column("effect", "compared when it ended", effect, right=False, short="compared then"),
         "state": Column("state", "state", _state_cell, right=False),
     }
     drop = [id for id in ("range", "requests", "workload", "model", "effect") if id in shown]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -273,21 +272,17 @@ def with_frame(lines: Sequence[Line], width: int, in_focus: bool) -> list[Line]:
     ]
 
 
-# The space between a number and its unit.
-_BEFORE_UNIT, _NO_BREAK = re.compile(r"(?<=\d) (?=%|(?:s|ms|min)\b)"), "\u00a0"
-
-
 def wrap(text: str, width: int) -> list[str]:
-    """Break text into lines of at most `width` cells, at spaces where possible, but not before a unit."""
+    """Break text into lines of at most `width` cells, at spaces where possible."""
     lines, line = [], ""
-    for word in _BEFORE_UNIT.sub(_NO_BREAK, with_stand_ins(text)).split(" "):
+    for word in with_stand_ins(text).split(" "):
         for part in _split_word(word, width):
             if line and cell_len(line) + 1 + cell_len(part) > width:
                 lines.append(line)
                 line = part
             else:
                 line = f"{line} {part}" if line else part
-    return [whole.replace(_NO_BREAK, " ") for whole in (*lines, line)]
+    return [*lines, line]
 
 
 def wrapped_note(text: str, width: int) -> list[Line]:

@@ -290,9 +290,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
-    ("change", "repeat_when_quiet", since(repeat_after=True, busy=True, more=(1, 1)),
+    ("change", "repeat_run", since(repeat_after=True, busy=True, more=(1, 1)),
      "repeat the later run when the host is quiet (about 60 s)"),
-    ("change", "repeat_when_quiet", since(repeat_before=True, busy=True),
+    ("change", "repeat_run", since(repeat_before=True, busy=True),
      "repeat the earlier run, with --parallel 2, when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
      "repeat both runs (about 2 min)"),

@@ -323,7 +323,7 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     logged = compare_with_baseline(before[1], after[3], [before[0], *after[:3]])
     row = ListRow(SessionRow(id=after[3].session.id, agents=22))
     shown = session_table([row], {}, ("id", "effect"), effects={row.id: logged})
-    assert shown.rows[0][1].text == "▲ 18 → 20 agents (2 v 4 searches)"
+    assert shown.rows[0][1].text == "▲ 18 → 20 agents (2 v 4 searches)" and "ended" in shown.columns[1].title
     alone = compare_pair(before[1], after[0], history=[before[0]])
     assert alone.searches is None, "one search is no mean"
     assert compare_pair(after[0], swept, history=after[:1]).searches is None, "a sweep is no search"

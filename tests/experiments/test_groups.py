@@ -9,7 +9,6 @@ from swarmtui.experiments.ab import changed_sides
 from swarmtui.experiments.groups import (
     Entry,
     SessionGroup,
-    current_effects,
     describe_groups,
     group_id,
     group_sessions,
@@ -18,7 +17,7 @@ from swarmtui.experiments.groups import (
 )
 from swarmtui.experiments.store import experiment_directory, write_experiment
 from swarmtui.model.session_tags import Series
-from swarmtui.model.tuning import AbTest, Experiment, ExperimentStatus, LoggedChange, Side, Start, TuneFile
+from swarmtui.model.tuning import AbTest, Experiment, ExperimentStatus, Side, Start, TuneFile
 from swarmtui.report.session_list import session_list
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
@@ -45,26 +44,6 @@ def ab_sessions(root: Path, runs: int = 4) -> list[SessionRow]:
 
 def text_of(entries: list[Entry], opened: tuple[str, ...] | None = ()) -> str:
     return paint(session_list(list_rows(entries, opened), {}))
-
-
-def test_a_verdict_is_listed_as_long_as_no_later_search_changes_its_means() -> None:
-    """Sessions of fixed levels are compared run by run, and stay as they are."""
-
-    goals = ("capacity", "capacity", "capacity", "capacity", "capacity", "sweep")
-    rows = [
-        row(number, goal=goal, flags={"--parallel": slots})
-        for number, goal, slots in zip(range(6), goals, ("2", "4", "4", "2", "8", "8"), strict=True)
-    ]
-    effects = {
-        rows[after].id: LoggedChange(before=rows[before].id, after=rows[after].id, what="", effect="", verdict=None)
-        for before, after in ((0, 1), (0, 2), (2, 3), (3, 4), (4, 5))
-    }
-
-    def listed(count: int) -> list[int]:
-        found = current_effects(rows[:count], effects)
-        return [number for number, one in enumerate(rows) if one.id in found]
-
-    assert (listed(2), listed(3), listed(4), listed(6)) == ([1], [2], [3], [3, 4, 5])
 
 
 def test_an_ab_test_is_one_line_named_by_what_changed_with_its_verdict(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 python -m tests.real.quick --endpoint http://127.0.0.1:8080 [--rounds 10] [--wait 60] [--requests 100]
 
-A round is right if the level of the answer keeps the SLO in a direct run, and the next level that the search tried
-misses it. The table has a row for each round, with the share of requests that kept the SLO at both levels.
+A round is right if the answer keeps the SLO in a direct run, and the first level above its range misses it. The table
+has a row for each round, with the share of requests that kept the SLO at both levels.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def main() -> None:
         found = swarmtui("quick", options.endpoint, "--session-dir", options.directory)
         took, answer = time.monotonic() - started, found["answer"]
         time.sleep(options.wait)
-        levels = [c for c in (answer["agents"], answer["missed_c"]) if c]
-        direct = direct_runs(options, answer["slo"], levels)
+        levels = [answer["agents"], answer["high"] + 1] if answer["agents"] and answer["high"] else []
+        direct = direct_runs(options, answer["slo"], levels) if levels else []
         good = len(direct) == 2 and direct[0].kept and not direct[1].kept
         right += good
         said = f"{answer['agents']} ({answer['low']}–{answer['high']})"

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from swarmtui.analysis.compare.levels import ComparisonRow
 from swarmtui.analysis.compare.sessions import compare, compare_pair
 from swarmtui.analysis.compare.verdicts import Interval
-from swarmtui.client import doctor
 from swarmtui.model.answer import AnswerSentence
 from swarmtui.model.findings import Capacity
-from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import local_time
 from swarmtui.report.charts import SessionData, comparison_charts
 from swarmtui.report.comparison import change_bar, change_tables, comparison_blocks
@@ -26,7 +24,7 @@ from swarmtui.sessions.store import load_session, summarise, write_summary
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.frame_source import ReplaySource
-from swarmtui.tui.sessions.compare_screen import CompareScreen, OverlayPanel, host_text, timed_names
+from swarmtui.tui.sessions.compare_screen import CompareScreen, OverlayPanel, timed_names
 from swarmtui.tui.tables import block_lines
 from tests.analysis.level_builders import level, summary
 from tests.analysis.test_compare_agents import quick_search
@@ -188,24 +186,6 @@ async def test_a_long_answer_leaves_four_changes_in_view_and_the_focused_region_
         await pilot.press("1", "pagedown")
         await until(lambda: first not in screen_text(app))
         assert all(row in screen_text(app) for row in rows[1:])
-
-
-async def test_where_it_waits_for_a_quiet_host_the_comparison_says_whether_it_is_quiet_now(
-    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
-    busy = QualityLine(code="host_steal", name="steal", value="22 % of CPU time", state="doubtful", sentence="")
-    both = [quick_search(id, c, flags=f"--parallel {c // 4}") for id, c in zip(ids, (8, 16), strict=True)]
-    both[1] = msgspec.structs.replace(both[1], quality=(busy,))
-    monkeypatch.setattr(doctor, "judge_host_now", lambda: (busy,))
-    app = SwarmApp(session_root=tmp_path / "sessions")
-    async with app.run_test(size=(80, 24)):
-        await until(lambda: "New benchmark" in screen_text(app))
-        app.push_screen(CompareScreen(tmp_path, both, dict(zip(ids, ("before", "after"), strict=True))))
-        await until(lambda: "Host now     not quiet: 22 % of CPU time (steal)" in screen_text(app))
-        assert "R: repeat the later run when the host is quiet (about 60 s)" in screen_text(app)
-    calm = msgspec.structs.replace(busy, state="ok", value="0 % of CPU time")
-    assert (host_text((calm,)), host_text(())) == ("quiet", "not known")
 
 
 async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until: Until) -> None:

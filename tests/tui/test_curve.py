@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from swarmtui.model.findings import Finding, SearchState
+from swarmtui.model.findings import SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
-from swarmtui.tui.live.curve import curve_view, planned_levels, with_hollow
+from swarmtui.tui.live.curve import curve_view, planned_levels
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import frame, hello
-
-
-def test_hollow_points_are_explained_beside_the_marks_where_there_are_any() -> None:
-    weak = level(4, tps=100.0, flags=(Finding(code="steady_below_wall", text=""),))
-    assert with_hollow(("▸ best 4",), [weak]) == ("▸ best 4 · ○ few requests", "▸ best 4")
-    assert with_hollow(("▸ best 4",), [level(4, tps=100.0)]) == ("▸ best 4",)
 
 
 def test_levels_still_planned_are_on_the_curve() -> None:

@@ -88,27 +88,32 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. It may be wider than these verdicts, and then the reason follows.
+    the range ends below 22. `25 kept (confirmed), 28 kept only just, 32 missed`: the range allows for another minute,
+    and the reason follows.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
-    at, past = searched.level(facts.agents), searched.level(facts.c)
-    parts, levels = [_kept_words(facts.agents, at)], [facts.agents]
-    if facts.c is not None:
-        doubt = doubt_words(past)
-        if past is not None and past.differs and doubt:
-            said = f"{doubt}{_visit_words(past)}"
-        else:
-            said = f"missed ({doubt})" if doubt else "missed"
-        parts.append(f"{facts.c} {said}")
-        levels.append(facts.c)
-        if doubt and searched.bound is not None and searched.bound > facts.c:
-            parts.append(f"{searched.bound} missed")
-            levels.append(searched.bound)
+    above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
+    missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
+    past = [(level.c, _past_words(level, facts.c)) for level in above[: missed + 1]]
+    if not past and facts.c is not None:
+        past = [(facts.c, "missed")]
+    parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(f"{c} {words}" for c, words in past)]
+    levels = [] if any(level.near for level in above) else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
     return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
+
+
+def _past_words(level: SearchedLevel, first: int | None) -> str:
+    """Say what is known of a level above the answer; `first` is the lowest that misses the SLO as measured."""
+    doubt = doubt_words(level)
+    if level.differs and doubt:
+        return f"{doubt}{_visit_words(level)}"
+    if not doubt:
+        return level.state
+    return f"missed ({doubt})" if level.c == first and not level.near else doubt
 
 
 def _kept_words(c: int, level: SearchedLevel | None) -> str:

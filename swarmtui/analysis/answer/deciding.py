@@ -32,12 +32,13 @@ def _needs_repeat(facts: AnswerFacts) -> bool:
     return _is_open(facts) and not found.repeated and found.apart > 1
 
 
-def _repeat_run(facts: AnswerFacts, when: str = "") -> str:
+def _repeat_run(facts: AnswerFacts) -> str:
     found = _change(facts)
+    quiet = " when the host is quiet" if found.busy else ""
     if found.repeat_before and found.repeat_after:
-        return f"repeat both runs{when}{_takes(found, 2)}"
-    earlier = f"the earlier run, with {found.before}{',' if when else ''}" if found.before else "the earlier run"
-    return f"repeat {earlier if found.repeat_before else 'the later run'}{when}{_takes(found, 1)}"
+        return f"repeat both runs{quiet}{_takes(found, 2)}"
+    earlier = f"the earlier run, with {found.before}," if found.before else "the earlier run"
+    return f"repeat {earlier if found.repeat_before else 'the later run'}{quiet}{_takes(found, 1)}"
 
 
 def _takes(found: ServerChange, searches: int) -> str:
@@ -95,8 +96,6 @@ def _either(facts: AnswerFacts) -> str:
 
 
 DECIDING = (
-    AnswerRow("change", "repeat_when_quiet", ("change",), lambda f: _is_doubted(f) and _change(f).busy,
-        lambda f: _repeat_run(f, " when the host is quiet"), lambda f: _change(f).command),
     AnswerRow("change", "repeat_run", ("change",), _is_doubted, _repeat_run, lambda f: _change(f).command),
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.capacity.margins import likely_range, missed_by_far
-from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, judge, met_least
+from swarmtui.analysis.capacity.margins import missed_by_far
+from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, best_level, judge, level_margins, met_least
 from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
@@ -37,8 +37,9 @@ def capacity(
     """Return the most agents that keep the SLO, with an interval, and what ends it; 0 `gpus` are not known."""
     judged = judge(visits, alpha)
     failing = next((one for one in judged if not one.passes and not one.dip), None)
-    agents = max((one.c for one in judged if one.passes), default=0)
-    low, high, varied = _bounds(judged, visits, agents, alpha)
+    best = best_level(judged)
+    agents = best.c if best else 0
+    low, high, varied = _bounds(judged, agents, alpha)
     at = next((level for level in levels if level.c == agents), None)
     watts = at.energy.mean_w if at and at.energy else None
     return Capacity(
@@ -59,24 +60,23 @@ def capacity(
     )
 
 
-def _bounds(
-    judged: Sequence[JudgedLevel], visits: Sequence[Visit], agents: int, alpha: float
-) -> tuple[int, int | None, Findings]:
+def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[int, int | None, Findings]:
     """Return the levels that are shown to be kept and missed, further apart if another minute may be slower or faster.
 
-    The range is never narrower than these verdicts, and a level that was kept at each of several visits is within it.
+    The range is never narrower than these verdicts. A level that was kept at each of several visits is within it,
+    unless it is so close to a limit that another minute may miss it.
     """
-    low = max((one.c for one in judged if one.kept and one.passes), default=0)
+    low = max((one.c for one in judged if one.kept and one.sure), default=0)
     high = min((one.c - 1 for one in judged if one.kept is False and one.c > agents), default=None)
-    dips = {one.c for one in judged if one.dip}
-    likely = likely_range([visit for visit in visits if visit.c not in dips], alpha)
-    if likely is None:
+    margins = level_margins(judged)
+    if margins is None:
         return low, high, ()
-    repeated = (one.c for one in judged if one.passes and one.visits_by_verdict(alpha)[0] == len(one.visits) > 1)
-    wider = min(low, max(likely.low, *repeated, 0)), None if high is None else max(high, likely.high)
-    if wider == (low, high):
+    another = margins.range(alpha)
+    repeated = (one.c for one in judged if one.sure and one.visits_by_verdict(alpha)[0] == len(one.visits) > 1)
+    wider = min(low, max(another[0], *repeated, 0)), None if high is None else max(high, another[1])
+    if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
-    text = f"the range allows for a speed that varies by about {percent(likely.spread)} from run to run"
+    text = f"the range allows for a speed that varies by about {percent(margins.spread)} from run to run"
     return *wider, (Finding(code="runs_vary", text=text),)
 
 

@@ -11,27 +11,67 @@ from itertools import compress, groupby, pairwise
 from math import ceil, exp, fsum, inf, log, sqrt
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.slo_search import FIRST_LOOK, Visit
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import RATE, SloCondition, SloTally
 from swarmtui.model.telemetry import HostUse
 
+# The number of requests after which a visit says something about its level.
+FIRST_LOOK = 4
 # How many times slower than its share of the CPU time explains a disturbance may make a server, to be on the safe side.
 _SAFE = 1.5
 # A visit that is further from a limit than by this factor says no more than that.
 _FAR = log(2.0)
+# Requests that scatter so much that their margin is less certain than this say more by how many of them kept a limit.
+_UNCLEAR = 0.2
 # How much the speed of a server usually varies from one visit to the next, and how many visits this counts as: a
 # search is too short to know it alone.
-_USUAL_SPREAD, _USUAL_DF = 0.07, 4
+_USUAL_SPREAD, _USUAL_DF = 0.09, 8
+# Both ends of what another minute may give are together wrong in this part of the searches.
+ANOTHER_MINUTE = 0.1
 
 
-class LikelyRange(NamedTuple):
-    """The agents of another minute; `spread` is that of the speed from visit to visit, as a share."""
+class Margins(NamedTuple):
+    """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents.
 
-    low: int
-    high: int
+    `spread` is that of the speed from visit to visit, known with `df` degrees of freedom.
+    """
+
+    line: tuple[tuple[int, float], ...]
     spread: float
+    df: int
+
+    def needed(self, alpha: float) -> float:
+        """Return the margin at which another visit has the same outcome, but for `alpha` on both sides together.
+
+        Two visits at the border say where it is; the next one scatters as well.
+        """
+        return min(t_quantile(1.0 - alpha / 2.0, self.df) * self.spread * sqrt(1.0 + 1.0 / 2.0), _FAR)
+
+    def is_near(self, c: int) -> bool:
+        """Return whether a visited level may keep a limit in one minute and miss it in another."""
+        return any(abs(margin) < self.needed(ANOTHER_MINUTE) for level, margin in self.line if level == c)
+
+    def range(self, alpha: float) -> tuple[int, int]:
+        """Return the most agents that another visit keeps, and the most that it may keep; the first is 0 if none is."""
+        needed, highest = self.needed(alpha), self.line[-1][0]
+        every = [(c, self._at(c)) for c in range(1, 1 + ceil(highest * exp(2.0 * _FAR)))]
+        low = max((c for c, margin in every if margin >= needed), default=0)
+        return low, min((c - 1 for c, margin in every if margin <= -needed), default=every[-1][0])
+
+    def _at(self, c: int) -> float:
+        """Return the margin of a level, between those of the visited ones.
+
+        Above them, each agent takes its part of it; below them nothing says that a level is missed.
+        """
+        line = self.line
+        if c < line[0][0]:
+            return inf
+        if c >= line[-1][0]:
+            return line[-1][1] - log(c / line[-1][0])
+        below, above = next(pair for pair in pairwise(line) if c < pair[1][0])
+        part = log(c / below[0]) / log(above[0] / below[0])
+        return below[1] + part * (above[1] - below[1])
 
 
 class _Margin(NamedTuple):
@@ -42,14 +82,13 @@ class _Margin(NamedTuple):
     requests: int
 
 
-def likely_range(visits: Sequence[Visit], alpha: float) -> LikelyRange | None:
-    """Return the levels between those that another visit keeps and misses, both together wrong by `alpha`.
+def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
+    """Return how far the levels of these visits are from the limits; margins that rise are averaged.
 
-    More agents are never further from a limit: margins that rise are averaged. It is null if no margin is known, as
-    where a condition has several limits.
+    It is null if no margin is known, as where a condition has several limits.
     """
-    known = [(visit.c, margin) for visit in visits if (margin := _margin(visit.slo)) is not None]
-    if not known or any(len(condition.limits) > 1 for condition in visits[0].slo.slo.conditions):
+    known = [(c, margin) for c, tally in visits if (margin := _margin(tally)) is not None]
+    if not known:
         return None
     levels = [(c, [margin for _, margin in of]) for c, of in groupby(sorted(known), lambda one: one[0])]
     fitted = falling_means(
@@ -60,13 +99,7 @@ def likely_range(visits: Sequence[Visit], alpha: float) -> LikelyRange | None:
     by_chance = fsum(margin.error**2 for margin, _ in near)
     squares = fsum((margin.value - at) ** 2 for margin, at in near)
     spread = sqrt((max(0.0, squares - by_chance) + _USUAL_DF * _USUAL_SPREAD**2) / df)
-    # Two visits at the border say where it is; the next one scatters as well.
-    needed = min(t_quantile(1.0 - alpha / 2.0, df) * spread * sqrt(1.0 + 1.0 / 2.0), _FAR)
-    line = [(c, at) for (c, _), at in zip(levels, fitted, strict=True)]
-    every = [(c, _at(line, c)) for c in range(1, 1 + ceil(line[-1][0] * exp(2.0 * _FAR)))]
-    low = max((c for c, margin in every if margin >= needed), default=0)
-    high = min((c - 1 for c, margin in every if margin <= -needed), default=every[-1][0])
-    return LikelyRange(low, high, spread)
+    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), spread, df)
 
 
 def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:
@@ -95,6 +128,8 @@ def _lateness(condition: SloCondition, values: Sequence[float]) -> float:
 
 def _margin(tally: SloTally) -> _Margin | None:
     """Return the margin of the nearest limit; null if that is not known: one past it is enough to miss it."""
+    if any(len(condition.limits) > 1 for condition in tally.slo.conditions):
+        return None
     found = []
     counted = [sorted(tally.least_values(number)) for number in range(len(tally.slo.conditions))]
     enough = [len(values) >= FIRST_LOOK for values in counted]
@@ -106,23 +141,11 @@ def _margin(tally: SloTally) -> _Margin | None:
         at, low, high = (sign * _far(values[min(max(rank, 0), len(values) - 1)] / limit) for rank in ranks)
         found.append(_Margin(at, abs(high - low) / 2.0, len(values)))
     nearest = min(found, default=None)
-    return nearest if nearest is not None and (all(enough) or nearest.value < 0.0) else None
+    if nearest is None or nearest.error > _UNCLEAR:
+        return None
+    return nearest if all(enough) or nearest.value < 0.0 else None
 
 
 def _far(factor: float) -> float:
     """Return the logarithm of a factor, not further from 0 than matters."""
     return log(min(max(factor, exp(-_FAR)), exp(_FAR)))
-
-
-def _at(line: Sequence[tuple[int, float]], c: int) -> float:
-    """Return the margin of a level, between those of the visited ones.
-
-    Above them, each agent takes its part of it; below them nothing says that a level is missed.
-    """
-    if c < line[0][0]:
-        return inf
-    if c >= line[-1][0]:
-        return line[-1][1] - log(c / line[-1][0])
-    below, above = next(pair for pair in pairwise(line) if c < pair[1][0])
-    part = log(c / below[0]) / log(above[0] / below[0])
-    return below[1] + part * (above[1] - below[1])

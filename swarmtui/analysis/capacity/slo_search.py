@@ -5,7 +5,8 @@ far above the border has to miss the SLO, too: otherwise it was a dip, and the s
 the levels on both sides of the border are visited again: what a machine does changes over minutes. If none of them is
 shown to be kept or missed, by the bounds of Clopper and Pearson, a level beside them gives the interval an end.
 More agents do not keep an SLO better, so that the requests of several levels are counted together where that decides.
-A quick search bisects first; the visits that only confirm come last, as far as its time allows them: levels whose
+A quick search knows how far levels are from the limits, and visits the most agents that another minute should keep, and
+the fewest that it should miss; the visits that only confirm come last, as far as its time allows them: levels whose
 visits or neighbours contradict them, and one between an undecided level and the next that is missed.
 """
 
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from math import inf
+from math import ceil, inf
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
+from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, FIRST_LOOK, Margins, fit_margins
 from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import falling_means, ratio
 from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
@@ -50,8 +52,6 @@ _MANY_SLOTS, _FAST_CLIMB = 16, 4
 # At the end, the first and the last visit of the levels at the border are this many visits apart.
 _APART = 2
 MAX_VISITS = 40
-# The number of requests after which a visit can end early.
-FIRST_LOOK = 4
 
 
 class Visit:
@@ -80,7 +80,8 @@ class Visit:
 class JudgedLevel(NamedTuple):
     """A level by all its visits: `passes` by the share of good requests, `kept` (or missed) by the bounds.
 
-    `dip`: it is missed, although a level above it keeps the SLO.
+    `dip`: it is missed, although a level above it keeps the SLO. `near`: it is so close to a limit that it may keep
+    the SLO in one minute and miss it in another.
     """
 
     c: int
@@ -88,6 +89,12 @@ class JudgedLevel(NamedTuple):
     passes: bool
     kept: bool | None
     dip: bool = False
+    near: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether it passes, in another minute, too."""
+        return self.passes and not self.near
 
     @property
     def n(self) -> int:
@@ -127,7 +134,13 @@ def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
         # Above a level that is missed none passes, whatever both are together.
         below = below or kept is False
         judged.append(JudgedLevel(c, of, at <= highest or (not below and passing[at]), kept))
-    return judged
+    margins = level_margins(judged)
+    return [one._replace(near=margins is not None and not one.dip and margins.is_near(one.c)) for one in judged]
+
+
+def level_margins(levels: Sequence[JudgedLevel]) -> Margins | None:
+    """Return how far the levels are from the limits; a dip says nothing about others."""
+    return fit_margins([(one.c, visit) for one in levels if not one.dip for visit in one.visits])
 
 
 def _falling(levels: Sequence[Sequence[SloTally]]) -> list[bool]:
@@ -178,15 +191,21 @@ def _counted(good: int, n: int, share: float, alpha: float) -> tuple[float, floa
     return good / alike, n / alike
 
 
+def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
+    """Return the highest level that passes in another minute, too; if there is none, the lowest that passes."""
+    sure = [one for one in levels if one.sure]
+    return sure[-1] if sure else next((one for one in levels if one.passes), None)
+
+
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
     """Return what the search knows so far, for screens."""
     judged = judge(visits, alpha)
-    highest = max((one.c for one in judged if one.kept and one.passes), default=0)
-    passed = [one.c for one in judged if one.passes]
+    best = best_level(judged)
+    highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
     return SearchState(
         goal="capacity",
-        low=max(passed, default=None),
+        low=best.c if best else None,
         high=min(failed, default=None),
         visits=len(visits),
         next_c=following.c if following else None,
@@ -198,6 +217,7 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
                 n=n,
                 good=good,
                 state=_verdict(one, highest),
+                near=one.near,
                 cut=one.visits[-1].n < FIRST_LOOK,
                 kept_visits=kept,
                 missed_visits=missed,
@@ -217,6 +237,8 @@ def _verdict(level: JudgedLevel, highest: int) -> Literal["kept", "missed", "uns
     """
     if level.dip:
         return "dip"
+    if level.near:
+        return "unsure"
     if level.kept is None:
         return "kept" if level.c < highest and _passes(level.visits) else "unsure"
     return "kept" if level.kept else "missed"
@@ -298,26 +320,65 @@ def next_visit(
             return NextVisit(following, max(_CLIMB_CYCLES * following, least), "climb")
         return _decide(passed[-1:], decide) or _beside(line, decide, highest) or _repeat(visits, passed[-1:], some)
     first = failed[0]
-    if first.kept is None and first.n < some:
+    if first.kept is None and not first.near and first.n < some:
         return NextVisit(first.c, some, "decide")
+    if quick:
+        return _next_quick(visits, levels, first, decide, highest, alpha)
     border = [*passed[-1:], first]
-    middle = middle_level(low, first.c, _QUICK_PRECISION if quick else _PRECISION)
-    check = _check(line, first, decide, highest, alpha)
-    if check is not None and not quick and (middle is None or first.c <= _FEW_AGENTS):
+    middle = middle_level(low, first.c, _PRECISION)
+    check = _check(line, first, 2 * first.c, decide, highest, alpha)
+    if check is not None and (middle is None or first.c <= _FEW_AGENTS):
         return check
     if middle is not None:
         return NextVisit(middle, some, "bisect")
-    if quick:
-        # A level that does not fit those above it is visited again as well: the answer may be below it.
-        dips = [level for level in levels if level.dip and level.c * _FAR_ABOVE >= low]
-        beside = _beside(line, decide, highest) or _narrow(line, first, decide)
-        # The time may end: what is kept by one visit alone is the answer if it is not visited again.
-        once = [level for level in passed[-1:] if len(level.visits) == 1]
-        again = _repeat(visits, once or [*dips, *border], decide) or _settle(border, decide, alpha)
-        return _decide(border, decide) or check or beside or again
     # Without a level that is kept, as many requests would be needed at another one.
     most = some if any(level.kept for level in line) else decide
     return _repeat(visits, border, some) or _finish(border, slo, most, alpha) or _beside(line, decide, highest)
+
+
+def _next_quick(
+    visits: Sequence[Visit], levels: Sequence[JudgedLevel], first: JudgedLevel, decide: int, highest: int, alpha: float
+) -> NextVisit | None:
+    """Visit the most agents that another minute should keep, by how far the levels are from the limits."""
+    line = [level for level in levels if not level.dip]
+    sure = [level for level in line if level.sure]
+    low = sure[-1].c if sure else 0
+    aims = _aims(levels, line, low, first.c)
+    # Levels close to a limit are not told apart by more of them.
+    near = [level for level in line if low < level.c <= first.c and level.near]
+    middle = None if near else middle_level(low, first.c, _QUICK_PRECISION)
+    if aims or middle is not None:
+        return NextVisit(aims[0] if aims else middle or 0, decide, "bisect")
+    border = [*sure[-1:], first]
+    # A level that does not fit those above it is visited again as well: the answer may be below it.
+    dips = [level for level in levels if level.dip and level.c * _FAR_ABOVE >= low]
+    # The time may end: what is kept by one visit alone is the answer if it is not visited again.
+    once = [level for level in sure[-1:] if len(level.visits) == 1]
+    return (
+        _decide(border, decide)
+        or _check(line, first, ceil(_FAR_ABOVE * first.c), decide, highest, alpha)
+        or _repeat(visits, once, decide)
+        or _beside(line, decide, highest)
+        or _narrow(line, first, decide)
+        or _repeat(visits, [*dips, *border], decide)
+        or _settle(border, decide, alpha)
+        or _repeat(visits, near, decide)
+    )
+
+
+def _aims(levels: Sequence[JudgedLevel], line: Sequence[JudgedLevel], low: int, failed: int) -> list[int]:
+    """Return the levels that should be kept and missed in another minute, if those that were visited are not close."""
+    margins = level_margins(levels)
+    if margins is None:
+        return []
+    kept, may_be_kept = margins.range(ANOTHER_MINUTE)
+    missed = min((level.c for level in line if level.c > low and level.kept is False), default=0)
+    aims = []
+    if min(kept, failed - 1) > (1.0 + _QUICK_PRECISION) * low:
+        aims.append(min(kept, failed - 1))
+    if missed > (1.0 + _QUICK_PRECISION) * (may_be_kept + 1):
+        aims.append(may_be_kept + 1)
+    return [c for c in aims if all(level.c != c for level in line)]
 
 
 def _climb(low: int, slots: int | None) -> int:
@@ -327,12 +388,12 @@ def _climb(low: int, slots: int | None) -> int:
 
 
 def _check(
-    line: Sequence[JudgedLevel], first: JudgedLevel, decide: int, highest: int, alpha: float
+    line: Sequence[JudgedLevel], first: JudgedLevel, far: int, decide: int, highest: int, alpha: float
 ) -> NextVisit | None:
-    """Visit a level far above the first that failed, until it is clear that it fails as well."""
+    """Visit a level `far` above the first that failed, until it is clear that it fails as well."""
     above = [level for level in line if level.c >= min(_FAR_ABOVE * first.c, highest)]
     if first.c < highest and not any(level.c > first.c for level in above):
-        return NextVisit(min(2 * first.c, highest), decide, "check")
+        return NextVisit(min(far, highest), decide, "check")
     doubtful = [level for level in above if _kept(level.visits, alpha) is None and _passes(level.visits)]
     return _decide(doubtful[-1:], decide, "check") if doubtful else None
 
@@ -362,14 +423,15 @@ def _passes(visits: Sequence[SloTally]) -> bool:
 
 def _decide(levels: Sequence[JudgedLevel], decide: int, step: SearchStep = "decide") -> NextVisit | None:
     """Visit an undecided level again, until it has had enough requests."""
-    sizes = {one.c: sum(min(visit.n, decide) for visit in one.visits) for one in levels if one.kept is None}
-    undecided = [c for c, size in sizes.items() if size < _MAX_SIZE * decide]
-    return NextVisit(min(undecided, key=lambda c: sizes[c]), decide, step) if undecided else None
+    undecided = [one for one in levels if one.kept is None and not one.near]
+    sizes = {one.c: sum(min(visit.n, decide) for visit in one.visits) for one in undecided}
+    few = [c for c, size in sizes.items() if size < _MAX_SIZE * decide]
+    return NextVisit(min(few, key=lambda c: sizes[c]), decide, step) if few else None
 
 
 def _beside(line: Sequence[JudgedLevel], decide: int, highest: int) -> NextVisit | None:
     """Visit a level that gives the interval an end, if the levels at the border stay undecided."""
-    if not any(level.kept for level in line):
+    if not any(level.kept and level.sure for level in line):
         lowest = min((level.c for level in line if level.n >= decide or level.kept is False), default=1)
         below = min(lowest - 1, int(lowest / _STEP_BESIDE))
         if below >= 1:

@@ -54,11 +54,15 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 def doubt_words(level: SearchedLevel | None) -> str:
-    """Say why a level is not decided: `kept once, missed once`, or `not sure yet`; empty if it is."""
+    """Say why a level is not decided: `kept once, missed once`, `kept only just`, or `not sure yet`; empty if it is."""
     if level is None or level.state != "unsure":
         return ""
     if not level.differs:
-        return "not sure yet"
+        if not level.near:
+            return "not sure yet"
+        whole = level.visits - level.cut
+        just = {level.kept_visits: "kept only just", level.missed_visits: "missed only just"}
+        return just.get(whole, "close to the limit")
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
 

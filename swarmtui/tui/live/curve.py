@@ -9,7 +9,7 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Level, Session
-from swarmtui.report.charts import curve_charts, weak_levels
+from swarmtui.report.charts import curve_charts
 from swarmtui.text import sanitize
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
@@ -42,15 +42,9 @@ def curve_view(
     )
     if not any(charts[0].series):
         return ChartView(empty=empty)
-    notes = _notes(marks, searching=search is not None and answer is None)
-    return ChartView(charts if charts[1].series else charts[:1], with_hollow(notes, levels))
-
-
-def with_hollow(notes: tuple[str, ...], levels: Sequence[Level]) -> tuple[str, ...]:
-    """Explain hollow points where there are any and there is room, beside the other signs."""
-    if not weak_levels(levels):
-        return notes
-    return (*(" · ".join(filter(None, (note, "○ few requests"))) for note in notes), *notes)
+    return ChartView(
+        charts if charts[1].series else charts[:1], _notes(marks, searching=search is not None and answer is None)
+    )
 
 
 def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float, ...]:

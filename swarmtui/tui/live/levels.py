@@ -33,8 +33,6 @@ WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
 # What the columns mean; their headings are before it.
-# The column that no title explains.
-_CUT = "cut: at the token limit"
 _MEANINGS = {
     "n": "requests that are counted",
     "errors": "requests that failed",
@@ -280,9 +278,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         is_run = shown[-1] + 1 - shown[0] == len(shown)
         cut = part_text(range(shown[0], shown[-1] + 1), total) if is_run else f"↑↓ {len(shown)} of {total}"
         cut = f"{cut}, all: {self.keys_alone}" if cut else ""
-        has_cut = any(column.id == "cap_hits" for column in table.columns)
-        signs = [f"{mark} · {_CUT}" for mark in view.marks] if has_cut else []
-        marks = longest_fit((*signs, *view.marks, ""), width - 22 - len(cut))
+        marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []

@@ -135,19 +135,17 @@ def now_view(data: LiveData, columns: int) -> NowView:
     # Not every server reports a queue, or often enough for each level.
     figures = figures[:-1] if ended and numbers.waiting is None else figures
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
-    return NowView(_title(data, level), figures, parts, is_tall=not ended, bars=_bars_texts(levels[-columns:], figures))
+    return NowView(_title(data, level), figures, parts, is_tall=not ended, bars=_bars_texts(levels[-columns:]))
 
 
-def _bars_texts(levels: Sequence[Level], figures: Sequence[Figure]) -> tuple[str, ...]:
-    """`a bar for each level, 1 to 32 agents; –: not known`"""
+def _bars_texts(levels: Sequence[Level]) -> tuple[str, ...]:
+    """`a bar for each level, 1 to 32 agents`"""
     if len(levels) < 2:
         return ("bars: one level",) if levels else ()
     first, last = levels[0], levels[-1]
     loads = f"{first.offered_load:g} to {last.offered_load:g}"
     unit = "requests/s" if last.rate is not None else "agents"
-    texts = f"a bar for each level, {loads} {unit}", f"a bar for each level, {loads}", f"bars: levels {loads}"
-    missing = any(value is None for figure in figures for value in figure.values)
-    return (*(f"{text}; –: not known" for text in texts), f"bars: {loads}; –: unknown") if missing else texts
+    return f"a bar for each level, {loads} {unit}", f"a bar for each level, {loads}", f"bars: levels {loads}"
 
 
 def _title(data: LiveData, level: Level | None) -> str:

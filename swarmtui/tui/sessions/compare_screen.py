@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +20,6 @@ from swarmtui.tui.base_screens import HelpTopic, KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.lines import Line
-from swarmtui.tui.live.curve import with_hollow
 from swarmtui.tui.live.result import ResultRow, large_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.tables import STYLES, block_lines
@@ -30,7 +28,6 @@ from swarmtui.tui.textual_patches import run_in_background
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Comparison
     from swarmtui.model.session import Summary
-    from swarmtui.model.telemetry import QualityLine
     from swarmtui.report.chart import Chart
 
 # With fewer columns, the unit of the large figure is below it: beside it, the sentences would have too little room.
@@ -43,8 +40,6 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
-# What is said before the host was read, and the pause between two readings.
-_READING, _HOST_EVERY_S = "…", 5.0
 # The levels whose changes a narrow terminal shows at least, and the lines of their titles and frame.
 _LEAST_LEVELS, _AROUND_LEVELS = 4, 3
 # The share of the lines that the answer of a wide terminal has at most.
@@ -79,8 +74,6 @@ class CompareScreen(PanelScreen):
         self._baseline = 0
         self._figure = 0
         self._found: Comparison | None = None
-        # Whether the host is quiet now, where the advice is to wait for that; null if it is not.
-        self._host: str | None = None
 
     def compose(self) -> ComposeResult:
         yield Page("answer", key=1, id="compared")
@@ -115,23 +108,9 @@ class CompareScreen(PanelScreen):
     def on_mount(self) -> None:
         self.arrange_panels()
         self.update_panels()
-        if self._host is not None:
-            run_in_background(self, self._watch_host)
-
-    async def _watch_host(self) -> None:
-        """Read the host in a thread, for as long as the screen is open."""
-        from swarmtui.client.doctor import judge_host_now
-
-        while True:
-            self._host = host_text(await asyncio.to_thread(judge_host_now))
-            # Below a dialog, Textual repaints the whole screen for every change.
-            if self.is_active:
-                self._show_answer()
-            await asyncio.sleep(_HOST_EVERY_S)
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
-        from swarmtui.report.answer import waits_for_quiet
         from swarmtui.report.comparison import change_tables, compared_rows, figure_blocks
 
         found = self._found = compare(self._summaries, self._baseline, history=self._history)
@@ -139,9 +118,7 @@ class CompareScreen(PanelScreen):
         first = self._summaries[self._baseline].session.id
         before = self._names.get(first, first)
         answer.note, answer.brief_note = (f"compared with {name}" for name in (before, brief_flags(before)))
-        if any(waits_for_quiet(pair.next) for pair in found.pairs):
-            self._host = self._host or _READING
-        self._show_answer()
+        answer.show_made(partial(comparison_lines, found, self._names))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
         changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
@@ -153,16 +130,9 @@ class CompareScreen(PanelScreen):
             start = min(leading.start, max(0, len(bars[0].rows) - _LEAST_LEVELS))
             changes.leading = range(start, leading.stop)
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
-        means = next((pair.agents.by_searches for pair in found.pairs if pair.agents), "")
-        named = " · ".join(filter(None, (f"A: {before}", f"B: {others[0]}" if others else "", means)))
-        sides = [Sentence(named, "detail")] if len(others) == 1 else []
+        sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
         self.arrange_panels()
-
-    def _show_answer(self) -> None:
-        if self._found is not None:
-            lines = partial(comparison_lines, self._found, self._names, self._host or "")
-            self.query_one("#compared", Page).show_made(lines)
 
     def arrange_panels(self) -> None:
         self._fit_heights()
@@ -199,10 +169,7 @@ class CompareScreen(PanelScreen):
         if charts:
             newest = max(self._summaries, key=lambda summary: summary.session.id)
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
-            levels = [level for summary in self._summaries for level in summary.levels]
-            marked, hollow = (any(getattr(one, of) for one in charts[0].series) for of in ("marks", "hollow"))
-            signs: tuple[str, ...] = mark_names(summary_marks(newest)) if marked else ("",)
-            signs = with_hollow(signs, levels) if hollow else signs
+            signs = mark_names(summary_marks(newest)) if any(series.marks for series in charts[0].series) else ("",)
             notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in signs]
             # Charts one above the other have their names as headings.
             notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
@@ -282,20 +249,8 @@ def timed_names(summaries: Sequence[Summary], names: dict[str, str]) -> dict[str
     return names
 
 
-def host_text(lines: Sequence[QualityLine]) -> str:
-    """`quiet`, or `not quiet: 22 % of CPU time (steal)`, with the name of what was judged."""
-    if not lines:
-        return "not known"
-    busy = [f"{line.value} ({line.name})" for line in lines if line.state == "doubtful"]
-    return f"not quiet: {'; '.join(busy)}" if busy else "quiet"
-
-
-def comparison_lines(found: Comparison, names: dict[str, str], host: str, width: int) -> list[Line]:
-    """Draw the answer of each pair: what it changed, large, and the sentences beside it.
-
-    `host` says whether the host is quiet now, below the advice to wait for that.
-    """
-    from swarmtui.report.answer import waits_for_quiet
+def comparison_lines(found: Comparison, names: dict[str, str], width: int) -> list[Line]:
+    """Draw the answer of each pair: what it changed, large, and the sentences beside it."""
     from swarmtui.report.comparison import answer_lines, large_change, unlike_text
 
     lines: list[Line] = []
@@ -309,6 +264,5 @@ def comparison_lines(found: Comparison, names: dict[str, str], host: str, width:
             ResultRow(line.name if at else "", line.signed, "" if at else _HEADLINES.get(code, "bold"))
             for at, line in enumerate(answer_lines(pair, in_app=True))
         ]
-        rows += [ResultRow("Host now", host)] if waits_for_quiet(pair.next) else []
         lines += large_lines(number, unit if width >= _UNIT_BESIDE else f"\n{unit}", rows, width, STYLES.get(code, ""))
     return lines

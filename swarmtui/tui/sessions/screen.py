@@ -19,7 +19,6 @@ from swarmtui.experiments.groups import (
     GroupText,
     ListRow,
     SessionGroup,
-    current_effects,
     describe_groups,
     group_sessions,
     list_rows,
@@ -79,7 +78,7 @@ _OF_A_SESSION, _OF_MARKED = ("mark", "replay", "delete", "checklist", "share"), 
 class ListedSessions(NamedTuple):
     """The sessions as read, for each id the flags by which it is named, and what is known of each experiment.
 
-    `effects` are the verdicts on sessions that were compared with a baseline, as far as they still hold.
+    `effects` are the verdicts on sessions that were compared with a baseline.
     """
 
     rows: list[SessionRow]
@@ -90,8 +89,7 @@ class ListedSessions(NamedTuple):
 
 def read_sessions(root: Path) -> ListedSessions:
     rows = index.list_sessions(root)
-    effects = current_effects(rows, baseline_effects(root))
-    return ListedSessions(rows, session_flags(rows), describe_groups(root, rows), effects)
+    return ListedSessions(rows, session_flags(rows), describe_groups(root, rows), baseline_effects(root))
 
 
 def preview_blocks(entry: Entry, changes: str, pooled: PooledSentence | None = None) -> list[Block]:
