@@ -188,9 +188,10 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
     For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
-    higher level is kept. `near`: it is so close to a limit that another minute may be otherwise. `cut`: its last visit
-    ended with too few requests to say anything. Each by itself, `kept_visits` of its visits are shown to keep the SLO,
-    and `missed_visits` to miss it. `by_visit` are the requests of each visit that met it, and all.
+    higher level is kept. `near`: it is so close to a limit that another minute may be otherwise, by this share of it;
+    below 0 it was missed. `cut`: its last visit ended with too few requests to say anything. Each by itself,
+    `kept_visits` of its visits are shown to keep the SLO, and `missed_visits` to miss it. `by_visit` are the requests
+    of each visit that met it, and all.
     """
 
     c: int
@@ -198,7 +199,7 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     n: int
     good: int | None
     state: Literal["kept", "missed", "unsure", "dip"]
-    near: bool = False
+    near: float | None = None
     cut: bool = False
     kept_visits: int = 0
     missed_visits: int = 0

@@ -260,7 +260,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"] == app["How sure"] == "the ranges 4–6 and 2–9 overlap"
-    step = "1 more search of each, to see how much they differ by chance"
+    step = "1 more search of this server, then one with --parallel 2, to see how much they differ by chance"
     assert shell["Try next"].startswith(f"{step}: swarmtui capacity http")
     assert shell["Try next"].endswith(" --max-tokens 64") and app["Try next"] == f"R: {step}"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
@@ -314,16 +314,17 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
     later = quick_search(ids[8], 60)
     pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], doubted, swept, later])
-    said = "20 agents (19–22), the mean of 4 searches: 22, 17, 20, 22"
-    pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=19, high=22, searches=4)
-    assert pair.searches == pooled and pooled_text(pooled) == "20 agents (19–22) by 4 searches"
-    assert large_change(pair)[:2] == ("18→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
+    slo = "with a first token within 2 s, for 90 % of requests"
+    said = f"20 agents (20–21) {slo}, the mean of 4 searches: 22, 17, 20, 22"
+    pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=20, high=21, searches=4)
+    assert pair.searches == pooled and pooled_text(pooled) == "20 agents (20–21) by 4 searches"
+    assert large_change(pair)[:2] == ("17→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
     lines = {line.name: line.text for line in answer_lines(pair)}
-    assert lines["Agents"] == "more agents: 18 → 20, means of 2 and 4 searches, 80 % sure"
+    assert lines["Agents"] == "more agents: 17 → 20, means of 2 and 4 searches, 80 % sure"
     logged = compare_with_baseline(before[1], after[3], [before[0], *after[:3]])
     row = ListRow(SessionRow(id=after[3].session.id, agents=22))
     shown = session_table([row], {}, ("id", "effect"), effects={row.id: logged})
-    assert shown.rows[0][1].text == "▲ 18 → 20 agents (2 v 4 searches)" and "ended" in shown.columns[1].title
+    assert shown.rows[0][1].text == "▲ 17 → 20 agents (2 v 4 searches)" and "ended" in shown.columns[1].title
     alone = compare_pair(before[1], after[0], history=[before[0]])
     assert alone.searches is None, "one search is no mean"
     assert compare_pair(after[0], swept, history=after[:1]).searches is None, "a sweep is no search"
@@ -482,7 +483,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
         ((12,), (14, 14), "1 more search with --parallel 2 would show a change of 2 agents (about 60 s)"),
         ((12,), (13,), "a change of 1 agent is less than repeats show"),
         ((12, 12), (10, 16), "a change of 1 agent is less than repeats show"),
-        ((12, 14), (13, 20), "2 more searches of each would show a change of 4 agents (about 4 min)"),
+        ((12, 14), (13, 20), "2 more searches of each would show a change of 3 agents (about 4 min)"),
         ((12, 14), (8, 24), "a change of 3 agents is less than repeats show"),
     ],
 )
@@ -511,7 +512,9 @@ def test_a_disturbed_search_counts_in_the_result_and_in_the_comparison() -> None
     ]  # fmt: skip
     pair = compare_pair(*history[2:], history=history[:2])
     assert pair.searches is not None and pair.searches.is_open
-    assert pair.searches.sentence == "13 agents or more: 2 searches of this server gave 13+, 8+"
+    assert pair.searches.sentence == (
+        "13 agents or more with a first token within 2 s, for 90 % of requests: 2 searches of this server gave 13+, 8+"
+    )
     assert pooled_text(pair.searches) == "13 agents or more by 2 searches"
     assert pair.agents is not None and (pair.agents.before, pair.agents.after) == (12, 13)
     assert large_change(pair)[0] == "", "two lower bounds are no change"

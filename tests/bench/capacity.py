@@ -7,6 +7,9 @@ python -m tests.bench.capacity shares [--quick] [--seeds N] [--truth C,C…]    
 python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    how often quick searches of one such
     server are said to differ, also if the server drifts by 5 % between them, and how often those of one that carries
     more; --sure: searches that decide at 1 %
+python -m tests.bench.capacity varies [--seeds N]    quick searches of servers with a queue, whose speed varies from one
+    visit to the next and from minute to minute: does the answer keep the SLO a minute later, and the first level above
+    its range miss it?
 python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
 In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
@@ -42,6 +45,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.traces.recordings import RecordedRequest, Recording, first_sessions, live_context
+from swarmtui.session_process.goals.capacity import Budget, VisitTally
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.presets import Preset, find_preset
 from tests.analysis.level_builders import level
@@ -355,13 +359,88 @@ def print_shares(seeds: int, truths: Sequence[int], *, quick: bool = False) -> N
         )
 
 
+class Queueing(NamedTuple):
+    """A server with so many slots and requests per second, on which the first token of `truth` agents takes 2 s."""
+
+    truth: int
+    slots: int
+    rate: float
+
+    def first_tokens(self, c: int, speed: float, rng: Random) -> Iterator[float]:
+        """Draw the times to the first token of requests that follow each other, and are alike."""
+        waits = 2.0 * max(c - self.slots, 0.08 * self.slots) / (self.truth + 0.5 - self.slots)
+        z = rng.gauss(0.0, 1.0)
+        while True:
+            yield waits / speed * math.exp(0.03 * z)
+            z = 0.7 * z + math.sqrt(1.0 - 0.7 * 0.7) * rng.gauss(0.0, 1.0)
+
+    def keeps(self, c: int, speed: float, rng: Random) -> bool:
+        """Return whether a direct run keeps the SLO."""
+        values = islice(self.first_tokens(c, speed, rng), DIRECT)
+        return sum(value <= 2.0 for value in values) >= 0.9 * DIRECT
+
+    def search(self, minute: float, differ: float, rng: Random) -> tuple[Capacity, float]:
+        """Return the answer of the program's own quick search in virtual time, and its seconds."""
+        now = [0.0]
+        budget, visits = Budget(QUICK_BUDGET_S, lambda: now[0]), list[Visit]()
+        while (following := next_visit(visits, VARIES, 1024, QUICK_ALPHA, quick=True, slots=self.slots)) is not None:
+            if not budget.allows(following):
+                break
+            c, started, speed = following.c, now[0], minute * math.exp(rng.gauss(0.0, differ))
+            run = VisitTally(c, VARIES, QUICK_ALPHA)
+            request_s = 1.0 / (self.rate * speed * min(1.0, max(c / self.slots, 0.3)))
+            now[0] += 0.5 + c * request_s
+            for first_s in islice(self.first_tokens(c, speed, rng), max(following.requests, c // 2)):
+                now[0] += request_s
+                run.add(_waited(first_s, c))
+                if run.is_missed() or budget.ends(run):
+                    break
+            budget.add(run.visit, now[0] - started)
+            visits.append(run.visit)
+        return capacity(VARIES, visits, [], alpha=QUICK_ALPHA), now[0]
+
+
+def _waited(first_s: float, c: int) -> Record:
+    first = round(1e9 * first_s)
+    return Record(
+        task=1, stage=1, c=c, run=1, t_sent_ns=0, t_first_ns=first, t_last_ns=first + 300_000_000,
+        t_done_ns=first + 300_000_000, chunks=100, first_tokens=1, tokens_in=100, tokens_out=128, token_source="usage",
+    )  # fmt: skip
+
+
+VARIES = parse_slo("ttft_p90=2s,stream_p10=20")
+QUEUEING = [Queueing(*of) for of in ((29, 4, 13), (18, 4, 8.5), (14, 2, 7), (20, 16, 8), (60, 16, 15), (8, 4, 4))]
+DIRECT = 80
+
+
+def print_varies(seeds: int) -> None:
+    print("truth  slots  visits differ  minutes  kept  above missed  both  agents / truth  range  seconds")
+    for server in QUEUEING:
+        for differ, minutes in ((0.0, 0.0), (0.03, 0.0), (0.06, 0.05), (0.1, 0.05)):
+            rng, kept, missed, share, width, times = Random(server.truth), [], [], [], [], []
+            for _ in range(seeds):
+                answer, seconds = server.search(math.exp(rng.gauss(0.0, minutes)), differ, rng)
+                later = math.exp(rng.gauss(0.0, minutes)) * math.exp(rng.gauss(0.0, differ))
+                kept.append(server.keeps(max(answer.agents, 1), later, rng))
+                missed.append(answer.high is None or not server.keeps(answer.high + 1, later, rng))
+                share.append(answer.agents / server.truth)
+                width.append(((answer.high or math.inf) + 1) / max(answer.low, 1))
+                times.append(seconds)
+            both = _mean([a and b for a, b in zip(kept, missed, strict=True)])
+            print(
+                f"{server.truth:5} {server.slots:6} {differ:14} {minutes:8} {_mean(kept):5.0%} {_mean(missed):13.0%} "
+                f"{both:5.0%} {_mean(share):15.2f} {sorted(width)[seeds // 2]:6.2f} {_mean(times):8.0f}",
+                flush=True,
+            )
+
+
 def _covers(answer: Capacity, agents: int) -> bool:
     return answer.low <= agents <= (math.inf if answer.high is None else answer.high)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "scatter", "traces"))
+    parser.add_argument("what", choices=("shares", "scatter", "varies", "traces"))
     parser.add_argument("preset", nargs="?", default="agents-small-kv")
     parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
     parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
@@ -371,6 +450,9 @@ def main() -> None:
     if given.what == "scatter":
         truths = [int(c) for c in (given.truth or "3,6,12,16,23,60").split(",")]
         print_scatter(int(given.seeds or 200), truths, quick=not given.sure)
+        return
+    if given.what == "varies":
+        print_varies(int(given.seeds or 40))
         return
     if given.what == "shares":
         print_shares(

@@ -82,7 +82,7 @@ def test_what_several_searches_give_together_is_the_number_and_this_search_stand
         view = result_view(shown, None, levels, "▲ more agents", repeats=True, steps=steps, searches=said)
         names = [row.name for row in view.rows]
         assert names[:3] == ["", "This search", "Compared"] and view.rows[0].text == said.sentence
-        assert (view.number, view.unit) == ("17", "agents") and view.rows[1].text.startswith("18 agents (17–19) with")
+        assert (view.number, view.unit) == ("17", "agents") and view.rows[1].text == "18 agents (17–19), 80 % sure"
         assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
 
 

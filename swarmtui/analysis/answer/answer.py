@@ -88,7 +88,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 28 kept only just, 32 missed`: the range allows for another minute,
+    the range ends below 22. `25 kept (confirmed), 28 kept by only 8 %, 32 missed`: the range allows for another minute,
     and the reason follows.
     """
     if not facts.agents or facts.disturbed is not None:
@@ -100,7 +100,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     if not past and facts.c is not None:
         past = [(facts.c, "missed")]
     parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(f"{c} {words}" for c, words in past)]
-    levels = [] if any(level.near for level in above) else [facts.agents, *(c for c, _ in past)]
+    levels = [] if any(level.near is not None for level in above) else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
     return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
@@ -113,7 +113,7 @@ def _past_words(level: SearchedLevel, first: int | None) -> str:
         return f"{doubt}{_visit_words(level)}"
     if not doubt:
         return level.state
-    return f"missed ({doubt})" if level.c == first and not level.near else doubt
+    return f"missed ({doubt})" if level.c == first and level.near is None else doubt
 
 
 def _kept_words(c: int, level: SearchedLevel | None) -> str:

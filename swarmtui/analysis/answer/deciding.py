@@ -68,6 +68,11 @@ def _searches(number: int) -> str:
     return f"{number} more {'search' if number == 1 else 'searches'}"
 
 
+def _and_before(found: ServerChange) -> str:
+    """Say of which servers: the one that runs, then the one before."""
+    return f" of this server, then one with {found.before}" if found.before else " of each"
+
+
 def _costs(facts: AnswerFacts) -> bool:
     """Whether a change without more or fewer agents makes answers longer or shorter, by more than drift does."""
     found = _change(facts)
@@ -83,7 +88,9 @@ def _by_answers(facts: AnswerFacts) -> str:
     slower = found.slower or 0.0
     choice, less = (found.before, slower / (1.0 + slower)) if slower > 0 else (found.after, -slower)
     choose = f"{'go back to' if slower > 0 else 'keep'} {choice}"
-    return f"{choose}: as many agents, as far as repeats show, and a whole answer takes {percent(less)} less time"
+    more = found.had[0] - found.had[1] if slower > 0 else found.had[1] - found.had[0]
+    as_many = "as many agents" if found.same else "at least as many agents" if more > 0 else "about as many agents"
+    return f"{choose}: {as_many}, and a whole answer takes {percent(less)} less time"
 
 
 def _either(facts: AnswerFacts) -> str:
@@ -103,7 +110,8 @@ DECIDING = (
     AnswerRow("change", "more_searches", ("change",), lambda f: _is_open(f) and _change(f).more is not None,
         _more_searches, lambda f: _change(f).command),
     AnswerRow("change", "first_repeat", ("change",), _needs_repeat,
-        lambda f: f"1 more search of each, to see how much they differ by chance{_takes(_change(f), 2)}",
+        lambda f: f"1 more search{_and_before(_change(f))}, to see how much they differ by chance"
+        f"{_takes(_change(f), 2)}",
         lambda f: _change(f).command),
     AnswerRow("change", "faster_answers", ("change",), _costs, _by_answers),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),

@@ -14,7 +14,7 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
-from swarmtui.analysis.capacity.words import range_clause, range_text
+from swarmtui.analysis.capacity.words import range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import JOB, RATE, time_text
@@ -90,16 +90,20 @@ _HEADLINES = (
 def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
-    take = f"{count_noun(found.agents, 'agent')}{range_text(found.agents, found.low, found.high)}"
-    searches = f"{len(found.numbers)} searches"
+    take = f"{count_noun(found.agents, 'agent')}{range_clause(found.agents, found.low, found.high)}"
+    take += f" with {facts.slo}" if facts.slo else ""
+    searches = count_noun(len(found.numbers), "search", "searches")
     if not found.is_mean:
         return f"{take}: {searches} of this server gave {found.gave}"
-    return f"{take}, the mean of {searches}: {found.gave}"
+    left = f"; {', '.join(found.left_out)} not counted, as something slowed the server down" if found.left_out else ""
+    if len(found.numbers) == 1:
+        return f"{take}, by one search{left}"
+    return f"{take}, the mean of {searches}: {found.gave}{left}"
 
 
 _SEARCHES = (
     AnswerRow("searches", "repeated_searches", ("searches",),
-        lambda f: f.searches is not None and len(f.searches.numbers) > 1 and f.searches.agents > 0, _searches),
+        lambda f: f.searches is not None and f.searches.agents > 0, _searches),
 )  # fmt: skip
 
 # why no more: what was missed

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import expm1, floor
 from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.analysis.capacity.margins import missed_by_far
+from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, missed_by_far
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, best_level, judge, level_margins, met_least
 from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
@@ -76,7 +76,8 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
     wider = min(low, max(another[0], *repeated, 0)), None if high is None else max(high, another[1])
     if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
-    text = f"the range allows for a speed that varies by about {percent(margins.spread)} from run to run"
+    varies = percent(expm1(margins.needed(ANOTHER_MINUTE)))
+    text = f"the range allows for a speed that varies by up to {varies} from run to run"
     return *wider, (Finding(code="runs_vary", text=text),)
 
 

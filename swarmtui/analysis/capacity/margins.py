@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress, groupby, pairwise
-from math import ceil, exp, fsum, inf, log, sqrt
+from math import ceil, copysign, exp, expm1, fsum, inf, log, sqrt
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -51,6 +51,11 @@ class Margins(NamedTuple):
     def is_near(self, c: int) -> bool:
         """Return whether a visited level may keep a limit in one minute and miss it in another."""
         return any(abs(margin) < self.needed(ANOTHER_MINUTE) for level, margin in self.line if level == c)
+
+    def share(self, c: int) -> float | None:
+        """Return by which share of a limit a visited level keeps it; below 0 if it misses it."""
+        margin = dict(self.line).get(c)
+        return None if margin is None else copysign(expm1(abs(margin)), margin)
 
     def range(self, alpha: float) -> tuple[int, int]:
         """Return the most agents that another visit keeps, and the most that it may keep; the first is 0 if none is."""

@@ -200,7 +200,7 @@ def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
     """Return what the search knows so far, for screens."""
     judged = judge(visits, alpha)
-    best = best_level(judged)
+    best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
     return SearchState(
@@ -217,7 +217,7 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
                 n=n,
                 good=good,
                 state=_verdict(one, highest),
-                near=one.near,
+                near=margins.share(one.c) if margins is not None and one.near else None,
                 cut=one.visits[-1].n < FIRST_LOOK,
                 kept_visits=kept,
                 missed_visits=missed,

@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
-from swarmtui.numbers import seconds
+from swarmtui.numbers import percent, seconds
 from swarmtui.text import count_noun
 
 
@@ -54,15 +54,13 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 def doubt_words(level: SearchedLevel | None) -> str:
-    """Say why a level is not decided: `kept once, missed once`, `kept only just`, or `not sure yet`; empty if it is."""
+    """Say why a level is not decided: `kept once, missed once`, `kept by only 8 %`, `not sure yet`; else nothing."""
     if level is None or level.state != "unsure":
         return ""
     if not level.differs:
-        if not level.near:
+        if level.near is None:
             return "not sure yet"
-        whole = level.visits - level.cut
-        just = {level.kept_visits: "kept only just", level.missed_visits: "missed only just"}
-        return just.get(whole, "close to the limit")
+        return f"{'kept' if level.near >= 0.0 else 'missed'} by only {percent(abs(level.near))}"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
 

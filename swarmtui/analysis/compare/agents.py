@@ -1,18 +1,17 @@
 """Compare two capacities for the same SLO. The whole rule is here:
 
-    more or fewer agents    the ranges of both answers do not overlap, and the numbers are further apart than chance
-                            explains
+    more or fewer agents    the numbers are further apart than chance explains, wherever repeats of both may end
     same                    the numbers are equal, and both have an upper end
     not sure yet            everything else; *likely* more or fewer if chance seldom takes them this far apart
 
-The range of an answer is what its own requests decide. A repeat of the search minutes later can end outside of it, as
-machines drift: chance explains a tenth beside the ranges and, of searches that decide below 95 %, whose ends are less
-sure, a share of the smaller number. `python -m tests.bench.capacity scatter` counts how often two equal servers are
-said to differ. A larger change, or one of narrower ranges, is never less sure.
+The number of an answer is the low end of its range, unless too few requests decide: a repeat of the search minutes
+later ends beside the number or in the lowest third of its range, not anywhere in it. Machines drift: chance explains a
+tenth beside that and, of searches that decide below 95 %, a share of the smaller number. How often two equal servers
+are said to differ is counted by `python -m tests.bench.capacity scatter`. A larger change is never less sure.
 
-Several searches of one configuration count as one with the mean of their numbers: its range, and what chance explains,
-shrink with the root of their number. Their drift is taken to be as large within a side as between both. What is shown
-of them is the mean, and where it may end with as many searches more: its range with that drift.
+Several searches of one configuration count as one with the mean of their numbers: what chance explains shrinks with the
+root of their number. Their drift is taken to be as large within a side as between both. What is shown of them is the
+mean, rounded down, and the mean of the ends of their ranges.
 
 A disturbance only makes a server look slower: a level that was kept in any search is kept. A search that was disturbed
 counts with its low end, which raises the number of the others and never lowers it.
@@ -45,6 +44,8 @@ _DRIFT = 0.1
 # What searches that are less sure differ by: this share of the smaller number, rounded, and at least one agent. With
 # 0.15, 9 % of pairs of equal servers with 24 agents are said to differ, if the share falls gently and visits differ.
 CHANCE = 0.16
+# A search whose number is the low end of its range may end in this part of it next time: the wider, the less is known.
+_OPEN = 1 / 3
 # Two equal servers are further apart than this part of what chance explains in at most a fifth of the pairs.
 _LIKELY = 0.75
 # As many searches are listed one by one.
@@ -120,8 +121,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 class PooledSearches(Stored, frozen=True, kw_only=True):
     """Several searches of one configuration: their `numbers`, the oldest first, what they give together, and its range.
 
-    The range ends where as many searches more may end; `high` is null if no upper end is known. `is_mean`: none of them
-    was disturbed, so that the agents are the mean of the numbers.
+    `high` is null if no upper end is known. `is_mean`: the agents are the mean of the numbers, and those of searches
+    that were disturbed are `left_out`.
     """
 
     numbers: tuple[str, ...]
@@ -129,6 +130,7 @@ class PooledSearches(Stored, frozen=True, kw_only=True):
     low: int | None
     high: int | None
     is_mean: bool = True
+    left_out: tuple[str, ...] = ()
 
     @property
     def gave(self) -> str:
@@ -176,14 +178,15 @@ class _Side(NamedTuple):
     @property
     def shown(self) -> PooledSearches:
         """Return what is shown of the searches; a single one has its own range."""
-        low, high = self.low, self.high
-        if self.weight > 1:
-            low, high = self.ends_after(1 / sqrt(self.weight))
-        low, high = None if low is None else max(int(low), self.kept), None if high is None else int(high)
-        numbers = tuple(_number(one.agents or 0, is_open=one.is_open) for one in reversed(self.answers))
+        low, high, is_mean = self.low, self.high, _is_mean(self)
+        if is_mean:
+            low, high = (_mean_end(ends) for ends in zip(*(one.shown_range for one in self.undisturbed), strict=True))
+        counted = self.undisturbed if is_mean else self.answers
+        left = () if counted is self.answers else tuple(one for one in self.answers if one not in counted)
         return PooledSearches(
-            numbers=numbers, agents=floor(self.agents + 0.5), low=low, high=high,
-            is_mean=len(self.undisturbed) == len(self.answers),
+            numbers=_numbers(counted), agents=floor(round(self.agents, 6)), is_mean=is_mean, left_out=_numbers(left),
+            low=None if low is None else max(floor(round(low, 6)), self.kept),
+            high=None if high is None else ceil(round(high, 6)),
         )  # fmt: skip
 
     @property
@@ -248,7 +251,7 @@ def compare_agents(
         why=_why(reason, a, b, chance),
         chance=None if reason in ("overlap", "no_limit") else chance,
         likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
-        searches=(len(a.answers), len(b.answers)),
+        searches=(len(a.shown.numbers), len(b.shown.numbers)),
         scatter=scatter,
         more=_more_searches(a, b) if not claims and not scatter and distance >= _LEAST_SHOWN else None,
     )
@@ -273,7 +276,7 @@ def _side(answers: Sequence[Answer | None], slo: str) -> _Side | None:
     if not undisturbed:
         return _Side(found, (), kept, kept, _least_end(found, kept), kept)
     agents = sum(one.agents or 0 for one in undisturbed) / len(undisturbed)
-    low, high = (_end(agents, ends) for ends in zip(*(one.shown_range for one in undisturbed), strict=True))
+    low, high = (_end(agents, ends) for ends in zip(*map(_number_ends, undisturbed), strict=True))
     if kept > agents:
         return _Side(found, undisturbed, kept, kept, high if high is None or high >= kept else None, kept)
     return _Side(found, undisturbed, agents, low, high, kept)
@@ -284,7 +287,25 @@ def _least_end(answers: Sequence[Answer], kept: int) -> int | None:
     return min((high for one in answers if (high := one.shown_range[1]) is not None and high >= kept), default=None)
 
 
-def _end(agents: float, ends: Sequence[int | None]) -> float | None:
+def _is_mean(side: _Side) -> bool:
+    """Return whether the number is the mean of undisturbed searches: no disturbed one kept more."""
+    return bool(side.undisturbed) and side.kept <= fmean(one.agents or 0 for one in side.undisturbed)
+
+
+def _number_ends(one: Answer) -> tuple[float | None, float | None]:
+    """Return between which numbers a search leaves its number open: if that is the low end, a part of its range."""
+    low, high = one.shown_range
+    if one.agents is None or high is None or low != one.agents:
+        return low, high
+    return low, low + _OPEN * (high - low)
+
+
+def _mean_end(ends: Sequence[int | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return fmean(known) if len(known) == len(ends) else None
+
+
+def _end(agents: float, ends: Sequence[float | None]) -> float | None:
     """Return an end of the range of the mean: as far away as those of single searches, by the root of their number."""
     known = [end for end in ends if end is not None]
     return agents + (sum(known) / len(known) - agents) / sqrt(len(ends)) if len(known) == len(ends) else None
@@ -322,6 +343,10 @@ def _detail(side: _Side, *, several: bool) -> str:
     if several:
         return f"{side.shown.agents}{' or more' if side.is_open else ''}"
     return f"{side.shown.agents}{range_text(side.shown.agents, side.shown.low, side.shown.high)}"
+
+
+def _numbers(answers: Sequence[Answer]) -> tuple[str, ...]:
+    return tuple(_number(one.agents or 0, is_open=one.is_open) for one in reversed(answers))
 
 
 def _number(agents: int, *, is_open: bool) -> str:

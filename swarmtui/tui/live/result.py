@@ -26,6 +26,7 @@ from swarmtui.report.answer import (
     point_text,
     quality_text,
     request_lengths,
+    search_text,
 )
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
@@ -135,7 +136,7 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
         then = (f"restart the server {restarted}", f"restart {restarted}")
     return (
         ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
-        ResultRow(THIS_SEARCH, answer.headline.sentence if answer.searches else ""),
+        ResultRow(THIS_SEARCH, search_text(answer) if answer.searches else ""),
         ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
