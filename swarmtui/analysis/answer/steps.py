@@ -166,6 +166,8 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
         return False
     if facts.c is None and facts.at_highest:
         return False  # more agents say more
+    if facts.varies is not None and facts.low == facts.agents and facts.high is not None:
+        return False  # the server itself varies from minute to minute
     return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
 
 
