@@ -295,7 +295,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "repeat_run", since(repeat_before=True, busy=True),
      "repeat the earlier run, with --parallel 2, when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
-     "repeat both runs (about 2 min)"),
+     "repeat this run, then the one with --parallel 2 (about 2 min)"),
     ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
      "go back to --parallel 2: it had 13 agents instead of 8"),
     ("change", "more_searches", since(more=(2, 2)),

@@ -184,7 +184,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     [
         ((True, False), "the earlier run", "the earlier run, with --parallel 2, when the host is quiet (about 60 s)"),
         ((False, True), "the later run", "the later run when the host is quiet (about 60 s)"),
-        ((True, True), "both runs", "both runs when the host is quiet (about 2 min)"),
+        ((True, True), "both runs", "this run when the host is quiet, then the one with --parallel 2 (about 2 min)"),
     ],
 )
 @pytest.mark.parametrize("swapped", [False, True])

@@ -152,7 +152,9 @@ def test_level_is_missed_by_far_if_what_else_ran_explains_less(others: float, st
     visits = [Visit(c, SLO, [request(0, [ms, ms + 10], c=c)] * 16) for c, ms in ((8, 100.0), (32, first_ms))]
     host = HostUse(others=others, steal=steal)
     levels = [level(8), level(32, host=host)]
-    explained = 1.5 / (1.0 - others - steal)
+    # A level during which others had next to nothing was not disturbed: what it missed counts.
+    explained = (1.5 if others + steal > 0.03 else 1.3) / (1.0 - others - steal)
+    assume(others + steal > 0.03 or late > 1.3)
     assume(abs(late - explained) > 0.01)
     found = capacity(SLO, visits, levels, alpha=ALPHA)
     assert found.agents == 8 and found.far_c == (32 if late > explained else None)

@@ -36,7 +36,8 @@ def _repeat_run(facts: AnswerFacts) -> str:
     found = _change(facts)
     quiet = " when the host is quiet" if found.busy else ""
     if found.repeat_before and found.repeat_after:
-        return f"repeat both runs{quiet}{_takes(found, 2)}"
+        then = f"the one with {found.before}" if found.before else "the earlier one"
+        return f"repeat this run{quiet}, then {then}{_takes(found, 2)}"
     earlier = f"the earlier run, with {found.before}," if found.before else "the earlier run"
     return f"repeat {earlier if found.repeat_before else 'the later run'}{quiet}{_takes(found, 1)}"
 

@@ -84,7 +84,7 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
 def _far_missed(judged: Sequence[JudgedLevel], levels: Sequence[Level], agents: int) -> int | None:
     """Return the lowest level that is missed at every visit by more than other work on the host explains."""
     hosts = {level.c: level.host for level in levels}
-    above = (one for one in judged if one.c > agents and one.kept is False)
+    above = (one for one in judged if one.c > agents and one.kept is False and not one.near)
     return next((one.c for one in above if all(missed_by_far(visit, hosts.get(one.c)) for visit in one.visits)), None)
 
 

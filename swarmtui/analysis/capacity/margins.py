@@ -20,6 +20,8 @@ from swarmtui.model.telemetry import HostUse
 FIRST_LOOK = 4
 # How many times slower than its share of the CPU time explains a disturbance may make a server, to be on the safe side.
 _SAFE = 1.5
+# A level during which others had no more than this share of the CPU time was not disturbed, whatever happened later.
+_UNDISTURBED = 0.03
 # A visit that is further from a limit than by this factor says no more than that.
 _FAR = log(2.0)
 # Requests that scatter so much that their margin is less certain than this say more by how many of them kept a limit.
@@ -114,9 +116,10 @@ def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:
     """
     if use is None or use.others is None:
         return False
-    left = 1.0 - use.others - (use.steal or 0.0)
+    taken = use.others + (use.steal or 0.0)
+    left, safe = 1.0 - taken, _SAFE if taken > _UNDISTURBED else 1.0
     return left > 0.0 and any(
-        len(values) >= FIRST_LOOK and len(condition.limits) == 1 and _lateness(condition, values) > _SAFE / left
+        len(values) >= FIRST_LOOK and len(condition.limits) == 1 and _lateness(condition, values) > safe / left
         for number, condition in enumerate(tally.slo.conditions)
         for values in [sorted(tally.least_values(number))]
     )

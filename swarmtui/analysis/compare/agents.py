@@ -63,10 +63,10 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     stand alone, are rounded. `reason` is why the word is what it is, `no_limit` if neither side has an upper end; `why`
     says it with both ranges, or what chance explains. `chance` are the agents by which two such searches of one server
     differ by chance; null if the ranges overlap. `likely` is what a change within chance most likely is. `searches` are
-    those of each side. `confidence` is that of the less certain capacity; null if nothing is decided. `scatter`: the
-    numbers differ, although everything that is known is the same. `more` searches of each side would show a change that
-    is not sure yet, if their means stay as they are; null if that takes too many. `repeated`: a side has several, so
-    that it is known how much they differ.
+    those of each side; `means`: none that was disturbed kept more. `confidence` is that of the less certain capacity;
+    null if nothing is decided. `scatter`: the numbers differ, although everything that is known is the same. `more`
+    searches of each side would show a change that is not sure yet, if their means stay as they are; null if that takes
+    too many. `repeated`: a side has several, so that it is known how much they differ.
     """
 
     word: AgentsWord
@@ -81,6 +81,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     likely: Literal["more agents", "fewer agents"] | None = None
     searches: tuple[int, int] = (1, 1)
     scatter: bool = False
+    means: bool = True
     more: tuple[int, int] | None = None
 
     @property
@@ -92,7 +93,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         """`means of 2 and 3 searches`; empty if each side has one."""
         before, after = self.searches
         each = f"{before} searches each" if before == after else f"{before} and {after} searches"
-        return f"means of {each}" if self.repeated else ""
+        return f"{'means of' if self.means else 'by'} {each}" if self.repeated else ""
 
     def claim(self, *, doubted: bool) -> str:
         """`probably more agents: 8 (8–9) → 12 (10–13)`; nothing is claimed if the ranges overlap."""
@@ -253,6 +254,7 @@ def compare_agents(
         likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
         searches=(len(a.shown.numbers), len(b.shown.numbers)),
         scatter=scatter,
+        means=_is_mean(a) and _is_mean(b),
         more=_more_searches(a, b) if not claims and not scatter and distance >= _LEAST_SHOWN else None,
     )
 
