@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, confirming_sentence, hit_texts, room_text
+from swarmtui.analysis.capacity.searched import leave_missed_open, searched_goodput
 from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
     MAX_VISITS,
     Visit,
     judge,
-    leave_missed_open,
     next_visit,
     search_state,
-    searched_goodput,
     visit_kept,
 )
 from swarmtui.analysis.limits.shares import dispersion, is_kept, least_n

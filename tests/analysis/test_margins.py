@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
-from swarmtui.analysis.capacity.slo_search import Visit, leave_missed_open, next_visit, search_state, visit_kept
+from swarmtui.analysis.capacity.searched import leave_missed_open
+from swarmtui.analysis.capacity.slo_search import Visit, next_visit, search_state, visit_kept
 from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import parse_slo
@@ -82,7 +83,7 @@ def test_answer_is_one_that_is_not_sure_if_no_level_is_far_from_a_limit() -> Non
 
 
 def test_quick_search_visits_what_another_minute_should_keep_and_miss() -> None:
-    """Of 20 agents that a server carries, it tries those that keep and miss the limit with room, not 19 and 20."""
+    """A server carries 20 agents: it tries those that keep and miss the limit with room, not 19 and 21."""
     rng, visits = Random(8), list[Visit]()
     while (following := next_visit(visits, SLO, 1024, ALPHA, quick=True)) is not None and len(visits) < MOST_VISITS:
         visits.append(visit(following.c, 1.0, rng, following.requests))

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from math import ceil, inf
+from math import ceil
 from typing import Literal, NamedTuple
-
-import msgspec
 
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, FIRST_LOOK, Margins, fit_margins
@@ -25,7 +23,7 @@ from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import falling_means, ratio
 from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally
-from swarmtui.model.findings import Goodput, SearchedLevel, SearchState, SearchStep
+from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
 from swarmtui.model.record import Record
 
 # The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
@@ -242,40 +240,6 @@ def _verdict(level: JudgedLevel, highest: int) -> Literal["kept", "missed", "uns
     if level.kept is None:
         return "kept" if level.c < highest and _passes(level.visits) else "unsure"
     return "kept" if level.kept else "missed"
-
-
-def searched_goodput(found: Sequence[Goodput], search: SearchState | None) -> tuple[Goodput, ...]:
-    """Return what an SLO says about levels, with the verdicts of the search for the capacity that visited them."""
-    states = {float(level.c): level.state for level in search.levels} if search and search.goal == "capacity" else {}
-    verdicts = {"kept": True, "missed": False, "dip": False, "unsure": None}
-    return tuple(
-        msgspec.structs.replace(level, kept=verdicts[states[level.c]])
-        if level.rate is None and level.c in states
-        else level
-        for level in found
-    )
-
-
-def leave_missed_open(
-    found: Sequence[Goodput], search: SearchState | None, high: int | None = None
-) -> tuple[tuple[Goodput, ...], SearchState | None]:
-    """Return the verdicts of a session in which something made the server look slower: what is missed proves nothing.
-
-    Levels above `high` were missed by far, which nothing but the server explains. A search for the cliff has no SLO.
-    """
-    limit = inf if high is None else high
-    goodput = tuple(
-        msgspec.structs.replace(one, kept=None) if one.kept is False and one.c <= limit else one for one in found
-    )
-    if search is None or search.goal != "capacity":
-        return goodput, search
-    levels = tuple(
-        msgspec.structs.replace(level, state="unsure")
-        if level.state in ("missed", "dip") and level.c <= limit
-        else level
-        for level in search.levels
-    )
-    return goodput, msgspec.structs.replace(search, levels=levels)
 
 
 def met_least(visits: Sequence[SloTally]) -> tuple[int, int]:
