@@ -21,8 +21,8 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     how many of them lie between both means. A change that is `decided` is one, which may be `worse`; `same` is none,
     and with `no_limit` neither side has an upper end. `more` searches of both would show it, null if too many;
     `repeated`: it is known how much searches differ. `slower` is the change of the time of a whole answer with as many
-    agents. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host
-    was. A search takes `search_s`, and `command` makes one.
+    agents. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
+    `search_s`, and `command` makes one.
     """
 
     before: str = ""
