@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from itertools import islice
 
@@ -16,6 +17,12 @@ settings.load_profile("any machine")
 
 # Files with tests of half a minute; last, they would run on one core while the others are idle.
 _LONG = frozenset({"test_tune_auto.py", "test_tune_live.py", "test_tune.py", "test_tune_detached.py", "test_skill.py"})
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was imported and collected: it lives as long as the process."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
