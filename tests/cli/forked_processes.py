@@ -77,6 +77,7 @@ def become(command: Sequence[str], environment: dict[str, str], kept: Collection
     subprocess.Popen = ForkingPopen  # type: ignore[assignment, misc]
     module, *arguments = command[command.index("-m") + 1 :]
     sys.argv, sys.orig_argv = [module, *arguments], [*command]
+    _follow_path(environment.get("PYTHONPATH", ""))
     if not hasattr(sys.modules[module], "__path__"):
         del sys.modules[module]  # runpy would warn
     try:
@@ -106,6 +107,15 @@ def _set_environment(command: Sequence[str], environment: dict[str, str]) -> Non
     room, more = arg_end - arg_start, env_end - env_start
     ctypes.memmove(arg_start, words[:room].rjust(room, b"/"), room)  # a path may begin with any number of slashes
     ctypes.memmove(env_start, values[:more].ljust(more, b"\0"), more)
+
+
+def _follow_path(folders: str) -> None:
+    """Search these folders first, and run the `sitecustomize` in them, as a new interpreter would."""
+    if added := [folder for folder in folders.split(":") if folder and folder not in sys.path]:
+        sys.path[:0] = added
+    if any((Path(folder) / "sitecustomize.py").exists() for folder in folders.split(":")):
+        sys.modules.pop("sitecustomize", None)  # the process that was forked may have run it, too
+        importlib.import_module("sitecustomize")
 
 
 def _exit_with(code: object) -> NoReturn:

@@ -140,6 +140,8 @@ class _Server:
     def _start_values(environment: dict[str, str]) -> dict[str, str]:
         found = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
         ours = [name for name in found if name.startswith("PYTHON") and found[name] == _OURS.get(name)]
+        if found.get("PYTHONPATH", "").endswith(f":{_ROOT}"):  # a fork searches more folders first
+            ours.append("PYTHONPATH")
         return {"PYTHONPATH": str(_ROOT)} | {name: value for name, value in found.items() if name not in ours}
 
 

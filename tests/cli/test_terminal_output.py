@@ -118,7 +118,7 @@ def test_own_fault_has_its_own_exit_code(sandbox: Sandbox) -> None:
         "index.list_sessions = fail\n"
     )
     env = {"PYTHONPATH": f"{folder}:{sandbox.environment['PYTHONPATH']}", "XDG_STATE_HOME": str(sandbox.home / "state")}
-    ran = sandbox.run("sessions", env=env)
+    ran = sandbox.start("sessions", env=env, forked=False).wait()  # its modules are imported after the fault
     report = sandbox.home / "state" / "swarmtui" / "crash.txt"
     assert ran.error_line(70) == (
         f"swarmtui: internal error, ZeroDivisionError: injected \\u001b[2J; details: {report}"
