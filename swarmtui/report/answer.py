@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.capacity.words import agents_number, range_clause, range_text
+from swarmtui.analysis.capacity.words import agents_number, range_clause
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep, PooledSentence
 from swarmtui.model.session import Summary
-from swarmtui.numbers import percent, rate, seconds, short_percent
+from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
@@ -24,8 +24,8 @@ _RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
-# The line below what several searches give together.
-THIS_SEARCH = "This search"
+# The line of what all searches of a server give together.
+ALL_SEARCHES = "All searches"
 
 
 def answer_number(found: Answer) -> str:
@@ -35,13 +35,6 @@ def answer_number(found: Answer) -> str:
         parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
         return "".join(parts)
     return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
-
-
-def search_text(found: Answer) -> str:
-    """`12 agents (12–15), 80 % sure`: what one of several searches found, without its SLO."""
-    agents = found.agents or 0
-    sure = "" if found.confidence is None or found.doubts else f", {short_percent(found.confidence)} sure"
-    return f"{count_noun(agents, 'agent')}{range_text(agents, *found.shown_range)}{sure}"
 
 
 def pooled_text(found: PooledSentence) -> str:
@@ -61,8 +54,8 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     at = found.at_capacity
     rows = [
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
-        ("Capacity" if found.agents is not None else "Result", (found.searches or found.headline).sentence),
-        (THIS_SEARCH, search_text(found) if found.searches else ""),
+        ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
+        (ALL_SEARCHES, found.searches.sentence if found.searches else ""),
         ("Doubt", doubt_text(found)),
         ("Levels", found.border),
         (f"At {at.c}" if at else "", "; ".join((point_text(at), *request_lengths(at))) if at else ""),

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from statistics import median
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
-from swarmtui.analysis.compare.levels import FIGURES, ComparisonRow, Figure
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, context_change, follows_flag
+from swarmtui.analysis.compare.levels import FIGURES, TIMES, ComparisonRow, Figure
 from swarmtui.analysis.compare.machine import MachineRow
 from swarmtui.analysis.compare.sessions import Comparison, Pair, headline_row
-from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
+from swarmtui.analysis.compare.verdicts import MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
-from swarmtui.numbers import percent, rate, seconds, seconds_change, short_percent, signed_percent, significant
+from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
 from swarmtui.report.answer import app_step, leading_steps, step_text
+from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
-from swarmtui.report.scales import value_axis
-from swarmtui.report.table import Block, Cell, Code, Column, Facts, Fields, Sentence, Table, Value, keyed, tabulate
-from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code, verdict_words
+from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
+from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code
 
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
-# The cells of a bar on each side of zero.
-_BAR = 12
-# A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
-_FAR, _NEAR = 3.0, 0.2
-# A change, or an end of its interval, that is outside the axis, below and above.
-_OUTSIDE = "←→"
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
-_DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
-_LIKELY: tuple[Code, ...] = ("likely faster", "likely slower")
 _NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
@@ -100,7 +91,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair)),
-        _same_load(pair),
+        # The app shows it as a table.
+        *([] if in_app and pair.agents else [_same_load(pair)]),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
@@ -131,23 +123,20 @@ def _same_load(pair: Pair) -> AnswerLine:
     decided = lead.word not in (None, "not sure yet")
     total = f"{lead.rates} in total ({change_percent(lead)})" if lead.change is not None else ""
     each = f"each writes {stream.rates} ({change_percent(stream)})" if stream and stream.change is not None else ""
-    known = [value for value in pair.whole_answer if value is not None]
+    whole = rows.get("e2e_s")
+    answers = ""
+    if whole and whole.before is not None and whole.after is not None:
+        answers = f"a whole answer {seconds_change(whole.before, whole.after)}"
     parts = (
         pair.throughput if decided else total,
         f"first token {times}" if times else "",
         each,
-        f"a whole answer {seconds_change(*known)}" if len(known) == 2 else "",
-        "context {:,} → {:,}".format(*context) if (context := _context(pair)) else "",
+        answers,
+        "context {:,} → {:,}".format(*context) if (context := context_change(pair.differences, pair.flags)) else "",
     )
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
     return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
-
-
-def _context(pair: Pair) -> tuple[int, int] | None:
-    """Return the tokens of a request before and after: slots may share what the server has; null if it is the same."""
-    found = next((item for item in pair.differences if item.code == "context"), None)
-    return _numbers(found) if found and pair.agents and not _follows(found, pair.flags) else None
 
 
 def _how_sure(pair: Pair) -> str:
@@ -223,8 +212,8 @@ def pair_blocks(pair: Pair) -> list[Block]:
 
 
 def _remarks(pair: Pair) -> list[Block]:
-    shown = (*_UNLIKE, "context") if _context(pair) else _UNLIKE
-    others = [found for found in pair.differences if not _follows(found, pair.flags) and found.code not in shown]
+    shown = (*_UNLIKE, "context") if context_change(pair.differences, pair.flags) else _UNLIKE
+    others = [found for found in pair.differences if not follows_flag(found, pair.flags) and found.code not in shown]
     if not pair.flags:  # the answer names what differs about the server and the plan
         others = [found for found in others if found.code in CLIENT_DIFFERENCES]
     also = f"also different: {', '.join(map(str, others))}"
@@ -236,19 +225,6 @@ def _alone(pair: Pair) -> list[Block]:
     """Name the levels that only one session has."""
     sides = (("A", pair.only_a_names), ("B", pair.only_b_names))
     return [Sentence(f"only in {side}: {', '.join(only)}", "detail") for side, only in sides if only]
-
-
-def _follows(difference: Difference, flags: Sequence[Difference]) -> bool:
-    """Whether the slots or the context changed by the same factor as a flag did, which says it: replicas share it."""
-    value = _numbers(difference) if difference.code in ("slots", "context") else None
-    return value is not None and any(
-        found is not None and found[0] * value[1] == found[1] * value[0] for found in map(_numbers, flags)
-    )
-
-
-def _numbers(difference: Difference) -> tuple[int, int] | None:
-    before, after = difference.before or "", difference.after or ""
-    return (int(before), int(after)) if before.isdecimal() and after.isdecimal() else None
 
 
 def comparison_tables(pair: Pair) -> list[Table]:
@@ -277,7 +253,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
 def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
     """Show a figure; a change without a verdict of its own is not sure, unless its interval tells its direction."""
     before, after = (
-        None if value is None else seconds(value, 4) if row.figure == "ttft_s" else rate(value, half_width)
+        None if value is None else seconds(value, 4) if row.figure in TIMES else rate(value, half_width)
         for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
     )
     tells = row.interval is not None and row.verdict is None and row.interval.low * row.interval.high > 0
@@ -300,102 +276,3 @@ def _machine_cells(row: MachineRow) -> dict[str, Value]:
     if row.change is not None:
         change = Cell(f"{SIGNS['unsure']} {signed_percent(row.change)}", "unsure")
     return {"figure": row.figure, "a": before, "b": after, "change": change, "interval": Cell("", "missing")}
-
-
-def change_tables(pair: Pair) -> list[Table]:
-    """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
-    rows = [row for row in pair.rows if row.leads and row.change is not None]
-    if not rows:
-        return []
-    top = _axis_end(rows)
-    # Bars of two numbers without an upper end would look like a gain or a loss.
-    drawn = pair.agents is None or pair.agents.reason != "no_limit"
-    bars = {row.key: Cell(change_bar(row, top) if drawn else "", row_code(row)) for row in rows}
-    axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
-
-    def change(row: ComparisonRow) -> Cell:
-        return Cell(f"{SIGNS[row_code(row)]} {change_percent(row)}", row_code(row))
-
-    def verdict(row: ComparisonRow) -> Cell | None:
-        code = row_code(row)
-        return None if pair.searched and code not in _DECIDED else Cell(verdict_words(row.word, row.likely), code)
-
-    columns: list[Column[ComparisonRow]] = [
-        Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
-        Column("change", "change", change),
-        *([Column[ComparisonRow]("bar", axis, lambda row: bars[row.key], right=False)] if drawn else []),
-        Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
-        Column("verdict", "verdict", verdict, right=False),
-    ]
-    note = " ".join([_legend(bars.values()), *_more_runs(rows)])
-    title = f"Change of {FIGURES[rows[0].figure]}"
-    return [tabulate(title, rows, columns, note, drop=("interval", "verdict")).without_missing()]
-
-
-def _axis_end(rows: Sequence[ComparisonRow]) -> float:
-    """Return where the axis of changes ends: at the largest one, unless it is not sure and far from most others.
-
-    One noisy level, or a wide interval, would make all changes one dot: what is outside has an arrow.
-    """
-    sizes = [abs(row.change or 0.0) for row in rows]
-    far = max(_NEAR, _FAR * median(sizes))
-    largest = max(size for size, row in zip(sizes, rows, strict=True) if size <= far or row_code(row) != "unsure")
-    return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
-
-
-def compared_rows(pair: Pair) -> range:
-    """Return which rows of the table of changes matter most: from one capacity to the other, else the headline."""
-    loads = [row.offered_load for row in pair.rows if row.leads and row.change is not None]
-    row = headline_row(pair)
-    ends = (pair.agents.before, pair.agents.after) if pair.agents else (row.offered_load,) * 2 if row else (0.0, 0.0)
-    first = max((at for at, load in enumerate(loads) if load <= min(ends)), default=0)
-    last = next((at for at, load in enumerate(loads) if load >= max(ends)), len(loads) - 1)
-    return range(first, last + 1)
-
-
-def _legend(bars: Collection[Cell]) -> str:
-    """Explain the signs that are used."""
-    used, drawn = {bar.code for bar in bars}, {sign for bar in bars for sign in bar.text}
-    decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
-    likely = ", ".join(f"{SIGNS[code]} {code}" for code in _LIKELY if code in used)
-    outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)
-    signs = (
-        f"{decided}, 95 % sure over all levels together" if decided else "",
-        f"{likely}, with too few runs to be sure" if likely else "",
-        f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "",
-    )
-    ends = (
-        "├ ┤: the interval of the change" if drawn & {"├", "┤"} else "",
-        f"{outside}: outside the axis" if outside else "",
-    )
-    return " ".join(f"{'; '.join(filter(None, part))}." for part in (signs, ends) if any(part))
-
-
-def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Say how many runs the levels need that are not decided yet."""
-    verdicts = [row.verdict for row in rows if row.verdict is not None]
-    if any(verdict.word is None for verdict in verdicts):
-        return [f"A verdict needs {MIN_RUNS} runs of each."]
-    open_ = [verdict for verdict in verdicts if verdict.word == "not sure yet"]
-    needed = [verdict.needed for verdict in open_ if verdict.needed and verdict.needed > min(verdict.n_a, verdict.n_b)]
-    detected = short_percent(verdicts[0].detect) if verdicts else ""
-    return [f"?: {max(needed)} runs of each would very likely show a difference of {detected}."] if needed else []
-
-
-def change_bar(row: ComparisonRow, top: float) -> str:
-    """Draw a change around zero: `·····│━━━├●┤·`; brackets end its interval, and what is outside has an arrow."""
-
-    def place(value: float) -> int:
-        return _BAR + round(min(1.0, max(-1.0, value / top)) * _BAR)
-
-    cells = ["·"] * (2 * _BAR + 1)
-    at = place(row.change or 0.0)
-    cells[min(_BAR, at) : max(_BAR, at) + 1] = "━" * (abs(at - _BAR) + 1)
-    if row.interval is not None and not row.interval.is_wide:
-        low, high = place(row.interval.low), place(row.interval.high)
-        cells[low : high + 1] = "─" * (high - low + 1)
-        cells[low] = "├" if row.interval.low >= -top else _OUTSIDE[0]
-        cells[high] = "┤" if row.interval.high <= top else _OUTSIDE[1]
-    cells[_BAR] = "│"
-    cells[at] = "●" if abs(row.change or 0.0) <= top else _OUTSIDE[at > _BAR]
-    return "".join(cells)

@@ -292,12 +292,12 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     pointed = series.stroke in ("line", "points")
     marked = dict(series.marks)
     sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
-    dots = [frame.dot(x, y) for x, y in series.points]
+    dots, path = ([frame.dot(x, y) for x, y in points] for points in (series.points, series.path))
     if pointed and sparse:
-        dots = [_centred(dot) for dot in dots]
+        dots, path = ([_centred(dot) for dot in found] for found in (dots, path))
     if series.stroke != "points":
         drawn, of = _PATTERNS[series.line]
-        for start, end in pairwise(dots):
+        for start, end in pairwise(path):
             frame.grid.line(start, end, series.hue, drawn=drawn, of=of)
     if not pointed:
         return

@@ -20,8 +20,9 @@ from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import MISSING, factor, seconds, short, short_percent, significant
 from swarmtui.report.answer import answer_rows
+from swarmtui.report.changes import change_tables
 from swarmtui.report.charts import SessionData, session_title
-from swarmtui.report.comparison import answer_lines, change_tables, comparison_tables
+from swarmtui.report.comparison import answer_lines, comparison_tables
 from swarmtui.report.figure_tables import clean_table, load_tables, machine_table, throughput_tables, time_table
 from swarmtui.report.level_columns import tokens
 from swarmtui.report.levels import first_tokens_over, level_table, slo_cells, slo_counts

@@ -83,7 +83,7 @@ class HostReader:
         earlier, last = self._processes, self._programs
         self._processes = now
         if earlier is None or last is None:
-            self._programs = ProgramTimes(t_ns=t_ns, cpus=len(os.sched_getaffinity(0)), others_s=0.0)
+            self._programs = ProgramTimes(t_ns=t_ns, cpus=os.cpu_count() or 1, others_s=0.0)
             self._busy_s = busy_s
             return
         ours = {*_descendants([os.getpid(), *servers], now), *self._clients()}

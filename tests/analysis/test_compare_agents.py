@@ -21,14 +21,8 @@ from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
 from swarmtui.report.answer import pooled_text
-from swarmtui.report.comparison import (
-    answer_lines,
-    change_tables,
-    compared_rows,
-    large_change,
-    pair_answer,
-    pair_blocks,
-)
+from swarmtui.report.changes import change_tables, compared_rows
+from swarmtui.report.comparison import answer_lines, large_change, pair_answer, pair_blocks
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
@@ -314,8 +308,7 @@ def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_
     swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
     later = quick_search(ids[8], 60)
     pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], doubted, swept, later])
-    slo = "with a first token within 2 s, for 90 % of requests"
-    said = f"20 agents (20–21) {slo}, the mean of 4 searches: 22, 17, 20, 22"
+    said = "20 agents (20–21), the mean of 4 searches: 22, 17, 20, 22"
     pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=20, high=21, searches=4)
     assert pair.searches == pooled and pooled_text(pooled) == "20 agents (20–21) by 4 searches"
     assert large_change(pair)[:2] == ("17→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
@@ -355,6 +348,13 @@ def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
         "800 → 900 tok/s in total (+12 %); first token 1.00 s → 600 ms; each writes 400 → 200 tok/s (−50 %); "
         "a whole answer 2.00 → 1.20 s"
     )
+    figures, levels = change_tables(pair)
+    assert figures.title == "Change, both with 8 agents" and levels.title.startswith("Change of output tok/s")
+    shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
+    assert list(shown) == ["agents", "output tok/s", "per agent", "first token", "whole answer"]
+    assert shown["agents"][:2] == ["12", "14"] and shown["first token"][:2] == ["1.00 s", "600 ms"]
+    worse = [name for name, (*_, bar) in shown.items() if bar.index("●") < bar.index("│")]
+    assert worse == ["per agent"], "fewer milliseconds are better"
     alone = compare_pair(before, last, history=[first], alone=True)
     assert [row.after for row in alone.rows if row.leads and row.c == 8] == [700.0]
     sides = pool_sides(before, last, [first])
@@ -512,9 +512,7 @@ def test_a_disturbed_search_counts_in_the_result_and_in_the_comparison() -> None
     ]  # fmt: skip
     pair = compare_pair(*history[2:], history=history[:2])
     assert pair.searches is not None and pair.searches.is_open
-    assert pair.searches.sentence == (
-        "13 agents or more with a first token within 2 s, for 90 % of requests: 2 searches of this server gave 13+, 8+"
-    )
+    assert pair.searches.sentence == "13 agents or more: 2 searches of this server gave 13+, 8+"
     assert pooled_text(pair.searches) == "13 agents or more by 2 searches"
     assert pair.agents is not None and (pair.agents.before, pair.agents.after) == (12, 13)
     assert large_change(pair)[0] == "", "two lower bounds are no change"

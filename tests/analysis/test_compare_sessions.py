@@ -538,5 +538,6 @@ def test_repeats_of_one_server_are_rarely_likely_to_differ() -> None:
         falsely = sum(likely_change(change, half_width) is not None for change in changes) / len(changes)
         assert falsely <= 0.03, half_width
     assert likely_change(0.5, 0.05) == "faster" and likely_change(-0.4, None) == "slower"
-    assert likely_change(3.0, None, time=True) == "slower" and likely_change(0.5, None, time=True) is None
+    assert likely_change(3.0, None, "first_token") == "slower" and likely_change(0.5, None, "first_token") is None
+    assert likely_change(0.5, None, "time") == "slower" and likely_change(-0.3, None, "time") == "faster"
     assert likely_change(0.4, 0.2) is None, "the figures are not known better"

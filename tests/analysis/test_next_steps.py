@@ -288,7 +288,7 @@ def test_what_makes_a_server_look_slower_leaves_the_number_of_agents_without_an_
     assert (found.agents, found.low, found.high, bool(found.disturbed)) == (4, 4, high, high is None)
     assert found.headline.sentence.startswith(headline) and "fewer" not in found.headline.sentence
     seen = "at 10 agents the first token took 3.0 s (p90)"
-    why = f"not known; seen: {seen}" if high is None else seen
+    why = f"not known: {seen}" if high is None else seen
     assert found.limit.sentence.startswith(why) and (found.limit.code == "not_known" or high is not None)
     nothing = msgspec.structs.replace(asked, goodput=goodput(levels[1:], records, slo), levels=(levels[1],))
     said = answer(nothing, slo, "ttft_p90=2s", {}).headline.code

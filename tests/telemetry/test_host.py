@@ -103,6 +103,7 @@ def test_ours_and_the_servers_are_no_other_programs(tmp_path: Path) -> None:
     )
     assert found.by_name == pytest.approx({"a (b) c": 1.0})
     assert found.others_s == pytest.approx(5.0), "programs that nobody saw used CPU time, too"
+    assert found.cpus == os.cpu_count(), "they may use all CPUs, also if we may use only some"
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,14 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     assert view.clock == ("0:10 elapsed, about 1:00 left", "0:10, about 1:00 left")
 
 
+def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:
+    """A level that was the answer so far was missed when it was run again."""
+    above = SearchedLevel(c=16, visits=2, n=34, good=24, state="unsure", kept_visits=1, missed_visits=1)
+    levels = tuple(above if level.c == 16 else level for level in SEARCH.levels)
+    search = msgspec.structs.replace(SEARCH, step="bisect", levels=levels)
+    assert step_texts(search)[0] == "16 was kept once, missed once: trying fewer · step 7"
+
+
 @pytest.mark.parametrize("step", ["climb", "check", "bisect", "decide", "beside", "repeat"])
 def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: SearchStep) -> None:
     search = msgspec.structs.replace(SEARCH, step=step)

@@ -73,7 +73,7 @@ def result_text(
     return text_of(result_lines(view, width, height, with_levels=True))
 
 
-def test_what_several_searches_give_together_is_the_number_and_this_search_stands_below_it() -> None:
+def test_the_number_is_that_of_this_search_and_what_all_searches_give_stands_below_it() -> None:
     """This holds with and without a baseline that leaves advice of its own."""
     text = "17 agents (15–20), the mean of 2 searches: 17, 18"
     said = PooledSentence(code="repeated_searches", sentence=text, agents=17, low=15, high=20, searches=2)
@@ -81,8 +81,8 @@ def test_what_several_searches_give_together_is_the_number_and_this_search_stand
     for steps in ((), ANSWER.next):
         view = result_view(shown, None, levels, "▲ more agents", repeats=True, steps=steps, searches=said)
         names = [row.name for row in view.rows]
-        assert names[:3] == ["", "This search", "Compared"] and view.rows[0].text == said.sentence
-        assert (view.number, view.unit) == ("17", "agents") and view.rows[1].text == "18 agents (17–19), 80 % sure"
+        assert names[:3] == ["", "All searches", "Compared"] and view.rows[1].text == said.sentence
+        assert (view.number, view.unit) == ("18", "agents") and view.rows[0].text.startswith("18 agents (17–19) with")
         assert "Try next" in names and "more slots: about 30 agents" in text_of(large_lines("", "", view.rows, 79))
 
 

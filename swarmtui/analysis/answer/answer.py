@@ -66,15 +66,15 @@ _DISTURBANCES = ("client", "host", "not_known")
 def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     """`at 20 agents the first token took 2.4 s (p90): all 16 slots are taken`
 
-    If something made the server look slower, that is only what was seen, and the limit is not known.
+    If something made the server look slower, the limit is not known, only what is likely.
     """
     row = rows_said("limit", facts)[0]
     missed = rows_said("missed", facts)
     if not missed:
         return AnswerSentence(code=row.code, sentence=row.text(facts))
     if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
-        seen = "" if row.code in _DISTURBANCES else f", and {row.text(facts)}"
-        said = f"not known; seen: at {agents(facts.c or 0)} {missed[0].text(facts)}{seen}"
+        seen = f"at {agents(facts.c or 0)} {missed[0].text(facts)}"
+        said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None

@@ -91,7 +91,6 @@ def _searches(facts: AnswerFacts) -> str:
     found = facts.searches
     assert found is not None
     take = f"{count_noun(found.agents, 'agent')}{range_clause(found.agents, found.low, found.high)}"
-    take += f" with {facts.slo}" if facts.slo else ""
     searches = count_noun(len(found.numbers), "search", "searches")
     if not found.is_mean:
         return f"{take}: {searches} of this server gave {found.gave}"

@@ -79,11 +79,14 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     at_high = search.level(high)
     unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
     dip = f"{high} {'missed' if capacity else 'queues'}, which may be a dip"
-    why = unsure if at_high is not None and at_high.state == "unsure" else dip
+    is_unsure = at_high is not None and at_high.state == "unsure"
+    why = unsure if is_unsure else dip
+    # A level that was taken for the answer may not be it any more.
+    fewer = (f"{unsure}: trying fewer",) if is_unsure and at_high is not None and at_high.kept_visits else ()
     words: dict[str, tuple[str, ...]] = {
         "climb": (f"doubling until {missed}", "doubling"),
         "check": (f"checking {search.next_c}, too: {why}", f"checking {search.next_c}, too"),
-        "bisect": (f"halving the gap {gap}", gap),
+        "bisect": (*fewer, f"halving the gap {gap}", gap),
         "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
         "beside": ("a level beside the border, for the range", "beside the border"),
         "repeat": ("the same level once more, to confirm it", "once more, to confirm", "once more"),

@@ -347,3 +347,22 @@ def _each(values: Iterable[object]) -> str:
 
 def _text(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
+
+
+def context_change(differences: Sequence[Difference], flags: Sequence[Difference]) -> tuple[int, int] | None:
+    """Return the tokens of a request before and after: slots may share what the server has; null if it is the same."""
+    found = next((item for item in differences if item.code == "context"), None)
+    return _numbers(found) if found and not follows_flag(found, flags) else None
+
+
+def follows_flag(difference: Difference, flags: Sequence[Difference]) -> bool:
+    """Whether the slots or the context changed by the same factor as a flag did, which says it: replicas share it."""
+    value = _numbers(difference) if difference.code in ("slots", "context") else None
+    return value is not None and any(
+        found is not None and found[0] * value[1] == found[1] * value[0] for found in map(_numbers, flags)
+    )
+
+
+def _numbers(difference: Difference) -> tuple[int, int] | None:
+    before, after = difference.before or "", difference.after or ""
+    return (int(before), int(after)) if before.isdecimal() and after.isdecimal() else None

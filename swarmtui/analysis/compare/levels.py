@@ -13,6 +13,7 @@ from swarmtui.analysis.compare.verdicts import (
     ALPHA,
     Evidence,
     Interval,
+    Kind,
     Verdict,
     VerdictWord,
     compare_replicates,
@@ -24,7 +25,7 @@ from swarmtui.model.plan import LevelKey, PerLevel
 from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import rate
 
-Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s"]
+Figure = Literal["out_tps_steady", "out_tps_wall", "per_stream_tps", "ttft_s", "e2e_s"]
 # The levels that both sessions have, before and after.
 BothLevels = Mapping[LevelKey, tuple[Level, Level]]
 
@@ -33,7 +34,10 @@ FIGURES: dict[Figure, str] = {
     "out_tps_wall": "output tok/s, wall",
     "per_stream_tps": "stream tok/s",
     "ttft_s": "TTFT",
+    "e2e_s": "whole answer",
 }
+TIMES: tuple[Figure, ...] = ("ttft_s", "e2e_s")
+_KINDS: dict[Figure, Kind] = {"ttft_s": "first_token", "e2e_s": "time"}
 # A change of a level needs this many requests of each side to be called likely, more than one visit of a quick search
 # has: the same server was 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
@@ -108,7 +112,7 @@ def _runs_in_time(figure: Figure, summary: Summary) -> dict[LevelKey, tuple[list
     levels, rotates = summary.levels, summary.session.plan.load.rotates
     found = {}
     for number, level in enumerate(levels):
-        known = [(run.run, value) for run in level.by_run if (value := getattr(run, figure)) is not None]
+        known = [(run.run, value) for run in level.by_run if (value := getattr(run, figure, None)) is not None]
         at = positions(number, len(levels), [run for run, _ in known], rotates)
         found[level.key] = at, [value for _, value in known]
     return found
@@ -148,7 +152,9 @@ def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> Compariso
         row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
         return row
-    return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, time=row.figure == "ttft_s"))
+    return msgspec.structs.replace(
+        row, likely=likely_change(row.change, row.half_width, _KINDS.get(row.figure, "rate"))
+    )
 
 
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:
@@ -164,13 +170,13 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
         half_width=_half_width(figure, a, b),
-        half_widths=(a.half_width, b.half_width) if figure != "ttft_s" else (None, None),
+        half_widths=(a.half_width, b.half_width) if figure not in TIMES else (None, None),
     )
 
 
 def _half_width(figure: Figure, a: Level, b: Level) -> float | None:
     """Return that of the less exact level, as a share of its rate; null for times."""
-    return None if figure == "ttft_s" else max(filter(None, (a.half_width, b.half_width)), default=None)
+    return None if figure in TIMES else max(filter(None, (a.half_width, b.half_width)), default=None)
 
 
 def _values(figure: Figure, a: Level, b: Level) -> tuple[float | None, float | None]:
@@ -186,5 +192,7 @@ def _value(figure: Figure, level: Level) -> float | None:
         return level.per_stream_tps.mean
     if figure == "ttft_s":
         return level.shown_ttft_s.median
+    if figure == "e2e_s":
+        return level.e2e_s.median
     value: float | None = getattr(level, figure)
     return value

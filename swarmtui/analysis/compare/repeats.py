@@ -12,7 +12,6 @@ from swarmtui.analysis.compare.agents import pool_searches
 from swarmtui.analysis.compare.differences import is_same_configuration, known_flags
 from swarmtui.analysis.compare.pool import pool_levels
 from swarmtui.analysis.compare.sides import counted_doubts
-from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.answer import Answer, PooledSentence
 from swarmtui.model.session import Summary
 
@@ -84,8 +83,7 @@ def pool_earlier_searches(summary: Summary, history: Sequence[Summary]) -> Poole
     pooled = pool_searches(find_answers(summary, summary, history))
     if pooled is None:
         return None
-    slo = parse_slo(summary.answer.slo).words() if summary.answer and summary.answer.slo else ""
-    facts = AnswerFacts(searches=pooled, slo=slo)
+    facts = AnswerFacts(searches=pooled)
     said = rows_said("searches", facts)
     if not said:
         return None

@@ -43,15 +43,14 @@ class Pair(Stored, frozen=True, kw_only=True):
 
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
-    two capacities; the sentence of the pair is about them, else about the headline level. `whole_answer` is
-    the median time of an answer at the headline level, of both. `limit_a` and `limit_b` say why there were no more
-    agents. `next` is what to try after the newer session of ours, by what both have shown; `predicted` holds the
-    prediction of the older one against it. `searches` says what the search of `b` and the earlier ones of its
-    configuration give together. `again` is the command that measures the newer one's server again. `doubts` are those
-    about either measurement, with the run they are about, and `doubtful` the ids of the sessions that have any.
-    `searched`: one of them chose its levels itself. `measured_again`: the newer one repeats a plan on a server that was
-    measured before as it is. `since` is the time of an earlier baseline, and `left_out` names a session after it that
-    was not chosen, and why.
+    two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
+    why there were no more agents. `next` is what to try after the newer session of ours, by what both have shown;
+    `predicted` holds the prediction of the older one against it. `searches` says what the search of `b` and the earlier
+    ones of its configuration give together. `again` is the command that measures the newer one's server again. `doubts`
+    are those about either measurement, with the run they are about, and `doubtful` the ids of the sessions that have
+    any. `searched`: one of them chose its levels itself. `measured_again`: the newer one repeats a plan on a server
+    that was measured before as it is. `since` is the time of an earlier baseline, and `left_out` names a session after
+    it that was not chosen, and why.
     """
 
     a: str
@@ -69,7 +68,6 @@ class Pair(Stored, frozen=True, kw_only=True):
     headline: LevelKey | None = None
     agents: AgentsChange | None = None
     throughput: str = ""
-    whole_answer: tuple[float | None, ...] = ()
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
@@ -167,10 +165,11 @@ def compare_pair(
         slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
-    whole_answer = _answer_times(*together)
     if agents and not unchanged:
         older, command = a if newer is b else b, command_again(newer)
-        steps = decide_first(server_change(older, newer, agents, whole_answer, command, swapped=newer is a), steps)
+        steps = decide_first(
+            server_change(older, newer, agents, _answer_times(*together), command, swapped=newer is a), steps
+        )
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -187,7 +186,6 @@ def compare_pair(
         headline=headline.key if headline else None,
         agents=agents,
         throughput=throughput,
-        whole_answer=whole_answer,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=steps,

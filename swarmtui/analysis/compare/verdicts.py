@@ -33,6 +33,8 @@ _SHOWN_CORRELATION = 0.05
 _LIKELY, _LIKELY_TIME = 0.2, 2.0
 
 VerdictWord = Literal["faster", "slower", "same", "not sure yet"]
+# What is compared: a rate, of which more is better, the time to the first token, or another time.
+Kind = Literal["rate", "first_token", "time"]
 Claim = Literal["configurations", "sessions"]
 
 
@@ -257,7 +259,7 @@ def _word(evidence: Evidence, alpha: float) -> tuple[VerdictWord | None, Interva
 
 
 def likely_change(
-    change: float | None, half_width: float | None, *, time: bool = False
+    change: float | None, half_width: float | None, kind: Kind = "rate"
 ) -> Literal["faster", "slower"] | None:
     """Return what a change between single runs likely is; null if repeats of one server may differ by as much.
 
@@ -267,10 +269,10 @@ def likely_change(
     """
     if change is None or change <= -1.0:
         return None
-    least = log(_LIKELY_TIME) if time else max(log1p(_LIKELY), 3.0 * (half_width or 0.0))
+    least = log(_LIKELY_TIME) if kind == "first_token" else max(log1p(_LIKELY), 3.0 * (half_width or 0.0))
     if abs(log1p(change)) <= least:
         return None
-    return "faster" if (change > 0) != time else "slower"
+    return "faster" if (change > 0) == (kind == "rate") else "slower"
 
 
 def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:

@@ -19,7 +19,7 @@ _DOUBTS = {
     "send_delay": "requests were sent late",
     "client_cpu": "the client had no CPU time to spare",
     "host_pressure": "the host was busy",
-    "host_steal": "the hypervisor was busy",
+    "host_steal": "other virtual machines took CPU time",
     "in_flight": "C was not held",
     "other_clients": "another client used the server",
     "token_source": "tokens were estimated",

@@ -8,16 +8,16 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.capacity.words import agents_number, doubt_words
+from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer, NextStep, PooledSentence
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import (
+    ALL_SEARCHES,
     NO_STEP,
     NOT_SURE,
-    THIS_SEARCH,
     answer_number,
     app_step,
     doubt_text,
@@ -26,7 +26,6 @@ from swarmtui.report.answer import (
     point_text,
     quality_text,
     request_lengths,
-    search_text,
 )
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
@@ -111,12 +110,9 @@ def result_view(
 
 
 def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
-    """The agents that keep the SLO, by all searches of this server; without an SLO, the best of several levels."""
+    """The agents that keep the SLO; without one, the best of several levels."""
     if answer is None or frame is None:
         return "", ""
-    if answer.searches is not None:
-        number = "".join(agents_number(answer.searches.agents, is_open=answer.searches.is_open, doubtful=False))
-        return number, "agent" if number == "1" else "agents"
     if answer.agents is not None:
         number = answer_number(answer)
         if answer.headline.code == "fewer_agents":
@@ -135,8 +131,8 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
         restarted = f"with {steps[0].command}, then press {again_key}"
         then = (f"restart the server {restarted}", f"restart {restarted}")
     return (
-        ResultRow("", (answer.searches or answer.headline).sentence, "bold"),
-        ResultRow(THIS_SEARCH, search_text(answer) if answer.searches else ""),
+        ResultRow("", answer.headline.sentence, "bold"),
+        ResultRow(ALL_SEARCHES, answer.searches.sentence if answer.searches else ""),
         ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),

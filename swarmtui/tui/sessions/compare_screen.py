@@ -40,8 +40,10 @@ _PICTURES = {
     "pareto_jobs": "Pareto of jobs", "contention": "slowdown", "degradation": "degradation",
 }  # fmt: skip
 _NO_CHANGE = "no level can be compared"
-# The levels whose changes a narrow terminal shows at least, and the lines of their titles and frame.
-_LEAST_LEVELS, _AROUND_LEVELS = 4, 3
+# The changes that a narrow terminal shows at least, and the lines of their titles and frame.
+_LEAST_LEVELS, _AROUND_LEVELS = 6, 3
+# The lines that the figures below the changes have at least.
+_LEAST_FIGURES = 8
 # The share of the lines that the answer of a wide terminal has at most.
 _MOST_ANSWER = 0.45
 # The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
@@ -92,8 +94,6 @@ class CompareScreen(PanelScreen):
             following = pictures[(self._figure + 1) % len(pictures)][0].name
             show = "" if self.is_narrow else "show "
             actions = relabel(actions, {"next_figure": f"{show}{_PICTURES[following]}"})
-        if len(self._summaries) == 2:
-            actions = relabel(actions, {"next_baseline": "swap"})
         # A narrow footer has no room for the export beside the key of the curves, which are not visible at first.
         if self.is_narrow:
             return actions if curves else in_footer(actions, f"panel({OverlayPanel.key})", "sessions")
@@ -111,7 +111,8 @@ class CompareScreen(PanelScreen):
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
-        from swarmtui.report.comparison import change_tables, compared_rows, figure_blocks
+        from swarmtui.report.changes import change_tables, compared_rows
+        from swarmtui.report.comparison import figure_blocks
 
         found = self._found = compare(self._summaries, self._baseline, history=self._history)
         answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
@@ -121,8 +122,9 @@ class CompareScreen(PanelScreen):
         answer.show_made(partial(comparison_lines, found, self._names))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"
-        changes.show_blocks([table._replace(title="") for table in bars] or [Sentence(_NO_CHANGE, "detail")])
-        single = bool(bars) and len(found.pairs) == 1
+        shown = [bars[0]._replace(title=""), *bars[1:]] if bars else [Sentence(_NO_CHANGE, "detail")]
+        changes.show_blocks(shown)
+        single = len(bars) == 1
         changes.titles, changes.leading = int(single), range(0)
         if single:
             # The explanation of the signs comes after the levels.
@@ -141,21 +143,21 @@ class CompareScreen(PanelScreen):
             self._show_curves(panel)
 
     def _fit_heights(self) -> None:
-        """Give answer and changes the lines that they have; on a narrow terminal the changes keep four levels."""
+        """Give answer and changes the lines that they have; on a narrow terminal six changes stay in view."""
         answer, changes = self.query_one("#compared", Page), self.query_one("#changes", Page)
         if self.only_panel is not None:
             answer.styles.height = changes.styles.height = None
             return
         (width, height), narrow = self.app.size, self.is_narrow
         room = height - 1
-        below = 2 + len(changes.lines_for(width - 2 if narrow else width // 2 - 2))
+        below = 2 + len(changes.lines_for(changes.inner_size.width or width - 2))
         wanted = 2 + len(answer.lines_for(width - 2))
         least = min(below, _LEAST_LEVELS + _AROUND_LEVELS)
         if narrow and self.chosen() == OverlayPanel.key:
             least = _LEAST_CURVES
         most = room - least if narrow else round(room * _MOST_ANSWER)
         answer.styles.height = min(wanted, most)
-        changes.styles.height = None if narrow else min(below, (room - min(wanted, most)) // 2)
+        changes.styles.height = None if narrow else min(below, room - min(wanted, most) - _LEAST_FIGURES)
 
     def _show_curves(self, panel: OverlayPanel) -> None:
         """Show the chosen picture; beside the title, what it is and what its signs mean."""

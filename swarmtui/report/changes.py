@@ -1,0 +1,224 @@
+"""Show what changed between two sessions as bars around zero: agents and the figures of one load, then each level."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from math import log
+from statistics import median
+from typing import NamedTuple
+
+from swarmtui.analysis.compare.differences import context_change
+from swarmtui.analysis.compare.levels import FIGURES, TIMES, ComparisonRow, Figure
+from swarmtui.analysis.compare.sessions import Pair, headline_row
+from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
+from swarmtui.model.plan import load_title
+from swarmtui.numbers import rate, seconds, short_percent, signed_percent
+from swarmtui.report.scales import value_axis
+from swarmtui.report.table import Cell, Code, Column, Table, tabulate
+from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code, verdict_words
+from swarmtui.text import count_noun
+
+# The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
+_BAR, _SHORT_BAR = 12, 10
+# A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
+_FAR, _NEAR = 3.0, 0.2
+# A change, or an end of its interval, that is outside the axis, below and above.
+_OUTSIDE = "←→"
+_DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
+_LIKELY: tuple[Code, ...] = ("likely faster", "likely slower")
+# The figures of one load, in the words of the screens.
+_NAMES: dict[Figure, str] = {
+    "out_tps_steady": "output tok/s", "out_tps_wall": "output tok/s", "per_stream_tps": "per agent",
+    "ttft_s": "first token", "e2e_s": "whole answer",
+}  # fmt: skip
+# The signs of what is better or worse, with their meaning.
+_MEANINGS: dict[Code, str] = {
+    "faster": "better", "slower": "worse", "likely faster": "likely better", "likely slower": "likely worse",
+    "same": "same", "unsure": "not sure yet",
+}  # fmt: skip
+# The end of an axis of logarithms at least: a change of a fifth.
+_LEAST_END = log(1.2)
+
+
+class _Figure(NamedTuple):
+    """A figure before and after; `better` is the logarithm of their ratio, negative if it got worse."""
+
+    name: str
+    before: str
+    after: str
+    change: str
+    better: float
+    code: Code | None
+
+
+def change_tables(pair: Pair) -> list[Table]:
+    """Show what got better or worse, if agents are compared, and the change of each level; none without a level."""
+    return [*_better_or_worse(pair), *_level_changes(pair)]
+
+
+def _better_or_worse(pair: Pair) -> list[Table]:
+    """Show agents, then the figures with as many agents on both sides, with bars to the right if they are better."""
+    lead = headline_row(pair)
+    if pair.agents is None or pair.refused:
+        return []
+    figures = [*_agents(pair), *(_load_figures(pair) if lead else ())]
+    top = max(_LEAST_END, *(abs(figure.better) for figure in figures))
+    signs = {figure.code for figure in figures}
+    legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs)
+    columns: list[Column[_Figure]] = [
+        Column("figure", "", lambda figure: figure.name, right=False),
+        Column("before", "before", lambda figure: figure.before),
+        Column("now", "now", lambda figure: figure.after),
+        Column("change", "change", lambda figure: Cell(_signed(figure), figure.code)),
+    ]
+    if _has_bars(pair):
+        axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
+        bars = Column[_Figure](
+            "bar", axis, lambda figure: Cell(bar(figure.better, top, _SHORT_BAR), figure.code), right=False
+        )
+        columns.append(bars)
+    at = f", both with {count_noun(lead.c, 'agent')}" if lead else ""
+    return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
+
+
+def _has_bars(pair: Pair) -> bool:
+    """Bars below two numbers without an upper end would look like a gain or a loss."""
+    return pair.agents is None or pair.agents.reason != "no_limit"
+
+
+def _signed(figure: _Figure) -> str:
+    return f"{SIGNS[figure.code]} {figure.change}" if figure.code else figure.change
+
+
+def _agents(pair: Pair) -> Iterator[_Figure]:
+    found = pair.agents
+    if found is not None and found.before and found.after and _has_bars(pair):
+        ratio = found.after / found.before
+        yield _Figure("agents", *found.numbers, signed_percent(ratio - 1.0, 0), log(ratio), pair_code(pair))
+
+
+def _load_figures(pair: Pair) -> Iterator[_Figure]:
+    rows = [row for row in pair.rows if row.key == pair.headline]
+    for figure, name in _NAMES.items():
+        row = next((row for row in rows if row.figure == figure), None)
+        if row is None or not row.before or not row.after or (name == _NAMES["out_tps_steady"] and not row.leads):
+            continue
+        is_time = figure in TIMES
+        before, after = (
+            seconds(value) if is_time else rate(value, half_width)
+            for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
+        )
+        ratio = row.before / row.after if is_time else row.after / row.before
+        code: Code = "unsure" if pair.doubts else row_code(row)
+        yield _Figure(name, before, after, change_percent(row), log(ratio), code)
+    if context := context_change(pair.differences, pair.flags):
+        before, after = (f"{value:,}" for value in context)
+        ratio = context[1] / context[0]
+        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), log(ratio), None)
+
+
+def _level_changes(pair: Pair) -> list[Table]:
+    """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
+    rows = [row for row in pair.rows if row.leads and row.change is not None]
+    if not rows:
+        return []
+    top = _axis_end(rows)
+    drawn = _has_bars(pair)
+    bars = {row.key: Cell(change_bar(row, top) if drawn else "", row_code(row)) for row in rows}
+    axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
+
+    def change(row: ComparisonRow) -> Cell:
+        return Cell(f"{SIGNS[row_code(row)]} {change_percent(row)}", row_code(row))
+
+    def verdict(row: ComparisonRow) -> Cell | None:
+        code = row_code(row)
+        return None if pair.searched and code not in _DECIDED else Cell(verdict_words(row.word, row.likely), code)
+
+    columns: list[Column[ComparisonRow]] = [
+        Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
+        Column("change", "change", change),
+        *([Column[ComparisonRow]("bar", axis, lambda row: bars[row.key], right=False)] if drawn else []),
+        Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
+        Column("verdict", "verdict", verdict, right=False),
+    ]
+    note = " ".join([_legend(bars.values()), *_more_runs(rows)])
+    title = f"Change of {FIGURES[rows[0].figure]}"
+    return [tabulate(title, rows, columns, note, drop=("interval", "verdict")).without_missing()]
+
+
+def _axis_end(rows: Sequence[ComparisonRow]) -> float:
+    """Return where the axis of changes ends: at the largest one, unless it is not sure and far from most others.
+
+    One noisy level, or a wide interval, would make all changes one dot: what is outside has an arrow.
+    """
+    sizes = [abs(row.change or 0.0) for row in rows]
+    far = max(_NEAR, _FAR * median(sizes))
+    largest = max(size for size, row in zip(sizes, rows, strict=True) if size <= far or row_code(row) != "unsure")
+    return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
+
+
+def compared_rows(pair: Pair) -> range:
+    """Return which rows of the table of changes matter most: from one capacity to the other, else the headline."""
+    loads = [row.offered_load for row in pair.rows if row.leads and row.change is not None]
+    row = headline_row(pair)
+    ends = (pair.agents.before, pair.agents.after) if pair.agents else (row.offered_load,) * 2 if row else (0.0, 0.0)
+    first = max((at for at, load in enumerate(loads) if load <= min(ends)), default=0)
+    last = next((at for at, load in enumerate(loads) if load >= max(ends)), len(loads) - 1)
+    return range(first, last + 1)
+
+
+def _legend(bars: Collection[Cell]) -> str:
+    """Explain the signs that are used."""
+    used, drawn = {bar.code for bar in bars}, {sign for bar in bars for sign in bar.text}
+    decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
+    likely = ", ".join(f"{SIGNS[code]} {code}" for code in _LIKELY if code in used)
+    outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)
+    signs = (
+        f"{decided}, 95 % sure over all levels together" if decided else "",
+        f"{likely}, with too few runs to be sure" if likely else "",
+        f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "",
+    )
+    ends = (
+        "├ ┤: the interval of the change" if drawn & {"├", "┤"} else "",
+        f"{outside}: outside the axis" if outside else "",
+    )
+    return " ".join(f"{'; '.join(filter(None, part))}." for part in (signs, ends) if any(part))
+
+
+def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
+    """Say how many runs the levels need that are not decided yet."""
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    if any(verdict.word is None for verdict in verdicts):
+        return [f"A verdict needs {MIN_RUNS} runs of each."]
+    open_ = [verdict for verdict in verdicts if verdict.word == "not sure yet"]
+    needed = [verdict.needed for verdict in open_ if verdict.needed and verdict.needed > min(verdict.n_a, verdict.n_b)]
+    detected = short_percent(verdicts[0].detect) if verdicts else ""
+    return [f"?: {max(needed)} runs of each would very likely show a difference of {detected}."] if needed else []
+
+
+def change_bar(row: ComparisonRow, top: float) -> str:
+    """Draw a change around zero with the interval that is known."""
+    known = row.interval if row.interval is not None and not row.interval.is_wide else None
+    return bar(row.change or 0.0, top, _BAR, (known.low, known.high) if known else None)
+
+
+def bar(value: float, top: float, half: int, interval: tuple[float, float] | None = None) -> str:
+    """Draw a value around zero: `·····│━━━├●┤·`; brackets end its interval, and what is outside has an arrow.
+
+    `half` are the cells on each side of zero.
+    """
+
+    def place(value: float) -> int:
+        return half + round(min(1.0, max(-1.0, value / top)) * half)
+
+    cells = ["·"] * (2 * half + 1)
+    at = place(value)
+    cells[min(half, at) : max(half, at) + 1] = "━" * (abs(at - half) + 1)
+    if interval is not None:
+        low, high = map(place, interval)
+        cells[low : high + 1] = "─" * (high - low + 1)
+        cells[low] = "├" if interval[0] >= -top else _OUTSIDE[0]
+        cells[high] = "┤" if interval[1] <= top else _OUTSIDE[1]
+    cells[half] = "│"
+    cells[at] = "●" if abs(value) <= top else _OUTSIDE[at > half]
+    return "".join(cells)
