@@ -48,7 +48,7 @@ class _Figure(NamedTuple):
     after: str
     change: str
     better: float
-    code: Code | None
+    code: Code
 
 
 def change_tables(pair: Pair) -> list[Table]:
@@ -69,7 +69,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
         Column("now", "now", lambda figure: figure.after),
-        Column("change", "change", lambda figure: Cell(_signed(figure), figure.code)),
+        Column("change", "change", lambda figure: Cell(f"{SIGNS[figure.code]} {figure.change}", figure.code)),
     ]
     if _has_bars(pair):
         axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
@@ -84,10 +84,6 @@ def _better_or_worse(pair: Pair) -> list[Table]:
 def _has_bars(pair: Pair) -> bool:
     """Bars below two numbers without an upper end would look like a gain or a loss."""
     return pair.agents is None or pair.agents.reason != "no_limit"
-
-
-def _signed(figure: _Figure) -> str:
-    return f"{SIGNS[figure.code]} {figure.change}" if figure.code else figure.change
 
 
 def _agents(pair: Pair) -> Iterator[_Figure]:
@@ -114,7 +110,9 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
     if context := context_change(pair.differences, pair.flags):
         before, after = (f"{value:,}" for value in context)
         ratio = context[1] / context[0]
-        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), log(ratio), None)
+        # The server says so: there is no doubt about it.
+        code = "faster" if ratio > 1.0 else "slower"
+        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), log(ratio), code)
 
 
 def _level_changes(pair: Pair) -> list[Table]:

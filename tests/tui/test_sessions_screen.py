@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ from swarmtui.tui.baseline import find_baseline
 from swarmtui.tui.dialogs import HelpScreen
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen
+from swarmtui.tui.sessions import screen as sessions_screen
 from swarmtui.tui.sessions.screen import SessionCurvePanel, SessionsScreen
 from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
@@ -392,3 +394,28 @@ async def test_a_session_is_shared_with_one_key(tmp_path: Path, until: Until, pl
     assert [path.name.split(".", 1)[1] for path in files] == ["md", "png", "svg", "swarm.json.gz"]
     name = import_shared(files[-1], tmp_path / "elsewhere")
     assert read_summary(tmp_path / "elsewhere", name).levels
+
+
+async def test_a_key_before_the_sessions_are_read_does_not_say_that_there_are_none(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved_sessions(tmp_path)
+    may_end, read = threading.Event(), sessions_screen.read_sessions
+
+    def read_late(root: Path) -> sessions_screen.ListedSessions:
+        may_end.wait(60.0)
+        return read(root)
+
+    monkeypatch.setattr(sessions_screen, "read_sessions", read_late)
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    texts: list[str] = []
+    monkeypatch.setattr(app, "toast", texts.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "[1] sessions" in screen_text(app))
+        assert isinstance(app.screen, SessionsScreen)
+        app.screen.update_panels()
+        await pilot.press("c")
+        assert texts == ["the sessions are being read"]
+        may_end.set()
+        await until(lambda: "four slots" in screen_text(app))

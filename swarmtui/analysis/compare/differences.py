@@ -352,7 +352,8 @@ def _text(value: float | None) -> str:
 def context_change(differences: Sequence[Difference], flags: Sequence[Difference]) -> tuple[int, int] | None:
     """Return the tokens of a request before and after: slots may share what the server has; null if it is the same."""
     found = next((item for item in differences if item.code == "context"), None)
-    return _numbers(found) if found and not follows_flag(found, flags) else None
+    known = _numbers(found) if found and not follows_flag(found, flags) else None
+    return known if known and all(known) else None
 
 
 def follows_flag(difference: Difference, flags: Sequence[Difference]) -> bool:

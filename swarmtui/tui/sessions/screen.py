@@ -149,6 +149,7 @@ class SessionsScreen(PanelScreen):
         self._pooled: dict[str, PooledSentence | None] = {}
         self._deleted = DeletedSessions(root)
         self._problem = ""
+        self._is_read = False
         # The rows of the list without a filter; the panels do not move while one is typed.
         self._row_count = 0
 
@@ -217,6 +218,7 @@ class SessionsScreen(PanelScreen):
             self._pooled.clear()
         except BadInput as problem:
             self._problem = sanitize(str(problem))
+        self._is_read = True
         self.update_panels()
         newest, sessions = max((row.id for row in self._listed.rows), default=""), self.query_one(TableList)
         if before and newest > max(before) and newest in sessions.ids:
@@ -227,7 +229,9 @@ class SessionsScreen(PanelScreen):
         rows = index.search_sessions(self._listed.rows, SESSION_ORDERS[self._order], text)
         filtered = f"/{text} · " if text else ""
         none = f"no sessions yet in {self._root}: each run is saved; F5 on the setup screen starts one"
-        if text:
+        if not self._is_read:
+            none = "the sessions are being read"
+        elif text:
             none = f"no session matches “{text}”; Esc clears the filter"
         listed = list_rows(group_sessions(rows, self._listed.groups), self._opened)
         self._shown = {row.id: row for row in listed}
