@@ -174,9 +174,9 @@ def simulate_level(
     return figures(simulate(c, seed, requests, shape)[0])
 
 
-def long_run(c: int, requests: int = 2000, shape: Shape = SHAPES["cv0.5"]) -> tuple[float, ...]:
-    """Return the mean of two long levels, which hardly differ."""
-    return mean_figures([figures(simulate(c, seed, max(requests, 40 * c), shape)[0]) for seed in (1, 2)])
+def long_run(c: int, requests: int = 2000, shape: Shape = SHAPES["cv0.5"], each: int = 40) -> tuple[float, ...]:
+    """Return the mean of two long levels, which hardly differ; each agent has at least so many requests."""
+    return mean_figures([figures(simulate(c, seed, max(requests, each * c), shape)[0]) for seed in (1, 2)])
 
 
 def mean_figures(found: Sequence[tuple[float, ...]]) -> tuple[float, ...]:

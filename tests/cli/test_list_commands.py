@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 
@@ -14,7 +16,7 @@ from swarmtui.cli import options
 from swarmtui.cli.live import attach
 from swarmtui.model.base import BadInput
 from swarmtui.model.endpoint import PATHS
-from tests.cli.programs import SHORT, SIM, Sandbox, open_sandbox, wait_until
+from tests.cli.programs import ROOT, SHORT, SIM, Sandbox, open_sandbox, wait_until
 
 LAST = "two"
 
@@ -168,18 +170,24 @@ def test_misspelt_command_suggests_a_similar_one(sandbox: Sandbox) -> None:
     assert error.code == 2 and "Did you mean 'sessions'?" in error.err
 
 
-def test_help_and_version_are_fast(sandbox: Sandbox) -> None:
-    """In CPU time, which does not depend on the load of the machine."""
-    import os
+# Packages of swarmtui and of others that are imported to print help.
+FOR_HELP = {"cli", "model", "processes", "text", "version"}, {"click", "msgspec", "typing_extensions"}
 
-    for option in ("--version", "--help"):
-        used = []
-        for _ in range(3):
-            before = os.times()
-            assert sandbox.start(option, forked=False).wait().code == 0
-            after = os.times()
-            used.append(after.children_user + after.children_system - before.children_user - before.children_system)
-        assert min(used) < 0.15, (option, used)
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_and_version_import_little(option: str) -> None:
+    """Imports are nearly all of the time that they take."""
+    code = (
+        "import atexit, sys; from swarmtui.cli import main; atexit.register(lambda: print('|', *sys.modules)); main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = [name.split(".") for name in ran.stdout.rpartition("|")[2].split()]
+    ours, others = FOR_HELP
+    assert {words[1] for words in loaded if words[0] == "swarmtui" and words[1:]} == ours
+    assert sum(words[0] == "swarmtui" for words in loaded) <= 12, "no module of a command"
+    outside = {words[0] for words in loaded} - {*sys.stdlib_module_names, "swarmtui", "__main__", "sitecustomize"}
+    assert {name for name in outside if not name.startswith("_")} <= others
+    assert not {"asyncio", "socket", "ssl", "subprocess", "json"} & {words[0] for words in loaded}
 
 
 def test_help_names_every_api() -> None:

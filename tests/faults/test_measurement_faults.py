@@ -67,7 +67,20 @@ def test_usage_that_contradicts_the_tokenizer_is_named(sandbox: Sandbox, usage: 
     assert ("/tokenize" in counts["value"]) is (state == "doubtful")
 
 
+# Imported by every Python process: whether this host is busy is not known. A busy one explains a silence, too.
+UNKNOWN_HOST = """
+import time
+from swarmtui.model.telemetry import HostLoad
+from swarmtui.telemetry.host import HostReader
+HostReader.read = lambda self, **options: HostLoad(t_ns=time.perf_counter_ns())
+"""
+
+
 def test_a_server_that_is_stopped_for_three_seconds_froze(sandbox: Sandbox) -> None:
+    hooks = sandbox.home / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(UNKNOWN_HOST)
+    env = {"PYTHONPATH": f"{hooks}:{sandbox.environment['PYTHONPATH']}"}
     simulator = subprocess.Popen(
         [sys.executable, "-m", "swarmtui.sim", "moe-tp1?output.median=150", "--port", "0"],
         stdout=subprocess.PIPE,
@@ -76,7 +89,8 @@ def test_a_server_that_is_stopped_for_three_seconds_froze(sandbox: Sandbox) -> N
     try:
         assert simulator.stdout is not None
         url = simulator.stdout.readline().split()[-1]
-        command = sandbox.start_benchmark(url, "--workload", "chat", *LOAD)
+        # Far more requests than are answered before the server is stopped, however late that is.
+        command = sandbox.start_benchmark(url, "--workload", "chat", *LOAD, "--requests", "32", env=env)
         wait_until(lambda: answered(sandbox) >= 6, "some measured answers")
         simulator.send_signal(signal.SIGSTOP)
         time.sleep(3.0)  # the fault is that nothing happens for this time

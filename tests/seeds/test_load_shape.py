@@ -12,7 +12,7 @@ from tests.seeds.virtual_session import Freeze, simulate_sweep
 
 @pytest.mark.parametrize("c", [4, 50])
 def test_default_number_of_requests_is_enough(c: int) -> None:
-    truth = long_run(c, requests=500)
+    truth = long_run(c, 200, each=15)
     short = zip(*(simulate_level(c, seed) for seed in range(10, 15)), strict=True)
     means = dict(zip(FIGURES, map(statistics.fmean, short), strict=True))
     for name, true in zip(FIGURES, truth, strict=True):
@@ -31,7 +31,7 @@ def test_half_width_of_a_level_that_queues_does_not_count_the_waiting(c: int) ->
 def test_half_width_holds_the_rate_of_a_long_level(name: str, c: int) -> None:
     """All streams share the steps of the server; the goal is 95 %, of which 20 seeds may miss three more."""
     shape = SHAPES[name]
-    truth, levels = long_run(c, 600, shape)[0], [simulate(c, seed, shape=shape)[0] for seed in range(20)]
+    truth, levels = long_run(c, 200, shape, each=15)[0], [simulate(c, seed, shape=shape)[0] for seed in range(20)]
     held = [abs((one.out_tps_steady or 0.0) - truth) <= (one.out_tps_steady_hw or 0.0) for one in levels]
     assert statistics.fmean(held) >= 0.8
     assert statistics.fmean(one.half_width or 1.0 for one in levels) < 0.05
