@@ -29,8 +29,6 @@ os.environ |= {"TEXTUAL_ANIMATIONS": "none", "COLORTERM": "truecolor", "TERM": "
 HERE = Path(__file__).resolve().parent
 # A sweep over two nodes of a private Ray cluster.
 HOSTS = HERE / "two-hosts.jsonl"
-# Two sweeps with four runs per level: enough for verdicts.
-COMPARED = HERE.parent / "tests" / "tui" / "recorded"
 
 sys.path.insert(0, str(HERE.parent))
 
@@ -54,6 +52,9 @@ _SEARCH = ("--seed", "7", "--keep-text", "--max-agents", "128")
 _SWEEP = ("--levels", "1,2,4,8,16,32", "--requests", "3C", "--runs", "1", "--seed", "7", "--keep-text")
 # Command, endpoint and options of the sessions, by their label.
 RUNS = {
+    "how many agents, 8 slots": (
+        "capacity", f"sim:moe-tp1?slots=8&{_OUTPUT}", *_SEARCH, "--server-flags", "--max-num-seqs 8",
+    ),
     "how many agents": (
         "capacity", f"sim:moe-tp1?slots=16&{_OUTPUT}", *_SEARCH, "--server-flags", "--max-num-seqs 16",
     ),
@@ -139,15 +140,13 @@ def main() -> None:
         root, hosts = Path(SESSIONS), Path(folder) / "hosts"
         (hosts / HOSTS.stem).mkdir(parents=True)
         shutil.copy(HOSTS, hosts / HOSTS.stem / "journal.jsonl")
-        compared = Path(folder) / "compared"
-        shutil.copytree(COMPARED, compared)
-        for session in (hosts / HOSTS.stem, *compared.iterdir()):
-            write_summary(session)
+        write_summary(hosts / HOSTS.stem)
         (tune,) = Path(TUNED, ".tuning").iterdir()
-        search, sixteen, many = ids["how many agents"], ids["16 slots"], ids["64 agents"]
+        before, search = ids["how many agents, 8 slots"], ids["how many agents"]
+        sixteen, many = ids["16 slots"], ids["64 agents"]
         in_search = open_replay(root, search).length_s * 0.6
         in_level = level_time(root, sixteen, 16)
-        asyncio.run(animate(root, search, compared))
+        asyncio.run(animate(root, search, before))
         for shot in (
             take(root, "setup", (120, 40), None, 0.0, ()),
             take(root, "live-80x24", (80, 24), search, in_search, ()),
@@ -161,7 +160,7 @@ def main() -> None:
             take(hosts, "hosts", (120, 40), HOSTS.stem, 22.0, ()),
             take(root, "help", (120, 40), sixteen, 0.0, (), live_help=True),
             take(root, "sessions", (120, 40), None, 0.0, ("L", "G", "m", "k")),
-            take(compared, "compare", (120, 40), None, 0.0, ("L", "c")),
+            take(root, "compare", (120, 40), None, 0.0, (), compared=(before, search)),
             take(Path(TUNED), "tune", (120, 40), None, 0.0, (), tune=tune),
         ):
             asyncio.run(shot)
@@ -193,6 +192,7 @@ async def take(
     live_help: bool = False,
     tune: Path | None = None,
     theme: str = "swarm",
+    compared: Sequence[str] = (),
 ) -> None:
     app = SwarmApp(session_root=root, tune=tune, config=Config(theme=theme))
     async with app.run_test(size=size) as pilot:
@@ -205,6 +205,8 @@ async def take(
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.5)
+        if compared:
+            await app.open_comparison(root, list(compared))
         if live_help:
             app.open_screen("help", app.keys.actions("live"))
         await pilot.pause(1.0)
@@ -218,8 +220,8 @@ async def seek(pilot: Pilot[Any], source: ReplaySource, at_s: float) -> None:
         await pilot.pause(0.02)
 
 
-async def animate(root: Path, session: str, compared: Path) -> None:
-    """Record the way from setup through a search to its answer, and whether a change helped."""
+async def animate(root: Path, session: str, before: str) -> None:
+    """Record the way from setup through a search to its answer, and whether a change since `before` helped."""
     app = SwarmApp(session_root=root)
     shots: list[Shot] = []
 
@@ -238,7 +240,7 @@ async def animate(root: Path, session: str, compared: Path) -> None:
         source.seek(source.length_s)
         await pilot.pause(1.0)
         shoot(4.0)
-        await app.open_comparison(compared, sorted(path.name for path in compared.iterdir()))
+        await app.open_comparison(root, [before, session])
         await pilot.pause(1.5)
         shoot(4.0)
     recording = Recording().svg(shots)
