@@ -7,6 +7,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TextIO
 
 _SEQUENCES = re.compile(
@@ -27,6 +28,10 @@ def sanitize(text: str) -> str:
     """Return one line without control characters, escape sequences and changes of text direction."""
     if text.isascii() and text.isprintable():
         return " ".join(text.split())
+    return _sanitized_cell(text) if len(text) <= _CELL else _sanitized(text)
+
+
+def _sanitized(text: str) -> str:
     text = _BLANKS.sub(" ", _settled(text))
     return "".join(char for char in text if not _is_invisible(char)).strip()
 
@@ -107,7 +112,13 @@ def brief_flags(text: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the number of terminal columns."""
-    return len(text) if text.isascii() else sum(width for _, width in _clusters(text))
+    if text.isascii():
+        return len(text)
+    return _cell_width(text) if len(text) <= _CELL else _width(text)
+
+
+def _width(text: str) -> int:
+    return sum(width for _, width in _clusters(text))
 
 
 def truncate(text: str, columns: int) -> str:
@@ -145,6 +156,11 @@ def _clusters(text: str) -> Iterator[tuple[str, int]]:
     from wcwidth import iter_graphemes, wcswidth
 
     return ((cluster, max(0, wcswidth(cluster))) for cluster in iter_graphemes(text))
+
+
+# A table is laid out again whenever one of its cells changes, and several times: those of short texts are kept.
+_CELL = 80
+_sanitized_cell, _cell_width = lru_cache(4096)(_sanitized), lru_cache(4096)(_width)
 
 
 def sanitize_lines(text: str) -> list[str]:

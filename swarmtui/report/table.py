@@ -165,16 +165,17 @@ def fit(table: Table, width: int | None, gaps: Sequence[int], least: Mapping[str
     """
     clean = table._replace(
         columns=tuple(column._replace(title=sanitize(_title(column, width))) for column in table.columns),
-        rows=tuple(tuple(cell._replace(text=sanitize(cell.text)) for cell in row) for row in table.rows),
+        rows=tuple(tuple(_with_text(cell, sanitize(cell.text)) for cell in row) for row in table.rows),
     )
-    present, known = {column.id for column in clean.columns}, least or {}
+    present, known = [column.id for column in clean.columns], least or {}
+    needed = [
+        max(known.get(column.id, 2), *map(display_width, (column.title, *clean.texts(at))))
+        for at, column in enumerate(clean.columns)
+    ]
     drop = [name for name in clean.drop if name in present]
     for count in range(len(drop) + 1):
         shown = clean.without(drop[:count])
-        full = [
-            max(known.get(column.id, 2), *(display_width(text) for text in (column.title, *shown.texts(at))))
-            for at, column in enumerate(shown.columns)
-        ]
+        full = [room for name, room in zip(present, needed, strict=True) if name not in drop[:count]]
         for gap in gaps:
             widths = _truncated(shown.columns, full, None if width is None else width - gap * len(full))
             if width is None or sum(widths) + gap * len(widths) <= width:
@@ -185,11 +186,15 @@ def fit(table: Table, width: int | None, gaps: Sequence[int], least: Mapping[str
     titles = tuple(truncate(column.title, w) for column, w in zip(shown.columns, widths, strict=True))
     cuts = [truncate_middle if column.keeps_end else truncate for column in shown.columns]
     rows = tuple(
-        tuple(cell._replace(text=cut(cell.text, w)) for cell, w, cut in zip(row, widths, cuts, strict=True))
+        tuple(_with_text(cell, cut(cell.text, w)) for cell, w, cut in zip(row, widths, cuts, strict=True))
         for row in shown.rows
     )
     dropped = tuple(column.title for column in clean.columns if column.id in drop[:count])
     return Layout(shown.columns, titles, rows, tuple(widths), gap, dropped)
+
+
+def _with_text(cell: Cell, text: str) -> Cell:
+    return cell if cell.text == text else cell._replace(text=text)
 
 
 def _title(column: Column[Any], width: int | None) -> str:
