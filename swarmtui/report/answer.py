@@ -16,7 +16,7 @@ from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
 # Steps that change nothing about the server: they measure again, or say what was tried already.
-_NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried")
+_NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
 # Steps that the key for the next run takes, in the app.
@@ -67,8 +67,8 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 
 def doubt_text(found: Answer) -> str:
-    """Say why a number is in doubt: `the host was busy, so missed levels prove nothing`; empty if it is not."""
-    counts = "missed levels prove nothing" if found.high is None else "only levels that were missed by far count"
+    """Say why a number is in doubt: `the host was busy, so missed levels are not sure`; empty if it is not."""
+    counts = "missed levels are not sure" if found.high is None else "only levels missed by far are sure"
     proves = f", so {counts}" if found.disturbed and found.missed_c else ""
     return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
 

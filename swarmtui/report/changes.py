@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from math import log
 from statistics import median
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code,
 from swarmtui.text import count_noun
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
-_BAR, _SHORT_BAR = 12, 10
+_BAR, _SHORT_BAR = 12, 8
 # A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
 _FAR, _NEAR = 3.0, 0.2
 # A change, or an end of its interval, that is outside the axis, below and above.
@@ -36,12 +35,12 @@ _MEANINGS: dict[Code, str] = {
     "faster": "better", "slower": "worse", "likely faster": "likely better", "likely slower": "likely worse",
     "same": "same", "unsure": "not sure yet",
 }  # fmt: skip
-# The end of an axis of logarithms at least: a change of a fifth.
-_LEAST_END = log(1.2)
+# The ends of an axis of changes, at least and at most: one that is larger has an arrow.
+_LEAST_END, _MOST_END = 0.2, 1.0
 
 
 class _Figure(NamedTuple):
-    """A figure before and after; `better` is the logarithm of their ratio, negative if it got worse."""
+    """A figure before and after; `better` is the size of its change, negative if it got worse."""
 
     name: str
     before: str
@@ -59,10 +58,10 @@ def change_tables(pair: Pair) -> list[Table]:
 def _better_or_worse(pair: Pair) -> list[Table]:
     """Show agents, then the figures with as many agents on both sides, with bars to the right if they are better."""
     lead = headline_row(pair)
-    if pair.agents is None or pair.refused:
-        return []
     figures = [*_agents(pair), *(_load_figures(pair) if lead else ())]
-    top = max(_LEAST_END, *(abs(figure.better) for figure in figures))
+    if pair.agents is None or pair.refused or not figures:
+        return []
+    top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
     signs = {figure.code for figure in figures}
     legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs)
     columns: list[Column[_Figure]] = [
@@ -78,6 +77,8 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         )
         columns.append(bars)
     at = f", both with {count_noun(lead.c, 'agent')}" if lead else ""
+    if sum(pair.agents.searches) > len(pair.agents.searches):
+        at += ", {} v {} searches".format(*pair.agents.searches)
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
 
 
@@ -90,7 +91,7 @@ def _agents(pair: Pair) -> Iterator[_Figure]:
     found = pair.agents
     if found is not None and found.before and found.after and _has_bars(pair):
         ratio = found.after / found.before
-        yield _Figure("agents", *found.numbers, signed_percent(ratio - 1.0, 0), log(ratio), pair_code(pair))
+        yield _Figure("agents", *found.numbers, signed_percent(ratio - 1.0, 0), ratio - 1.0, pair_code(pair))
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:
@@ -104,15 +105,15 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
             seconds(value) if is_time else rate(value, half_width)
             for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
         )
-        ratio = row.before / row.after if is_time else row.after / row.before
+        change = row.after / row.before - 1.0
         code: Code = "unsure" if pair.doubts else row_code(row)
-        yield _Figure(name, before, after, change_percent(row), log(ratio), code)
+        yield _Figure(name, before, after, change_percent(row), -change if is_time else change, code)
     if context := context_change(pair.differences, pair.flags):
         before, after = (f"{value:,}" for value in context)
         ratio = context[1] / context[0]
         # The server says so: there is no doubt about it.
         code = "faster" if ratio > 1.0 else "slower"
-        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), log(ratio), code)
+        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), ratio - 1.0, code)
 
 
 def _level_changes(pair: Pair) -> list[Table]:

@@ -24,8 +24,6 @@ class ChartSeries(NamedTuple):
     `hollow` are the x of points that do not stand for their level. `names` are those of its points, in order. A
     `solid`, `dotted` or `dashed` series is a line without points, a `sparse` one a limit, and `points` are not joined.
     The hue `dim` is that of what the others are compared with. `judged`: whether it is known to be better or worse.
-    `trend` has the y of its line where neighbours differ by chance, in the order of the points; empty: the line joins
-    the points.
     """
 
     name: str
@@ -37,12 +35,6 @@ class ChartSeries(NamedTuple):
     hollow: frozenset[float] = frozenset()
     names: tuple[str, ...] = ()
     judged: Judgement | None = None
-    trend: tuple[float, ...] = ()
-
-    @property
-    def path(self) -> Points:
-        """The points that its line joins, and that its band is around."""
-        return tuple((x, y) for (x, _), y in zip(self.points, self.trend, strict=True)) if self.trend else self.points
 
     @property
     def line(self) -> Stroke:
@@ -101,6 +93,6 @@ def series_band(series: ChartSeries) -> list[tuple[float, float, float]]:
     """Return x and the ends of the interval of each point; nothing if no point has one."""
     if not series.half_widths:
         return []
-    known = zip(series.path, series.half_widths, strict=True)
+    known = zip(series.points, series.half_widths, strict=True)
     # A logarithmic axis has no place for 0.
     return [(x, max(y - half, y / 100), y + half) for (x, y), half in known]

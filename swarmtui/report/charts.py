@@ -28,9 +28,9 @@ _MAX_POINTS = 600
 # The charts that are drawn one above the other as the picture of a session.
 PICTURE = ("throughput", "ttft")
 _LARGEST = 1e15
-# Levels that are closer than this factor are joined by a trend, and how near they are to count for each other: the
-# standard deviation of the logarithm of a level.
-_NEAR_LEVELS, _TREND_WIDTH = 1.34, 0.12
+# Levels that are closer than this factor are averaged, and how near they are to count for each other: the standard
+# deviation of the logarithm of a level.
+_NEAR_LEVELS, _NEAR_WIDTH = 1.34, 0.12
 
 # A name, a hue, and how it is read from a level and all levels of its session.
 Figure = tuple[str, Hue, Callable[[Level, Sequence[Level]], float | None]]
@@ -239,8 +239,8 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     for number, (name, summary, *_) in enumerate(sessions):
         rates = _throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary))
         times = _first_token(name, _hue(number, "latency"), summary.levels)
-        upper.append(_with_trend(rates, summary.levels))
-        lower.append(_with_trend(times, summary.levels))
+        upper.append(_smoothed(rates, summary.levels))
+        lower.append(_smoothed(times, summary.levels))
     slos = {session.summary.answer.slo if session.summary.answer else "" for session in sessions}
     levels = [level for session in sessions for level in session.summary.levels]
     if len(slos) == 1:
@@ -248,20 +248,21 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     return _picture(upper, lower, _unit(levels))
 
 
-def _with_trend(series: ChartSeries, levels: Sequence[Level]) -> ChartSeries:
-    """Add a line through levels that are so close to each other that chance moves them up and down.
+def _smoothed(series: ChartSeries, levels: Sequence[Level]) -> ChartSeries:
+    """Average levels that are so close to each other that chance moves them up and down, so that curves do not tangle.
 
-    It is the mean of near levels by their requests; levels a third apart do not change each other.
+    Levels count by their requests and their distance; those a third apart do not change each other.
     """
     points = series.points
     if all(_NEAR_LEVELS * x <= after for (x, _), (after, _) in pairwise(points)):
         return series
     counts = {level.offered_load: level.n for level in levels}
-    trend = []
+    means = []
     for at, _ in points:
-        weights = [max(1, counts[x]) * exp(-0.5 * (log(x / at) / _TREND_WIDTH) ** 2) for x, _ in points]
-        trend.append(fsum(weight * y for weight, (_, y) in zip(weights, points, strict=True)) / fsum(weights))
-    return series._replace(trend=tuple(trend))
+        weights = [max(1, counts[x]) * exp(-0.5 * (log(x / at) / _NEAR_WIDTH) ** 2) for x, _ in points]
+        mean = fsum(weight * y for weight, (_, y) in zip(weights, points, strict=True)) / fsum(weights)
+        means.append((at, mean))
+    return series._replace(points=tuple(means))
 
 
 def _unit(levels: Iterable[Level | ProvisionalLevel]) -> str:

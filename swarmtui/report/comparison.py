@@ -12,6 +12,7 @@ from swarmtui.analysis.compare.sessions import Comparison, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
+from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
 from swarmtui.report.answer import app_step, leading_steps, step_text
@@ -91,6 +92,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair)),
+        _own_loads(pair),
         # The app shows it as a table.
         *([] if in_app and pair.agents else [_same_load(pair)]),
         AnswerLine("Try next", _try_next(pair, in_app)),
@@ -139,13 +141,36 @@ def _same_load(pair: Pair) -> AnswerLine:
     return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
 
 
+def _own_loads(pair: Pair) -> AnswerLine:
+    """Compare what each did with its own number of agents, which is how it will be used.
+
+    `At 8 → 12  810 → 890 tok/s in total; each writes 437 → 215 tok/s; first token 996 ms → 1.31 s`
+    """
+    a, b = pair.point_a, pair.point_b
+    if pair.agents is None or pair.refused or a is None or b is None or a.c == b.c:
+        return AnswerLine("", "")
+    totals, streams = (a.out_tps, b.out_tps), (a.per_stream_tps, b.per_stream_tps)
+    parts = (
+        _rates(totals, a, b, "in total") if None not in totals else "",
+        f"each writes {_rates(streams, a, b)}" if None not in streams else "",
+        f"first token {seconds_change(a.ttft_s, b.ttft_s)}" if a.ttft_s is not None and b.ttft_s is not None else "",
+    )
+    return AnswerLine(f"At {a.c} → {b.c}", "; ".join(filter(None, parts)))
+
+
+def _rates(values: tuple[float | None, float | None], a: AnswerPoint, b: AnswerPoint, of: str = "") -> str:
+    before, after = (rate(value, point.half_width) for value, point in zip(values, (a, b), strict=True))
+    return " ".join(filter(None, (f"{before} → {after} tok/s", of)))
+
+
 def _how_sure(pair: Pair) -> str:
     """Say what the verdict is based on."""
     row = headline_row(pair)
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
     if pair.agents:
-        return pair.agents.why
+        but = ", but the runs are in doubt" if pair.doubts and pair.agents.reason == "beyond_chance" else ""
+        return f"{pair.agents.why}{but}"
     return f"{MIN_RUNS} runs of each are needed" if pair.verdict is None else "two sessions can differ by chance"
 
 

@@ -262,8 +262,9 @@ def _level(share: float, rows: int) -> int:
 
 def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     grid = frame.grid
+    several = sum(bool(series.half_widths) for series in chart.series) > 1
     for series in chart.series:
-        _draw_band(frame, series)
+        _draw_band(frame, series, apart=several)
     numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
     for series, number in sorted(numbered, key=lambda pair: pair[0].hue != "dim"):
@@ -281,9 +282,14 @@ def _numbers(chart: Chart) -> list[int]:
     return list(before)[: len(chart.series)]
 
 
-def _draw_band(frame: _Frame, series: ChartSeries) -> None:
+def _draw_band(frame: _Frame, series: ChartSeries, *, apart: bool) -> None:
+    """Shade the intervals of a curve; if several have them, as a line `apart` at each point: areas would mix."""
     edges = [(frame.dot(x, low), frame.dot(x, high)) for x, low, high in series_band(series)]
     style = "frame" if series.hue == "dim" else f"{series.hue}1"
+    if apart:
+        for low, high in edges:
+            frame.grid.line(low, high, style)
+        return
     for (low, high), (last_low, last_high) in zip(edges, edges[1:] or edges, strict=False):
         frame.grid.band((*low, high[1]), (*last_low, last_high[1]), style)
 
@@ -292,12 +298,12 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     pointed = series.stroke in ("line", "points")
     marked = dict(series.marks)
     sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
-    dots, path = ([frame.dot(x, y) for x, y in points] for points in (series.points, series.path))
+    dots = [frame.dot(x, y) for x, y in series.points]
     if pointed and sparse:
-        dots, path = ([_centred(dot) for dot in found] for found in (dots, path))
+        dots = [_centred(dot) for dot in dots]
     if series.stroke != "points":
         drawn, of = _PATTERNS[series.line]
-        for start, end in pairwise(path):
+        for start, end in pairwise(dots):
             frame.grid.line(start, end, series.hue, drawn=drawn, of=of)
     if not pointed:
         return

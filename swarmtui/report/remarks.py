@@ -33,7 +33,7 @@ _KINDS = {
     "serial_extrapolated": "the serial time is extrapolated",
     "canaries_not_applicable": "canaries cannot be checked",
     "host_pressure": "the host was busy",
-    "host_steal": "other machines took CPU time",
+    "host_steal": "other virtual machines took CPU time",
 }
 _NAMED = 3
 # A token limit is chosen, and mostly for all levels: it is no fault of any of them.

@@ -193,7 +193,7 @@ def _content(chart: Chart, area: _Area, important: set[float], *, first: bool) -
             # A limit may be far above.
             clip = f' clip-path="url(#clip-{chart.name})"' if series.stroke == "sparse" else ""
             parts.append(
-                f'<path d="{area.path(series.path)}" class="line {series.hue}" '
+                f'<path d="{area.path(series.points)}" class="line {series.hue}" '
                 f'stroke-dasharray="{_DASHES[series.line]}"{clip}/>'
             )
         if chart.kind != "time" and series.stroke in ("line", "points"):

@@ -244,7 +244,11 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
 )
 # Those of the curves of several sessions.
 _CURVE_SIGNS: tuple[tuple[str, str], ...] = (
-    ("● ◆", "the levels of the baseline, and of the session that is compared with it"),
+    (
+        "● ◆",
+        "the levels of the baseline, and of the session that is compared with it; levels close to each other are "
+        "averaged, and a line through a point is its 95 % interval",
+    ),
     ("▸ on a curve", "the level to choose: the most agents that keep the SLO, or the best one without an SLO"),
     ("▼ on a curve", "the first level past it, which misses the SLO; without one, the cliff"),
 )
@@ -263,7 +267,7 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "or only while something slowed the server down"),
     ("? 20", "something makes the measurement doubtful: quality says what"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches"),
-    ("may differ by", "searches of one unchanged server can end this many agents apart, as servers are not the same "
+    ("chance explains", "searches of one unchanged server can end this many agents apart, as servers are not the same "
      "every minute: more has to change before it counts; each repeat (R) makes it smaller"),
     *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),

@@ -114,9 +114,9 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "likely slower"
-    assert lines["How sure"] == "one search each: 1 agent apart; searches of one server may differ by up to 1"
+    assert lines["How sure"] == "one search each: 1 agent apart; chance explains up to 1"
     assert lines["Try next"] == "keep the change or take it back: a change of 1 agent is less than repeats show"
-    assert list(lines) == ["Agents", "Changed", "How sure", "Both at 6", "Try next"]
+    assert list(lines) == ["Agents", "Changed", "How sure", "At 7 → 6", "Both at 6", "Try next"]
 
 
 SCATTER = "agents is the scatter of the measurement or the load of the host"
@@ -138,8 +138,8 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
     end = {
-        5: "1 agent apart; searches of one server may differ by up to 1",
-        9: "5 agents apart; searches of one server differ by at most 1",
+        5: "1 agent apart; chance explains up to 1",
+        9: "5 agents apart; chance explains at most 1",
     }
     assert end.get(after, "a change of up to 1 agent would not show") in " ".join(text.split())
     assert compared_text(pair, "").count("known change") == 1, "it is said once"
@@ -170,7 +170,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more"
     assert lines["Doubt"] == "the host was busy in both runs" and "busy" not in lines["How sure"]
-    assert lines["How sure"].startswith("one search each: 4 agents apart; searches of one server differ by at most 1")
+    assert lines["How sure"].startswith("one search each: 4 agents apart; chance explains at most 1")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert shell["Try next"].startswith(f"{step}: swarmtui capacity http")
     assert shell["Try next"].endswith(" --max-tokens 64") and app["Try next"] == f"R: {step}"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "one search each: 3 agents apart; searches of one server differ by at most 2"
+        "one search each: 3 agents apart; chance explains at most 2"
     )
 
 
@@ -349,7 +349,8 @@ def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
         "a whole answer 2.00 → 1.20 s"
     )
     figures, levels = change_tables(pair)
-    assert figures.title == "Change, both with 8 agents" and levels.title.startswith("Change of output tok/s")
+    assert figures.title == "Change, both with 8 agents, 1 v 2 searches"
+    assert levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
     assert list(shown) == ["agents", "output tok/s", "per agent", "first token", "whole answer"]
     assert shown["agents"][:2] == ["12", "14"] and shown["first token"][:2] == ["1.00 s", "600 ms"]
@@ -415,7 +416,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
-        "one search each: 12 agents apart; searches of one server differ by at most 10"
+        "one search each: 12 agents apart; chance explains at most 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))

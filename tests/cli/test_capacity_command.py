@@ -33,7 +33,7 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     end = "" if high == 1 else " or more" if high is None else f" (1–{high})"
     assert headline == found_words.replace("1 agent", f"1 agent{end}", 1) + ("" if answer["doubts"] else " (99 % sure)")
     assert answer["limit"]["code"] == ("not_known" if disturbed else "slots")
-    not_known = "not known; seen: " if disturbed else ""
+    not_known = "likely: " if disturbed else ""
     assert answer["limit"]["sentence"].startswith(f"{not_known}at 2 agents the first token")
     assert answer["one_agent"] == answer["at_capacity"] and answer["one_agent"]["c"] == 1
     assert "slots=2" in [step["command"] for step in answer["next"]]
@@ -75,7 +75,7 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
     for one, (code, message) in zip(ran, cases.values(), strict=True):
         assert one.code == code and "Traceback" not in one.err, one
         said = " ".join((one.out + one.err).split())
-        assert message in said or "so missed levels prove nothing" in said
+        assert message in said or "so missed levels are not sure" in said
 
     loaded = store.load_session(sandbox.sessions, "last")
     search, summary = loaded.journal.search, store.summarise(loaded)

@@ -29,7 +29,7 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     assert head.startswith("simulator ")
     assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
     names = ["One agent", "Capacity", "Levels", "At 1", "Why no more", "Try next", "Quality"]
-    if "prove nothing" in lines[2]:
+    if "missed levels are not sure" in lines[2]:
         names[2] = "Doubt"
     assert [line[:13].strip() for line in lines] == names
     text = dict(zip(names, (line[13:] for line in lines), strict=True))
@@ -37,7 +37,7 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     sure = " (80 % sure)" if text["Quality"].startswith("ok") else ""
     assert text["Capacity"].startswith("1 agent or more with " if "Doubt" in text else "1 agent with ")
     assert text["Capacity"].endswith(f" with a first token within 120 ms, for 50 % of requests{sure}")
-    seen = r"(not known; seen: )?at 2 agents (\(not sure yet\) )?the first token took "
+    seen = r"(likely: )?at 2 agents (\(not sure yet\) )?the first token took "
     assert re.match(seen, text["Why no more"])
     assert "the only slot is taken" in text["Why no more"]
     assert text["Try next"].startswith(("slots=2: ", "measure again when the host is quiet"))

@@ -290,19 +290,18 @@ def test_session_list_keeps_its_order_with_any_baseline() -> None:
     assert [line.split()[0] for line in board[2:5]] == ["a", "▸", "c"]
 
 
-def test_levels_that_are_close_are_joined_by_a_trend_and_others_by_their_line() -> None:
+def test_levels_that_are_close_to_each_other_are_averaged_and_others_are_not() -> None:
     """Two searches visit levels side by side, which chance moves up and down."""
     rates = {1: 100, 2: 190, 8: 400, 9: 340, 10: 460, 20: 420}
     sides = [SessionData(name, summary([level(c, tps=tps) for c, tps in rates.items()], name)) for name in ("a", "b")]
     upper = comparison_charts(sides)[0]
     for series in upper.series:
-        drawn = dict(series.path)
-        assert dict(series.points) == rates and series.half_widths == ()
+        drawn = dict(series.points)
         assert [c for c in rates if drawn[c] != pytest.approx(rates[c], rel=0.001)] == [8, 9, 10]
         near = [drawn[c] for c in (8, 9, 10)]
         assert min(near) > 340 and max(near) - min(near) < 60
     far = [SessionData(name, summary([level(c, tps=50 * c) for c in (1, 2, 4, 8)], name)) for name in ("a", "b")]
-    assert all(series.path == series.points for series in comparison_charts(far)[0].series)
+    assert all(dict(series.points) == {1: 50, 2: 100, 4: 200, 8: 400} for series in comparison_charts(far)[0].series)
 
 
 def test_a_session_without_values_has_no_curve() -> None:

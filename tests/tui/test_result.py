@@ -351,7 +351,7 @@ def test_a_doubt_is_said_once_in_a_line_of_its_own() -> None:
     )
     view = result_view(ended_frame(doubtful), None, levels_view(()), "")
     assert view.quality == ("? not sure (press 6)",) and view.quality_style == "warn"
-    assert ResultRow("Doubt", "the host was busy, so missed levels prove nothing") in view.rows
+    assert ResultRow("Doubt", "the host was busy, so missed levels are not sure") in view.rows
     assert result_text(ended_frame(doubtful), None).count("busy") == 1
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 
@@ -365,7 +365,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
     )
     pair = compare_pair(before, after)
     said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "one search each: 10 agents apart; searches of one server differ by at most 2"
+    why = "one search each: 10 agents apart; chance explains at most 2"
     assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
     assert pair.agents is not None
     pooled = msgspec.structs.replace(pair, agents=msgspec.structs.replace(pair.agents, searches=(2, 1)))

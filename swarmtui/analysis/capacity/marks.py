@@ -37,8 +37,10 @@ def level_marks(
     Nothing is marked if not even one agent keeps the SLO.
     """
     if answer is not None and answer.agents is not None:
-        disturbed = bool(answer.disturbed)
-        return _by_slo(answer.agents, answer.missed_c)._replace(doubted=disturbed, disturbed=disturbed)
+        disturbed, missed = bool(answer.disturbed), answer.missed_c
+        # A level that is missed by far is past the range, whatever slowed the server down.
+        doubted = disturbed and (answer.high is None or missed is None or missed <= answer.high)
+        return _by_slo(answer.agents, missed)._replace(doubted=doubted, disturbed=disturbed)
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
         return _by_slo(search.low, search.high)._replace(doubted=unsure)

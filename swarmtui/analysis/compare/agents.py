@@ -369,13 +369,11 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
         open_ = next((name for name, side in (("before", a), ("now", b)) if side.high is None), "")
         without = f"{open_}, no upper limit was found: " if open_ else "the ranges "
         return f"{start}{without}{_ends(a.shown)} and {_ends(b.shown)} overlap"
-    like = "such means" if several else "searches of one server"
     if reason == "equal":
         return f"{searches}; a change of up to {count_noun(chance, 'agent')} would not show"
     distance = round(abs(b.mean - a.mean), 1)
     apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
-    differ = "differ by at most" if reason == "beyond_chance" else "may differ by up to"
-    return f"{apart}; {like} {differ} {chance}"
+    return f"{apart}; chance explains {'at most' if reason == 'beyond_chance' else 'up to'} {chance}"
 
 
 def _ends(found: PooledSearches) -> str:

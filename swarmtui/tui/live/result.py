@@ -42,20 +42,24 @@ _NAME = 13
 _GAP = 3
 # In a panel of this width, all sentences are beside the number.
 _WIDE = 100
-# A part of the table of levels has at least these rows.
-_LEAST_ROWS = 2
+# A part of the table of levels has at least these rows, and with fewer lines for it a spare sentence gives way.
+_LEAST_ROWS, _WANTED_ROWS = 2, 6
 # Levels with more lines of remarks than this have the others behind their key.
 _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short."""
+    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short.
+
+    `spare`: the levels below say the same, and need the room.
+    """
 
     name: str
     text: str
     style: str = ""
     command: str = ""
     then: tuple[str, ...] = ()
+    spare: bool = False
 
 
 class ResultView(NamedTuple):
@@ -139,7 +143,7 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command, then=then),
         *([compared] if not repeats else []),
-        ResultRow("Levels", answer.border),
+        ResultRow("Levels", answer.border, spare=True),
     )
 
 
@@ -224,6 +228,9 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
+    if with_levels and height - len(lines) < _WANTED_ROWS and view.levels.table.rows:
+        view = view._replace(rows=tuple(row for row in view.rows if not row.spare))
+        lines = _above(view, width)
     # The lengths of requests, then what to do with a flag, give way to what was found.
     fewer = [(at, row._replace(then=())) for at, row in enumerate(view.rows) if row.then]
     for at, row in fewer:
