@@ -21,6 +21,8 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
 # Steps that the key for the next run takes, in the app.
 _RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
+# Those that need another server first.
+_RESTART_FIRST = "earlier_searches"
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
@@ -173,6 +175,8 @@ def waits_for_quiet(steps: Sequence[NextStep]) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again."""
+    if step.code == _RESTART_FIRST:
+        return msgspec.structs.replace(step, command="")
     if step.code not in _RUN_AGAIN:
         return step
     return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")

@@ -76,7 +76,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
             "bar", axis, lambda figure: Cell(bar(figure.better, top, _SHORT_BAR), figure.code), right=False
         )
         columns.append(bars)
-    at = f", both with {count_noun(lead.c, 'agent')}" if lead else ""
+    at = f", figures with {count_noun(lead.c, 'agent')} on both" if lead else ""
     if sum(pair.agents.searches) > len(pair.agents.searches):
         at += ", {} v {} searches".format(*pair.agents.searches)
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
@@ -91,7 +91,7 @@ def _agents(pair: Pair) -> Iterator[_Figure]:
     found = pair.agents
     if found is not None and found.before and found.after and _has_bars(pair):
         ratio = found.after / found.before
-        yield _Figure("agents", *found.numbers, signed_percent(ratio - 1.0, 0), ratio - 1.0, pair_code(pair))
+        yield _Figure("most agents", *found.numbers, signed_percent(ratio - 1.0, 0), ratio - 1.0, pair_code(pair))
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:

@@ -378,7 +378,7 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
 
 def test_the_key_that_runs_again_stands_for_its_command() -> None:
     """One line says what to do next, with the key; the shell has the command instead."""
-    said = "2 more searches of each would show a change of 3 agents (about 4 min)"
+    said = "1 more search of this server: enough to show a change of 3 agents (about 60 s)"
     step = NextStep(code="more_searches", sentence=said, command="swarmtui quick http://127.0.0.1:8000")
     view = result_view(ended_frame(), None, levels_view(LEVELS), "", steps=(step,))
     (row,) = [row for row in view.rows if row.name == "Try next"]

@@ -55,14 +55,30 @@ def _more_searches(facts: AnswerFacts) -> str:
     before, after = found.more or (0, 0)
     then = f"with {found.before}" if found.before else "as it was before"
     if before == after:
-        said = f"{_searches(after)} of each"
+        said = f"{_searches(after)} of this server, then {'as many' if after > 1 else 'one'} {then}"
     elif not before:
         said = f"{_searches(after)} of this server"
-    elif not after:
-        said = f"{_searches(before)} {then}"
     else:
-        said = f"{_searches(after)} of this server and {before} {then}"
-    return f"{said} would show a change of {agents(found.apart)}{_takes(found, before + after)}"
+        said = f"{_searches(after)} of this server, then {before} {then}"
+    return f"{said}: {_enough(found, before + after)}"
+
+
+def _earlier_searches(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    before, _ = found.more or (0, 0)
+    then = f"restart the server with {found.before}" if found.before else "restart the server as it was before"
+    times = {1: "", 2: " twice"}.get(before, f" {before} times")
+    return f"{then} and repeat the search{times}: {_enough(found, before)}"
+
+
+def _enough(found: ServerChange, searches: int) -> str:
+    return f"enough to show a change of {agents(found.apart)}{_takes(found, searches)}"
+
+
+def _of_before(facts: AnswerFacts) -> bool:
+    """Whether only the server as it was before has to be measured again."""
+    more = _change(facts).more
+    return more is not None and not more[1]
 
 
 def _searches(number: int) -> str:
@@ -108,6 +124,8 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
+    AnswerRow("change", "earlier_searches", ("change",), lambda f: _is_open(f) and _of_before(f), _earlier_searches,
+        lambda f: _change(f).command),
     AnswerRow("change", "more_searches", ("change",), lambda f: _is_open(f) and _change(f).more is not None,
         _more_searches, lambda f: _change(f).command),
     AnswerRow("change", "first_repeat", ("change",), _needs_repeat,

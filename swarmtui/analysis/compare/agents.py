@@ -238,6 +238,8 @@ def compare_agents(
     scatter = unchanged and bool(distance)
     moved: Literal["more agents", "fewer agents"] = "more agents" if order > 0 else "fewer agents"
     claims = reason == "beyond_chance" and not scatter
+    seldom = distance > _LIKELY * chance and distance >= _LEAST_SHOWN
+    likely = moved if reason == "within_chance" and not scatter and seldom else None
     known = [answer.confidence for answer in (*a.answers, *b.answers) if answer.confidence is not None]
     return AgentsChange(
         word="same" if reason == "equal" else moved if claims else "not sure yet",
@@ -249,9 +251,9 @@ def compare_agents(
         confidence=min(known) if known and claims else None,
         numbers=(_number(a.shown.agents, is_open=a.is_open), _number(b.shown.agents, is_open=b.is_open)),
         reason=reason,
-        why=_why(reason, a, b, chance),
+        why=_why(reason, a, b, chance, likely=likely is not None),
         chance=None if reason in ("overlap", "no_limit") else chance,
-        likely=moved if reason == "within_chance" and not scatter and distance > _LIKELY * chance else None,
+        likely=likely,
         searches=(len(a.shown.numbers), len(b.shown.numbers)),
         scatter=scatter,
         means=_is_mean(a) and _is_mean(b),
@@ -355,11 +357,13 @@ def _number(agents: int, *, is_open: bool) -> str:
     return "".join(agents_number(agents, is_open=is_open, doubtful=False))
 
 
-def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
+def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int, *, likely: bool) -> str:
     """Say what decides: the ranges of both sides, or how far apart they are and what chance explains."""
     several = len(a.answers) + len(b.answers) > 2
     gave = " → ".join(side.shown.gave for side in (a, b))
-    searches = f"they gave {gave}" if several else "one search each"
+    means = (a.mean, b.mean)
+    average = f", {a.mean:g} → {b.mean:g} on average" if any(mean % 1 for mean in means) else ""
+    searches = f"they gave {gave}{average}" if several else "one search each"
     start = f"{searches}; " if several else ""
     if reason == "no_limit":
         disturbed = any(one.disturbed for one in (*a.answers, *b.answers))
@@ -373,6 +377,8 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int) -> str:
         return f"{searches}; a change of up to {count_noun(chance, 'agent')} would not show"
     distance = round(abs(b.mean - a.mean), 1)
     apart = f"{searches}: {distance:g} {'agent' if distance == 1 else 'agents'} apart"
+    if likely:
+        return f"{apart}, which chance seldom does"
     return f"{apart}; chance explains {'at most' if reason == 'beyond_chance' else 'up to'} {chance}"
 
 

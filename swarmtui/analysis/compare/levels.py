@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import log1p
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,8 @@ _KINDS: dict[Figure, Kind] = {"ttft_s": "first_token", "e2e_s": "time"}
 # A change of a level needs this many requests of each side to be called likely, more than one visit of a quick search
 # has: the same server was 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
+# With fewer, a rate or a time of a whole answer has to change by this share.
+_LIKELY_OF_FEW = 0.5
 _OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
 
 
@@ -128,7 +131,8 @@ def level_rows(
 ) -> tuple[ComparisonRow, ...]:
     """Compare each figure of each level, and judge it by its leading one; all that can be judged are one family.
 
-    Levels with few requests say nothing about a change, nor does the output at a `searched` one without a half-width.
+    Levels with few requests say nothing about a small change, nor does the output at a `searched` one without a
+    half-width.
     """
     every = [_row(figure, *levels, evidence.get((key, figure))) for key, levels in both.items() for figure in FIGURES]
     rows = [row for row in every if row.before is not None or row.after is not None]
@@ -139,18 +143,25 @@ def level_rows(
     few = {key for key, levels in both.items() if any(level.n < _LIKELY_REQUESTS for level in levels)}
     rough = {key for key, levels in both.items() if searched and any(level.half_width is None for level in levels)}
     return tuple(
-        _judged(row, judged[row.key], doubted=doubted or row.key in few or (row.key in rough and row.figure in _OUTPUT))
+        _judged(
+            row,
+            judged[row.key],
+            doubted=doubted or (row.key in rough and row.figure in _OUTPUT),
+            few=row.key in few,
+        )
         if row.key in judged
         else row
         for row in rows
     )
 
 
-def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool) -> ComparisonRow:
+def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool, few: bool) -> ComparisonRow:
     """Add the verdict on its level to the leading row, or what a large change likely is, with too few runs for one."""
     if row.leads:
         row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
+        return row
+    if few and (row.figure == "ttft_s" or abs(log1p(row.change or 0.0)) < log1p(_LIKELY_OF_FEW)):
         return row
     return msgspec.structs.replace(
         row, likely=likely_change(row.change, row.half_width, _KINDS.get(row.figure, "rate"))
