@@ -182,6 +182,24 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
 
 
 @pytest.mark.parametrize(
+    ("close", "said"),
+    [
+        ((24, 26), "20 kept (confirmed), 24 kept by only 5 %, 26 kept by only 5 %, 32 missed"),
+        ((24, 26, 30), "20 kept (confirmed), 24 to 30 close to a limit, 32 missed"),
+    ],
+)
+def test_many_levels_that_are_close_to_a_limit_are_named_together(close: tuple[int, ...], said: str) -> None:
+    near = [msgspec.structs.replace(searched(c, "unsure"), near=0.05) for c in close]
+    levels = (searched(20, "kept", 2), *near, searched(32, "missed"))
+    search = SearchState(goal="capacity", low=20, high=32, levels=levels)
+    found = Capacity(
+        slo="ttft_p90=2s", agents=20, low=20, high=31, next_c=32, alpha=0.2, visits=5, requests=80
+    )  # fmt: skip
+    asked = msgspec.structs.replace(summary([level(20, tps=100)]), search=search, capacity=found)
+    assert answer(asked, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {}).border == said
+
+
+@pytest.mark.parametrize(
     ("past", "said"),
     [
         (differing(24), "20 kept (seen once only), 24 kept once, missed once, 26 missed, 21 to 23 and 25 not tried"),

@@ -59,6 +59,8 @@ def _headline(facts: AnswerFacts) -> AnswerSentence:
     return AnswerSentence(code=row.code, sentence=row.text(facts))
 
 
+# More levels than this that are close to a limit are named together.
+_MOST_CLOSE = 2
 # Limits that are what disturbed a measurement, or that say nothing.
 _DISTURBANCES = ("client", "host", "not_known")
 
@@ -89,14 +91,18 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
     the range ends below 22. `25 kept (confirmed), 28 kept by only 8 %, 32 missed`: the range allows for another minute,
-    and the reason follows.
+    and the reason follows. `28 kept (confirmed), 30 to 35 close to a limit, 39 missed`: there are many of these.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
     missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
+    close = [level for level in above[:missed] if level.near is not None and not level.differs]
     past = [(level.c, _past_words(level, facts.c)) for level in above[: missed + 1]]
+    if len(close) > _MOST_CLOSE:
+        together = (close[0].c, f"to {close[-1].c} close to a limit")
+        past = sorted([together, *(part for part in past if part[0] not in {level.c for level in close})])
     if not past and facts.c is not None:
         past = [(facts.c, "missed")]
     parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(f"{c} {words}" for c, words in past)]

@@ -362,7 +362,7 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, chance: int, *, likely: bool)
     several = len(a.answers) + len(b.answers) > 2
     gave = " → ".join(side.shown.gave for side in (a, b))
     means = (a.mean, b.mean)
-    average = f", {a.mean:g} → {b.mean:g} on average" if any(mean % 1 for mean in means) else ""
+    average = f" (on average {a.mean:g} → {b.mean:g})" if any(mean % 1 for mean in means) else ""
     searches = f"they gave {gave}{average}" if several else "one search each"
     start = f"{searches}; " if several else ""
     if reason == "no_limit":
