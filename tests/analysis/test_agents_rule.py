@@ -89,7 +89,7 @@ def test_repeats_that_end_at_the_same_numbers_are_never_less_sure(
             (1, 1),
             "not sure yet",
             "more agents",
-            "one search each: 4 agents apart; chance explains up to 4",
+            "one search each: 4 agents apart, which chance seldom does",
         ),
         (
             (1, 2),
@@ -117,14 +117,15 @@ def test_a_repeat_that_ends_elsewhere_counts_as_much_as_the_first() -> None:
     apart, mixed = compare_agents([before], [high]), compare_agents([before], [high, low])
     assert apart is not None and apart.word == "more agents"
     assert mixed is not None and mixed.word == "not sure yet" and mixed.detail == "22 → 25"
-    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart; chance explains up to 3"
+    assert mixed.why == "they gave 22 → 22, 28: 3 agents apart, which chance seldom does"
 
 
 def test_of_several_searches_the_means_are_shown_everywhere() -> None:
     found = compare_agents([answer(17, 0, 2), answer(18, 0, 1)], [answer(n, 0, 1) for n in (22, 20, 17, 22)])
     assert found is not None and (found.before, found.after, found.numbers) == (17, 20, ("17", "20"))
     assert found.sentence() == "more agents: 17 → 20, means of 2 and 4 searches, 80 % sure"
-    assert found.why == ("they gave 18, 17 → 22, 17, 20, 22: 2.8 agents apart; chance explains at most 2")
+    average = "on average 17.5 → 20.3"
+    assert found.why == f"they gave 18, 17 → 22, 17, 20, 22 ({average}): 2.8 agents apart; chance explains at most 2"
 
 
 def test_searches_that_scatter_more_than_their_ranges_say_so() -> None:
