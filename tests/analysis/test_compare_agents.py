@@ -544,6 +544,25 @@ def test_a_change_that_is_not_sure_to_help_is_decided_before_the_next_flag(swapp
     assert pair.verdict == "not sure yet" and [step.code for step in pair.next] == ["no_difference"]
 
 
+def test_after_a_run_that_is_to_be_repeated_the_next_flag_follows() -> None:
+    """A host that is never quiet would leave nothing to try."""
+    more = NextStep(
+        code="more_slots", sentence="--parallel 8: more agents start at once", command="--parallel 8",
+        forecast=SlotsForecast(setting="--parallel 8", slots=8),
+    )  # fmt: skip
+    busy = QualityLine(code="host_steal", name="steal", value="22 %", state="doubtful", sentence="")
+    before = quick_search("20261115-014455-3f9a", 12, flags="--parallel 2")
+    found = quick_search("20261115-020000-aaaa", 13, flags="--parallel 4", disturbed="it was busy")
+    assert found.answer is not None
+    answer = msgspec.structs.replace(found.answer, next=(more,))
+    pair = compare_pair(before, msgspec.structs.replace(found, answer=answer, quality=(busy,)))
+    assert [step.code for step in pair.next] == ["repeat_run", "more_slots"]
+    app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
+    assert app["Try next"].startswith("R: repeat ") and app["Try next"].endswith(
+        "; then --parallel 8: more agents start at once"
+    )
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_change_for_the_worse_is_taken_back(swapped: bool) -> None:
     sides = [

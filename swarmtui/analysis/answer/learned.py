@@ -128,14 +128,18 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
 
 
 def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextStep, ...]:
-    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots."""
+    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots.
+
+    A run that is to be repeated leaves it open whether it helped, and what to try after that.
+    """
     facts = AnswerFacts(change=found)
     said = rows_said("change", facts)
     if not said or any(step.code == "slots_back" for step in steps[:1]):
         return tuple(steps)
     row = said[0]
     first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
-    others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
+    flags = row.code == "repeat_run"
+    others = (step for step in steps if (flags or step.forecast is None) and step.code not in _AGAIN)
     return (first, *others)
 
 
