@@ -64,7 +64,8 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
 class SlotsForecast(Stored, frozen=True, kw_only=True):
     """The prediction for a server with `slots` in total, which `setting` gives it: how many agents keep the SLO.
 
-    `agents_low` is null if it is not known that there are more than now, `agents_high` if nothing is predicted.
+    `agents_low` is null if it is not known that there are more than now, `agents_high` if nothing is predicted. Where
+    only the tok/s in total are known, `agents_shared` are the agents if these do not grow.
     `each_tps` is what each agent has now while it writes, `shared_tps` what it has then if the total stays the same,
     and `least_tps` what the SLO asks for. `context` is how many tokens a request may then have, unless `context_flag`
     gives more; null if as many as now.
@@ -74,6 +75,7 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
     slots: int
     agents_low: int | None = None
     agents_high: int | None = None
+    agents_shared: int | None = None
     each_tps: float | None = None
     shared_tps: float | None = None
     least_tps: float | None = None
@@ -84,7 +86,7 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
 class NextStep(Stored, frozen=True, kw_only=True):
     """Something to try: a sentence, the command or flag to copy, if there is one, and the figures behind it.
 
-    `forecast` is what is predicted for more slots.
+    `forecast` is what is predicted for more slots, and `meanwhile` what to use until something is decided.
     """
 
     code: str
@@ -92,6 +94,7 @@ class NextStep(Stored, frozen=True, kw_only=True):
     command: str = ""
     evidence: str = ""
     forecast: SlotsForecast | None = None
+    meanwhile: str = ""
 
 
 class Answer(Stored, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
 # Steps that the key for the next run takes, in the app.
 _RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
+# If at most this share of the agents write at a time, the tok/s of each do not add up to the total.
+_FEW_WRITE = 0.5
 # Those that need another server first.
 _RESTART_FIRST = "earlier_searches"
 
@@ -121,17 +123,26 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 def point_text(point: AnswerPoint) -> str:
     """`573 tok/s in total, 36 per agent while it writes; first token 0.92 s (median), 1.63 s (p90)`
 
-    Of few requests the p90 is not known: then it is said how many of them kept the SLO.
+    If most agents wait, it is said how many write at a time. Of few requests the p90 is not known: then it is said how
+    many of them kept the SLO.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
-        parts.append(
-            f"{rate(point.per_stream_tps, point.half_width)} {'' if parts[0] else 'tok/s '}per agent while it writes"
-        )
+        each, writing = rate(point.per_stream_tps, point.half_width), _writing(point)
+        who = "agent while it writes" if writing is None else f"agent that writes (about {writing} at a time)"
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per {who}")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
     first = ", ".join(filter(None, (f"{typical} (median)" if typical else "", f"{p90} (p90)" if p90 else _met(point))))
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
+
+
+def _writing(point: AnswerPoint) -> int | None:
+    """Return how many agents write at a time, on average; null if that is not known, or if most of them do."""
+    if point.out_tps is None or not point.per_stream_tps:
+        return None
+    number = max(1, round(point.out_tps / point.per_stream_tps))
+    return number if number <= _FEW_WRITE * point.c else None
 
 
 def request_lengths(point: AnswerPoint) -> tuple[str, ...]:
@@ -183,7 +194,9 @@ def app_step(step: NextStep) -> NextStep:
 
 
 def step_text(step: NextStep) -> str:
-    return step.sentence if not step.command or step.command in step.sentence else f"{step.sentence}: {step.command}"
+    """Return a step with its command, unless that is a part of it, and with what to use until it is done."""
+    command = f": {step.command}" if step.command and step.command not in step.sentence else ""
+    return "; ".join(filter(None, (f"{step.sentence}{command}", step.meanwhile)))
 
 
 def advice_blocks(summary: Summary) -> list[Block]:

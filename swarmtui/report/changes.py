@@ -76,9 +76,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
             "bar", axis, lambda figure: Cell(bar(figure.better, top, _SHORT_BAR), figure.code), right=False
         )
         columns.append(bars)
-    at = f", figures with {count_noun(lead.c, 'agent')} on both" if lead else ""
-    if sum(pair.agents.searches) > len(pair.agents.searches):
-        at += ", {} v {} searches".format(*pair.agents.searches)
+    at = f" with {count_noun(lead.c, 'agent')} on both" if lead else ""
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
 
 

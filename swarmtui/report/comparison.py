@@ -134,7 +134,7 @@ def _same_load(pair: Pair) -> AnswerLine:
         f"first token {times}" if times else "",
         each,
         answers,
-        "context {:,} → {:,}".format(*context) if (context := context_change(pair.differences, pair.flags)) else "",
+        "" if _own_loads(pair).text else _context(pair),
     )
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
@@ -145,6 +145,7 @@ def _own_loads(pair: Pair) -> AnswerLine:
     """Compare what each did with its own number of agents, which is how it will be used.
 
     `At 8 → 12  810 → 890 tok/s in total; each writes 437 → 215 tok/s; first token 996 ms → 1.31 s`
+    The context of each request follows, if it is another one.
     """
     a, b = pair.point_a, pair.point_b
     if pair.agents is None or pair.refused or a is None or b is None or a.c == b.c:
@@ -154,8 +155,14 @@ def _own_loads(pair: Pair) -> AnswerLine:
         _rates(totals, a, b, "in total") if None not in totals else "",
         f"each writes {_rates(streams, a, b)}" if None not in streams else "",
         f"first token {seconds_change(a.ttft_s, b.ttft_s)}" if a.ttft_s is not None and b.ttft_s is not None else "",
+        _context(pair),
     )
     return AnswerLine(f"At {a.c} → {b.c}", "; ".join(filter(None, parts)))
+
+
+def _context(pair: Pair) -> str:
+    context = context_change(pair.differences, pair.flags)
+    return "context {:,} → {:,}".format(*context) if context else ""
 
 
 def _rates(values: tuple[float | None, float | None], a: AnswerPoint, b: AnswerPoint, of: str = "") -> str:

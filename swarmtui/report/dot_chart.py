@@ -208,6 +208,8 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
         else:
             lines.append(_heading(chart, width, known=charts[0].series if number else ()))
         ticks = {frame.tick_row(tick): label for tick, label in zip(frame.up.ticks, labels[number], strict=False)}
+        if frame.limit is not None and chart.ys:
+            ticks.setdefault(frame.tick_row(frame.limit), short(frame.limit, 4))
         for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
             sign = "┤" if row in ticks else "│"
             lines.append([(f"{ticks.get(row, ''):>{left}}{sign}", "dim"), *line])

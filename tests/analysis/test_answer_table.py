@@ -329,6 +329,31 @@ def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() 
         assert not rows_said("change", AnswerFacts(**found))
 
 
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (since(), ""),
+        (since(likely="after"), "until then keep --parallel 4: likely more agents"),
+        (since(likely="before"), "until then go back to --parallel 2: likely more agents"),
+        (since(likely="after", before=""), ""),
+        (
+            since(likely="after", context=(8192, 4096)),
+            "until then keep --parallel 4 if 4,096 tokens of context are enough: likely more agents",
+        ),
+        (
+            since(context=(8192, 4096)),
+            "until then go back to --parallel 2, with 8,192 tokens of context instead of 4,096",
+        ),
+        (since(context=(4096, 8192)), "until then keep --parallel 4, with 8,192 tokens of context instead of 4,096"),
+    ],
+)
+def test_what_to_use_is_said_until_a_change_is_decided(facts: dict[str, Any], words: str) -> None:
+    """Likely more agents count first, then the context; of neither, nothing is said."""
+    for more in (None, (1, 0), (1, 1)):
+        known = AnswerFacts(change=msgspec.structs.replace(facts["change"], more=more))
+        assert rows_said("change", known)[0].meanwhile(known) == words
+
+
 def row(question: str, code: str) -> AnswerRow:
     (found,) = [one for one in TABLE if (one.question, one.code) == (question, code)]
     return found

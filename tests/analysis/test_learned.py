@@ -48,6 +48,15 @@ def test_a_prediction_is_held_against_what_came_of_it() -> None:
     assert compared_text(pair, "").endswith(said)
 
 
+def test_a_prediction_for_an_output_that_does_not_grow_is_held_against_agents_and_output() -> None:
+    step = more_slots(8, None, None)
+    assert step.forecast is not None
+    shared = msgspec.structs.replace(step, forecast=msgspec.structs.replace(step.forecast, agents_shared=10))
+    pair = compare_pair(session(IDS[0], 4, 5, 805.0, shared), session(IDS[1], 8, 9, 1202.0))
+    said = "slots 4 → 8: predicted up to 10 agents if the output does not grow (805 → 1,200 tok/s), came out 9"
+    assert pair.predicted == said
+
+
 @pytest.mark.parametrize(
     "after",
     [

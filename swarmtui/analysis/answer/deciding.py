@@ -71,6 +71,29 @@ def _earlier_searches(facts: AnswerFacts) -> str:
     return f"{then} and repeat the search{times}: {_enough(found, before)}"
 
 
+def _first_repeat(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    return f"1 more search{_and_before(found)}, to see how much they differ by chance{_takes(found, 2)}"
+
+
+def _meanwhile(facts: AnswerFacts) -> str:
+    """Say what to use until a change is decided: what likely has more agents, else what has the longer context."""
+    found = _change(facts)
+    if not found.before:
+        return ""
+    was, now = found.context or (0, 0)
+    side = found.likely or (None if was == now else "before" if was > now else "after")
+    if side is None:
+        return ""
+    mine, other = (was, now) if side == "before" else (now, was)
+    if found.likely is None:
+        reason = f", with {mine:,} tokens of context instead of {other:,}"
+    else:
+        enough = f" if {mine:,} tokens of context are enough" if mine < other else ""
+        reason = f"{enough}: likely more agents"
+    return f"until then {f'go back to {found.before}' if side == 'before' else f'keep {found.after}'}{reason}"
+
+
 def _enough(found: ServerChange, searches: int) -> str:
     return f"enough to show a change of {agents(found.apart)}{_takes(found, searches)}"
 
@@ -125,13 +148,11 @@ DECIDING = (
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
     AnswerRow("change", "earlier_searches", ("change",), lambda f: _is_open(f) and _of_before(f), _earlier_searches,
-        lambda f: _change(f).command),
+        lambda f: _change(f).command, meanwhile=_meanwhile),
     AnswerRow("change", "more_searches", ("change",), lambda f: _is_open(f) and _change(f).more is not None,
-        _more_searches, lambda f: _change(f).command),
+        _more_searches, lambda f: _change(f).command, meanwhile=_meanwhile),
     AnswerRow("change", "first_repeat", ("change",), _needs_repeat,
-        lambda f: f"1 more search{_and_before(_change(f))}, to see how much they differ by chance"
-        f"{_takes(_change(f), 2)}",
-        lambda f: _change(f).command),
+        _first_repeat, lambda f: _change(f).command, meanwhile=_meanwhile),
     AnswerRow("change", "faster_answers", ("change",), _costs, _by_answers),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),
 )  # fmt: skip

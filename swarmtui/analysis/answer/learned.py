@@ -95,16 +95,27 @@ def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] |
 def prediction_text(change: SlotsChange, searches: int = 1) -> str:
     """`slots 4 → 8: predicted 6 to 10 agents, came out 9`; empty if nothing was predicted for these slots.
 
-    `searches` are those of the later side.
+    If they were predicted for an output that does not grow, it is said whether it did. `searches` are those of the
+    later side.
     """
     steps = (step.forecast for step in change.before.next)
-    found = next((one for one in steps if one and one.slots == change.now and one.agents_high is not None), None)
+    found = next((one for one in steps if one and one.slots == change.now and _predicts(one)), None)
     if found is None or change.after.agents is None or change.before.slo != change.after.slo:
         return ""
     came = f"{change.after.agents}{range_text(change.after.agents, *change.after.shown_range)}"
     if searches > 1:
         came = f"{change.agents[1]} by {searches} searches"
-    return f"slots {change.was} → {change.now}: predicted {forecast_agents(found)}, came out {came}"
+    start = f"slots {change.was} → {change.now}: predicted"
+    if found.agents_high is not None:
+        return f"{start} {forecast_agents(found)}, came out {came}"
+    first, second = change.before.at_capacity, change.after.at_capacity
+    known = first and second and first.out_tps is not None and second.out_tps is not None
+    output = f" ({change.output})" if known else ""
+    return f"{start} up to {agents(found.agents_shared or 0)} if the output does not grow{output}, came out {came}"
+
+
+def _predicts(found: SlotsForecast) -> bool:
+    return found.agents_high is not None or found.agents_shared is not None
 
 
 def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
@@ -137,7 +148,9 @@ def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextSt
     if not said or any(step.code == "slots_back" for step in steps[:1]):
         return tuple(steps)
     row = said[0]
-    first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
+    first = NextStep(
+        code=row.code, sentence=row.text(facts), command=row.command(facts), meanwhile=row.meanwhile(facts)
+    )
     flags = row.code == "repeat_run"
     others = (step for step in steps if (flags or step.forecast is None) and step.code not in _AGAIN)
     return (first, *others)

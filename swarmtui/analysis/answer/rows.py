@@ -26,6 +26,7 @@ class AnswerRow(NamedTuple):
     command: Callable[[AnswerFacts], str] = lambda facts: ""
     evidence: Callable[[AnswerFacts], str] = lambda facts: ""
     forecast: Callable[[AnswerFacts], SlotsForecast | None] = lambda facts: None
+    meanwhile: Callable[[AnswerFacts], str] = lambda facts: ""
 
     def is_said(self, facts: AnswerFacts) -> bool:
         return all(getattr(facts, name) is not None for name in self.needs) and self.holds(facts)

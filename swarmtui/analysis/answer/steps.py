@@ -54,6 +54,7 @@ def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
         slots=least,
         agents_low=least if known else None,
         agents_high=most,
+        agents_shared=facts.shared_agents if most is None and not facts.doubts and _price(facts)[1] else None,
         each_tps=facts.full_stream,
         shared_tps=facts.shared_stream,
         least_tps=facts.least_rate,
@@ -107,10 +108,11 @@ def _more_slots_text(facts: AnswerFacts) -> str:
     """Say how many agents there are if the total does not grow; nothing else is known about them."""
     memory = ", if memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
     price, condition = _price(facts)
+    found = _forecast(facts)
     said = f"more agents start at once{memory}{price}{f', {condition}' if condition else ''}"
-    if facts.shared_agents is not None and condition and not facts.doubts:
-        said = f"up to {agents(facts.shared_agents)} {condition}{FEWER_WAIT}{memory}{price}"
-    return f"{facts.more_slots}: {said}{context_clause(_forecast(facts))}"
+    if found is not None and found.agents_shared is not None:
+        said = f"up to {agents(found.agents_shared)} {condition}{FEWER_WAIT}{memory}{price}"
+    return f"{facts.more_slots}: {said}{context_clause(found)}"
 
 
 def _queue_text(facts: AnswerFacts) -> str:

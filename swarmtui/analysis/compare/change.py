@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from swarmtui.analysis.compare.agents import AgentsChange
-from swarmtui.analysis.compare.differences import flag_differences, option_name
+from swarmtui.analysis.compare.differences import context_change, flag_differences, option_name, server_differences
 from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
@@ -19,10 +20,11 @@ class ServerChange(Stored, frozen=True, kw_only=True):
 
     `before` and `after` are the setting that changed, empty unless it is one. `had` are the agents of both, and `apart`
     how many of them lie between both means. A change that is `decided` is one, which may be `worse`; `same` is none,
-    and with `no_limit` neither side has an upper end. `more` searches of both would show it, null if too many;
-    `repeated`: it is known how much searches differ. `slower` is the change of the time of a whole answer with as many
-    agents. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
-    `search_s`, and `command` makes one.
+    and with `no_limit` neither side has an upper end. `likely` is the better side of one that is not decided.
+    `more` searches of both would show it, null if too many; `repeated`: it is known how much searches differ. `slower`
+    is the change of the time of a whole answer with as many agents, and `context` the tokens of a request on both
+    sides, if they differ. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search
+    takes `search_s`, and `command` makes one.
     """
 
     before: str = ""
@@ -33,9 +35,11 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     worse: bool = False
     same: bool = False
     no_limit: bool = False
+    likely: Literal["before", "after"] | None = None
     more: tuple[int, int] | None = None
     repeated: bool = False
     slower: float | None = None
+    context: tuple[int, int] | None = None
     repeat_before: bool = False
     repeat_after: bool = False
     busy: bool = False
@@ -72,8 +76,10 @@ def server_change(
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
         no_limit=found.reason == "no_limit",
+        likely=_likely(found, swapped=swapped),
         more=more,
         slower=times[1] / times[0] - 1.0 if len(times) == 2 and times[0] and times[1] is not None else None,
+        context=context_change(server_differences(older, newer), flags),
         repeated=found.repeated,
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),
@@ -81,6 +87,13 @@ def server_change(
         search_s=newer.session.plan.budget_s,
         command=command,
     )
+
+
+def _likely(found: AgentsChange, *, swapped: bool) -> Literal["before", "after"] | None:
+    """Return the side that likely has more agents."""
+    if found.likely is None:
+        return None
+    return "after" if (found.likely == "more agents") != swapped else "before"
 
 
 def _was_busy(sides: Sequence[Summary]) -> bool:

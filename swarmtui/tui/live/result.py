@@ -26,6 +26,7 @@ from swarmtui.report.answer import (
     point_text,
     quality_text,
     request_lengths,
+    step_text,
 )
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
@@ -130,6 +131,8 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
     at, steps = answer.at_capacity, [app_step(step) for step in leading_steps(answer.next)]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
+    # The command has a place of its own.
+    try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
     then: tuple[str, ...] = ()
     if again_key and steps and needs_restart(steps[0]):
         restarted = f"with {steps[0].command}, then press {again_key}"
@@ -141,7 +144,7 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Try next", "; then ".join(step.sentence for step in steps) or NO_STEP, command=command, then=then),
+        ResultRow("Try next", try_next or NO_STEP, command=command, then=then),
         *([compared] if not repeats else []),
         ResultRow("Levels", answer.border, spare=True),
     )
