@@ -241,6 +241,11 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
     ),
     ("?", "not sure yet: it may be chance; repeated searches, or four runs of both, decide"),
     ("=", "the same, as far as that many runs can show"),
+    (
+        "8 → 12 agents",
+        "compared by how far repeated searches of one server end from each other: about a sixth of the agents, less "
+        "with several searches; the ranges, which say where the limit may be, can overlap",
+    ),
 )
 # Those of the curves of several sessions.
 _CURVE_SIGNS: tuple[tuple[str, str], ...] = (

@@ -623,3 +623,26 @@ def test_lines_of_the_machine_that_are_cut_end_with_an_ellipsis(width: int) -> N
         (line,) = [line for line in lines if name in line]
         assert "…" in line or line.endswith(ending)
         assert width < 90 or line.endswith(ending)
+
+
+@pytest.mark.parametrize(
+    ("used", "utilisation", "said"),
+    [
+        (500 << 20, 0.0, "not used: nothing is loaded on it"),
+        (500 << 20, 0.3, "busy 30 %"),
+        (20 << 30, 0.0, "busy 0 %"),
+        (None, 0.0, "busy 0 %"),
+    ],
+)
+def test_a_gpu_without_a_process_is_said_to_be_not_used(used: int | None, utilisation: float, said: str) -> None:
+    """A server that runs on the CPUs of a host with GPUs is not measured by them."""
+    seen = frame(4)
+    assert seen.telemetry is not None
+    (gpu,) = seen.telemetry.gpus
+    gpu = msgspec.structs.replace(gpu, memory_used=used, memory_total=140 << 30, utilisation=utilisation)
+    panel = MachinePanel()
+    panel.view = MachineView(
+        telemetry=msgspec.structs.replace(seen.telemetry, gpus=(gpu,), servers=()),
+        power={}, server=None, slots=None, joules=None, client="", kv_room=(), is_replay=False,
+    )  # fmt: skip
+    assert any("".join(text for text, _ in line).startswith(f" {said}") for line in panel.draw(60, 40))

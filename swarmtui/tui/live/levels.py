@@ -137,7 +137,7 @@ def levels_view(
     if search is not None:
         judged = [level.state == "unsure" and not search.keeps_so_far(level) for level in search.levels]
     is_unsure = any(judged) and met is not None and not marks.doubted
-    unsure = ("? not sure yet", "? not sure") if is_unsure else ("", "")
+    unsure = ("? too few requests or too close to be sure", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
@@ -311,9 +311,9 @@ def _meanings(table: Table, legend: str, width: int, known: Sequence[str] = ()) 
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room below a blank line."""
+    """As many sentences about the columns as have room."""
     for end in range(len(sentences), 0, -1):
         lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
-        if len(lines) < room:
-            return [[], *lines]
+        if len(lines) <= room:
+            return lines
     return []

@@ -36,6 +36,8 @@ from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.tables import table_lines
 
 _LABEL, _TEXT = 8, 15
+# A GPU without a process on it has less of its memory in use than this share.
+_EMPTY = 0.01
 # Columns of the levels that a narrow panel leaves out, the first one first.
 _DROP = ("ttft_rest", "ttft_prefill", "ttft_mean", "ttft_queue", "throttled", "tokens_j")
 # Codes of answers whose limit is the KV cache.
@@ -198,7 +200,7 @@ def _power(gpu: Gpu, samples: Samples, width: int, height: int) -> list[Line]:
 
 def _facts(gpu: Gpu, joules: float | None, width: int) -> Line:
     facts = [
-        "" if gpu.utilisation is None else f"busy {percent(gpu.utilisation)}",
+        _load(gpu),
         "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
         "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:,} MHz",
         "" if joules is None else f"{rate(joules)} J/token",
@@ -209,6 +211,14 @@ def _facts(gpu: Gpu, joules: float | None, width: int) -> Line:
     known = longest_fit(_shorter([fact for fact in facts if fact] or ["no samples"]), room)
     line: Line = [(f" {known}", "dim")]
     return [*line, (shorten(f" · {throttled}", width - 2 - cell_width(known)), "warn")] if throttled else line
+
+
+def _load(gpu: Gpu) -> str:
+    """Say how busy a GPU is; one without a process has no part in what is measured."""
+    if gpu.utilisation is None:
+        return ""
+    loaded = gpu.memory_used is None or gpu.memory_total is None or gpu.memory_used > _EMPTY * gpu.memory_total
+    return f"busy {percent(gpu.utilisation)}" if loaded or gpu.utilisation else "not used: nothing is loaded on it"
 
 
 def _shorter(parts: Sequence[str]) -> tuple[str, ...]:
