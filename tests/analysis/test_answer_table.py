@@ -315,6 +315,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "go back to --parallel 2: as many agents, and a whole answer takes 20 % less time"),
     ("change", "faster_answers", since(repeated=True, slower=-0.2),
      "keep --parallel 4: at least as many agents, and a whole answer takes 20 % less time"),
+    ("change", "faster_answers", since(repeated=True, slower=-0.2, context=(8192, 4096)),
+     "keep --parallel 4 if 4,096 tokens of context are enough: at least as many agents, and a whole answer takes 20 % "
+     "less time"),
     ("change", "no_difference", since(same=True, apart=0, slower=0.05),
      "keep --parallel 4 or go back to --parallel 2: no difference shows"),
     ("change", "no_difference", since(repeated=True, apart=1),
@@ -344,11 +347,17 @@ def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() 
             since(context=(8192, 4096)),
             "until then go back to --parallel 2, with 8,192 tokens of context instead of 4,096",
         ),
+        (
+            since(context=(8192, 4096), slower=-0.16),
+            "until then keep --parallel 4 if 4,096 tokens of context are enough: a whole answer takes 16 % less time",
+        ),
+        (since(slower=0.25), "until then go back to --parallel 2: a whole answer takes 20 % less time"),
+        (since(slower=0.05), ""),
         (since(context=(4096, 8192)), "until then keep --parallel 4, with 8,192 tokens of context instead of 4,096"),
     ],
 )
 def test_what_to_use_is_said_until_a_change_is_decided(facts: dict[str, Any], words: str) -> None:
-    """Likely more agents count first, then the context; of neither, nothing is said."""
+    """Likely more agents count first, then the time of answers, then the context; of none, nothing is said."""
     for more in (None, (1, 0), (1, 1)):
         known = AnswerFacts(change=msgspec.structs.replace(facts["change"], more=more))
         assert rows_said("change", known)[0].meanwhile(known) == words

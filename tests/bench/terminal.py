@@ -24,6 +24,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+import swarmtui
 from swarmtui.client.session_client import SessionClient, start_session
 from swarmtui.model.client_protocol import Frame, Hello, Stop, Subscribe
 from swarmtui.model.load import Closed
@@ -131,11 +132,12 @@ def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> t
 
 @cache
 def _bytecode() -> Path:
-    """A directory outside the tree, filled by one import."""
+    """A directory outside the tree, filled by one import and with all of ours, as an installer does."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
-    subprocess.run([sys.executable, "-c", "import swarmtui.cli, swarmtui.tui.app"], env=environment, check=True)
+    for words in (["-c", "import swarmtui.cli, swarmtui.tui.app"], ["-m", "compileall", "-q", *swarmtui.__path__]):
+        subprocess.run([sys.executable, *words], env=environment, check=True)
     return folder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, agents
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import ServerChange, Side
 from swarmtui.numbers import percent
 
 # The time of an answer changes by as much from one minute to the next, as a share.
@@ -77,21 +77,39 @@ def _first_repeat(facts: AnswerFacts) -> str:
 
 
 def _meanwhile(facts: AnswerFacts) -> str:
-    """Say what to use until a change is decided: what likely has more agents, else what has the longer context."""
+    """Say what to use until a change is decided: what likely has more agents, faster answers or a longer context."""
     found = _change(facts)
     if not found.before:
         return ""
-    was, now = found.context or (0, 0)
-    side = found.likely or (None if was == now else "before" if was > now else "after")
-    if side is None:
+    if found.likely is not None:
+        return f"until then {_use(found, found.likely)}: likely more agents"
+    if _is_felt(found):
+        side, less = _faster_side(found)
+        return f"until then {_use(found, side)}: a whole answer takes {percent(less)} less time"
+    if found.context is None:
         return ""
+    was, now = found.context
+    side = "before" if was > now else "after"
+    return f"until then {_use(found, side)}, with {max(was, now):,} tokens of context instead of {min(was, now):,}"
+
+
+def _use(found: ServerChange, side: Side) -> str:
+    """`keep --parallel 4 if 4,096 tokens of context are enough`: the condition is there if this side has fewer."""
+    was, now = found.context or (0, 0)
     mine, other = (was, now) if side == "before" else (now, was)
-    if found.likely is None:
-        reason = f", with {mine:,} tokens of context instead of {other:,}"
-    else:
-        enough = f" if {mine:,} tokens of context are enough" if mine < other else ""
-        reason = f"{enough}: likely more agents"
-    return f"until then {f'go back to {found.before}' if side == 'before' else f'keep {found.after}'}{reason}"
+    enough = f" if {mine:,} tokens of context are enough" if mine < other else ""
+    return f"{f'go back to {found.before}' if side == 'before' else f'keep {found.after}'}{enough}"
+
+
+def _is_felt(found: ServerChange) -> bool:
+    """Whether answers are longer or shorter by more than drift makes them."""
+    return abs(found.slower or 0.0) > _DRIFT
+
+
+def _faster_side(found: ServerChange) -> tuple[Side, float]:
+    """Return the side with the faster answers, and how much less time they take, as a share."""
+    slower = found.slower or 0.0
+    return ("before", slower / (1.0 + slower)) if slower > 0 else ("after", -slower)
 
 
 def _enough(found: ServerChange, searches: int) -> str:
@@ -116,7 +134,7 @@ def _and_before(found: ServerChange) -> str:
 def _costs(facts: AnswerFacts) -> bool:
     """Whether a change without more or fewer agents makes answers longer or shorter, by more than drift does."""
     found = _change(facts)
-    return _no_difference(facts) and bool(found.before) and abs(found.slower or 0.0) > _DRIFT
+    return _no_difference(facts) and bool(found.before) and _is_felt(found)
 
 
 def _no_difference(facts: AnswerFacts) -> bool:
@@ -125,12 +143,10 @@ def _no_difference(facts: AnswerFacts) -> bool:
 
 def _by_answers(facts: AnswerFacts) -> str:
     found = _change(facts)
-    slower = found.slower or 0.0
-    choice, less = (found.before, slower / (1.0 + slower)) if slower > 0 else (found.after, -slower)
-    choose = f"{'go back to' if slower > 0 else 'keep'} {choice}"
-    more = found.had[0] - found.had[1] if slower > 0 else found.had[1] - found.had[0]
+    side, less = _faster_side(found)
+    more = found.had[0] - found.had[1] if side == "before" else found.had[1] - found.had[0]
     as_many = "as many agents" if found.same else "at least as many agents" if more > 0 else "about as many agents"
-    return f"{choose}: {as_many}, and a whole answer takes {percent(less)} less time"
+    return f"{_use(found, side)}: {as_many}, and a whole answer takes {percent(less)} less time"
 
 
 def _either(facts: AnswerFacts) -> str:

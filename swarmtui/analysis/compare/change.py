@@ -11,6 +11,8 @@ from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
 
+Side = Literal["before", "after"]
+
 # Lines of measurement quality that are about other programs on the host, or on its hypervisor.
 _HOST = ("host_pressure", "host_steal")
 
@@ -35,7 +37,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     worse: bool = False
     same: bool = False
     no_limit: bool = False
-    likely: Literal["before", "after"] | None = None
+    likely: Side | None = None
     more: tuple[int, int] | None = None
     repeated: bool = False
     slower: float | None = None
@@ -89,7 +91,7 @@ def server_change(
     )
 
 
-def _likely(found: AgentsChange, *, swapped: bool) -> Literal["before", "after"] | None:
+def _likely(found: AgentsChange, *, swapped: bool) -> Side | None:
     """Return the side that likely has more agents."""
     if found.likely is None:
         return None
