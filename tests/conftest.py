@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 # Read when Textual is imported, which tests of other folders do before those of the app.
 os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 
-settings.register_profile("any machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 # Files with tests of half a minute; last, they would run on one core while the others are idle.

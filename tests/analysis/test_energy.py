@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
@@ -204,7 +204,6 @@ def test_simulated_gpu_is_marked() -> None:
     assert found is not None and found.simulated
 
 
-@settings(max_examples=60)
 @given(
     watts=st.floats(1.0, 1000.0),
     start=st.floats(0.0, 9.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
@@ -243,7 +243,6 @@ def test_cold_cache_is_unknown_without_a_cached_share() -> None:
     assert judge(QualityFacts(cached_share=0.9)) == ()
 
 
-@settings(max_examples=60)
 @given(
     st.builds(
         QualityFacts,

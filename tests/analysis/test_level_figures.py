@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
@@ -391,7 +391,6 @@ def test_ttfo_follows_reasoning() -> None:
     assert level.ttfo_s.min == pytest.approx(0.020)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

@@ -116,7 +116,6 @@ def test_empty_condition_and_deep_nesting_are_refused() -> None:
         parse_fail_if("(" * 5000 + "errors>0" + ")" * 5000)
 
 
-@settings(max_examples=60)
 @given(st.text(alphabet="ab_<>=@()%. 14smorndtfp/;'\n\t", max_size=30) | st.text(max_size=20))
 def test_parser_accepts_or_refuses_any_text(text: str) -> None:
     try:

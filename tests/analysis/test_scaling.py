@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.capacity.cliff import slots_seen
@@ -24,7 +24,6 @@ def swarm(a: float, c: float, levels: list[int], slots: int = 10**6, prefill: fl
     return levels_found
 
 
-@settings(max_examples=60)
 @given(st.floats(0.001, 0.1), st.floats(0.0001, 0.01))
 def test_fit_recovers_a_known_law(a: float, c: float) -> None:
     found = scaling(swarm(a, c, [1, 2, 4, 8, 16]))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sequential import (
@@ -98,7 +98,6 @@ def test_detectable_change_is_detected_with_eighty_percent_power() -> None:
 
 
 @given(st.floats(0.001, 0.1), st.floats(0.005, 0.2))
-@settings(max_examples=60)
 def test_more_noise_never_needs_fewer_runs(spread: float, detect: float) -> None:
     few, many = runs_needed(spread, detect), runs_needed(2 * spread, detect)
     assert many is None or (few is not None and few <= many)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import LevelReading, level_figures
@@ -84,13 +84,11 @@ def kinds(level: Level) -> list[str]:
     return [silence.kind for silence in level.silences]
 
 
-@settings(max_examples=60, deadline=None)
 @given(c=st.integers(1, 16), seed=st.integers(0, 10**6), step=st.sampled_from([2.0, 20.0, 400.0]))
 def test_an_ordinary_level_has_no_silence(c: int, seed: int, step: float) -> None:
     assert kinds(closed_loop(c, seed=seed, step=step)) == []
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     c=st.integers(1, 16),
     seed=st.integers(0, 10**6),

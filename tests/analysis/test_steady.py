@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.runs import (
@@ -57,7 +57,6 @@ def requests(draw: st.DrawFn) -> Record:
     return request(sent, chunks, tokens=tokens, error=error, t_done_ns=BOOT_NS + (max([sent, *chunks]) + 1) * MS)
 
 
-@settings(max_examples=60)
 @given(st.lists(requests(), max_size=12), st.integers(1, 4), st.none() | st.integers(0, 120))
 def test_steady_matches_brute_force(records: list[Record], c: int, until: int | None) -> None:
     until_ns = None if until is None else BOOT_NS + until * MS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters, split_by_timings
@@ -57,7 +57,6 @@ def test_estimate_needs_prompts_of_equal_length() -> None:
     assert estimate_split(3.0, 1024.0, None, 1024.0) is None
 
 
-@settings(max_examples=60)
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))
 def test_parts_are_non_negative_and_add_up(ttft: float, queue: float, prefill: float) -> None:
     found = split_by_counters(

@@ -44,7 +44,6 @@ def test_interval_is_welchs_on_logs_with_fewer_degrees_of_freedom() -> None:
     assert found.sentence == "faster: +9.9 % (95 % sure: +7.4 % to +12 %; 4 v 4 runs)"
 
 
-@settings(max_examples=60)
 @given(st.lists(rates, min_size=4, max_size=6), st.lists(rates, min_size=4, max_size=6), st.floats(0.001, 0.2))
 def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float], alpha: float) -> None:
     found = verdict(a, b, alpha=alpha)
@@ -189,7 +188,6 @@ def test_more_noise_needs_more_runs() -> None:
     assert low is not None and high is not None and 4 < low < high
 
 
-@settings(max_examples=60)
 @given(st.lists(rates, min_size=4, max_size=5), st.lists(rates, min_size=4, max_size=5))
 def test_swapping_sides_swaps_the_word(a: list[float], b: list[float]) -> None:
     mirror = {"faster": "slower", "slower": "faster", "not sure yet": "not sure yet"}

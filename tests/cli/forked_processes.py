@@ -1,5 +1,7 @@
 """Run modules of swarmtui in forks of a process that has imported them: most of their start is imports.
 
+So are scripts of tests that stand in for a server: most of them end by executing the simulator.
+
 A fork has the streams, the environment, the session and the signals of the process that it replaces, and is shown below
 /proc as that. What differs is that modules are imported before the environment is set.
 """
@@ -17,7 +19,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import thread
 from contextlib import suppress
 from functools import partial
@@ -28,9 +30,10 @@ from swarmtui import http_client
 
 _FORKED = (
     "swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sessions.check_answers", "swarmtui.sim",
+    "swarmtui.experiments.server_guardian",
 )  # fmt: skip
 _KEPT: list[object] = []
-_START = (sys.executable, "-P", "-m")
+_EXECV = os.execv
 
 # Room for the command line and the environment of a fork; a process cannot get more than it was started with.
 ROOM = "/" * 2_000
@@ -38,13 +41,32 @@ ENVIRONMENT_ROOM = {"ROOM": "/" * 30_000}
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """`subprocess.Popen`, which forks where the command is one of these modules."""
+    """`subprocess.Popen`, which forks where the command is one of these modules or a script."""
 
     def __init__(self, args: Any, **options: Any) -> None:
-        if not isinstance(args, str) and (*args[:3],) == _START and args[3] in _FORKED:
+        if not isinstance(args, str) and _can_be_forked(args):
             environment = dict(os.environ) if options.get("env") is None else options["env"]
-            options["preexec_fn"] = partial(_become_child, args, environment, options.get("pass_fds", ()))
+            prepare = options.get("preexec_fn")
+            options["preexec_fn"] = partial(_become_child, args, environment, options.get("pass_fds", ()), prepare)
         super().__init__(args, **options)
+
+
+def _can_be_forked(command: Sequence[str]) -> bool:
+    match command:
+        case [sys.executable, "-m", module, *_] | [sys.executable, "-P", "-m", module, *_]:
+            return module in _FORKED
+    return _script(command) is not None
+
+
+def _script(command: Sequence[str]) -> str | None:
+    """Return the script of Python that a command runs, by its name or by its first line."""
+    match command:
+        case [sys.executable, str(path), *_] if path.endswith(".py"):
+            return path
+        case [str(path), *_] if Path(path).is_absolute() and path != sys.executable:
+            with suppress(OSError), Path(path).open("rb") as file:
+                return path if file.readline().strip() == b"#!" + os.fsencode(sys.executable) else None
+    return None
 
 
 def import_packages(names: Collection[str]) -> None:
@@ -75,20 +97,37 @@ def become(command: Sequence[str], environment: dict[str, str], kept: Collection
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     subprocess.Popen = ForkingPopen  # type: ignore[assignment, misc]
-    module, *arguments = command[command.index("-m") + 1 :]
-    sys.argv, sys.orig_argv = [module, *arguments], [*command]
+    os.execv = _execute  # type: ignore[assignment]
+    sys.orig_argv = [*command]
     _follow_path(environment.get("PYTHONPATH", ""))
-    if not hasattr(sys.modules[module], "__path__"):
-        del sys.modules[module]  # runpy would warn
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if script := _script(command):
+            sys.argv = [*command[command.index(script) :]]
+            runpy.run_path(script, run_name="__main__")
+        else:
+            module, *arguments = command[command.index("-m") + 1 :]
+            sys.argv = [module, *arguments]
+            if not hasattr(sys.modules[module], "__path__"):
+                del sys.modules[module]  # runpy would warn
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         _exit_with(ended.code)
     _exit_with(0)
 
 
-def _become_child(command: Sequence[str], environment: dict[str, str], kept: Collection[int]) -> NoReturn:
+def _execute(path: str, command: list[str]) -> NoReturn:
+    """`os.execv`, which stays in this fork where the command is one of these modules or a script."""
+    if _can_be_forked(command):
+        become(command, dict(os.environ), ())
+    _EXECV(path, command)
+
+
+def _become_child(
+    command: Sequence[str], environment: dict[str, str], kept: Collection[int], prepare: Callable[[], None] | None
+) -> NoReturn:
     try:
+        if prepare is not None:
+            prepare()
         become(command, environment, kept)
     except BaseException:
         sys.excepthook(*sys.exc_info())

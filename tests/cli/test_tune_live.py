@@ -230,7 +230,7 @@ def auto_command(host: Host, *more: str) -> tuple[str, ...]:
     script = host.sandbox.home / "server.py"
     script.write_text(SERVER)
     command = f"{sys.executable} {script} {host.nvml.directory} {{port}} 0"
-    plan = ("--levels", "2", "--requests", "160C", "--max-tokens", "8", "--knob", "--slots=2,4", "--budget", "30m")
+    plan = ("--levels", "2", "--requests", "60C", "--max-tokens", "8", "--knob", "--slots=2,4", "--budget", "30m")
     return ("tune", "--auto", command, *plan, "--session-dir", str(host.sandbox.sessions), *more)
 
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.stats import standard_deviation
@@ -68,7 +68,6 @@ def test_pareto_front_keeps_undominated_configurations() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(0.001, 10)), min_size=1, max_size=12))
-@settings(max_examples=60)
 def test_every_configuration_is_on_the_front_or_dominated_by_it(points: list[tuple[float, float]]) -> None:
     rows = [row({"--n": n}, tps, ttft) for n, (tps, ttft) in enumerate(points)]
     front = [(found.out_tps or 0.0, found.ttft_s or 0.0) for found in pareto(rows, "ttft_s")]
@@ -168,7 +167,6 @@ def test_range_of_equal_spreads_is_tukeys() -> None:
 positive = st.lists(st.floats(50, 200), min_size=3, max_size=5).map(tuple)
 
 
-@settings(max_examples=60)
 @given(st.lists(positive, min_size=2, max_size=3), st.floats(0.1, 10))
 def test_standings_agree_with_chance_and_do_not_depend_on_the_unit(
     samples: list[tuple[float, ...]], unit: float

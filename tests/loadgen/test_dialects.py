@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from swarmtui.loadgen.dialects import load_dialect
@@ -437,7 +437,6 @@ def test_empty_events_and_padded_done_are_accepted() -> None:
     assert (response.error, response.finished, len(response.times)) == (None, True, 1)
 
 
-@settings(max_examples=60)
 @given(st.binary(max_size=80), st.sampled_from(list(PATHS)))
 def test_arbitrary_bytes_do_not_crash_the_reader(data: bytes, dialect: Dialect) -> None:
     read(data, dialect)

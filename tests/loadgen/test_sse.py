@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from swarmtui.loadgen import sse
 from swarmtui.loadgen.sse import MAX_EVENT, ErrorPayload, EventSplitter, LineSplitter, Splitter, TooLong
-
-_SETTINGS = settings(max_examples=60)
 
 _LINES = st.one_of(
     st.sampled_from(
@@ -83,7 +81,6 @@ def _read(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
     return payloads + splitter.finish()
 
 
-@_SETTINGS
 @given(_STARTS, st.one_of(_LF_STREAMS, _STREAMS), _TAILS, _CUTS)
 def test_any_split_gives_what_the_standard_requires(start: bytes, stream: bytes, tail: bytes, cuts: list[int]) -> None:
     whole = start + stream + tail
@@ -159,7 +156,6 @@ def test_long_stream_of_short_events_is_accepted(monkeypatch: pytest.MonkeyPatch
         assert sum(len(splitter.feed((b"data: x" + end) * 3 + end)) for _ in range(100)) == 100
 
 
-@_SETTINGS
 @given(
     _STARTS,
     st.lists(st.sampled_from([b'{"a":1}', b"", b" ", '{"ä":"🐝"}'.encode(), b'{"b":2}\r'])),
@@ -194,7 +190,6 @@ def test_endless_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.lists(st.tuples(_LINES, _ENDS), max_size=3).map(lambda lines: b"".join(map(b"".join, lines)))))
 @example([b"data: a\rdata: b"])
-@_SETTINGS
 def test_events_taken_together_are_those_of_single_reads(events: list[bytes]) -> None:
     together, single = EventSplitter(), EventSplitter()
     chunks = [event + b"\n\n" for event in events]

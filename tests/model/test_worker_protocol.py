@@ -6,7 +6,7 @@ import itertools
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.model.plan import Timeouts
@@ -32,7 +32,6 @@ from swarmtui.model.worker_protocol import (
 from swarmtui.model.workload import Message, Task
 
 
-@settings(max_examples=60)
 @given(st.lists(st.text(max_size=300), max_size=12), st.lists(st.integers(0, 4000), max_size=30))
 def test_messages_survive_any_split_of_the_stream(texts: list[str], cuts: list[int]) -> None:
     stream = b"".join(pack(Failed(text)) for text in texts)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.model.base import BadInput
@@ -145,7 +145,6 @@ def test_damaged_sharegpt_file_is_reported_with_the_position(
     assert str(caught.value).startswith(f"{path}{says}")
 
 
-@settings(max_examples=60)
 @given(content=st.text(max_size=80) | st.binary(max_size=80), kind=st.sampled_from([JSONL, SHAREGPT]))
 def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: str | bytes, kind: str) -> None:
     folder = tmp_path_factory.getbasetemp()

@@ -318,7 +318,6 @@ def test_shuffle_is_independent_of_the_folder(written: Callable[[str], WorkloadF
     ]
 
 
-@settings(max_examples=60)
 @given(st.sets(st.integers(0, 10**9), min_size=2, max_size=50), st.integers(), st.text(max_size=9))
 def test_nonces_are_unique_and_have_one_format(numbers: set[int], seed: int, salt: str) -> None:
     nonces = {nonce(number, seed, salt) for number in numbers}

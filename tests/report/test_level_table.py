@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import compare_pair
@@ -351,7 +351,6 @@ def test_escape_sequences_and_control_characters_are_removed(given: str, shown: 
     assert sanitize(given) == shown
 
 
-@settings(max_examples=60)
 @given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\x1b[]\\;m\x07\x9b\x9c\n"))))
 def test_any_text_becomes_one_printable_line(text: str) -> None:
     assert sanitize(text).isprintable()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.analysis.compare.sessions import compare_pair
@@ -309,7 +309,6 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
 @given(st.sampled_from([VLLM, AIPERF_0_13, guidellm_benchmark(4)]), st.data(), json_values)
 def test_any_value_in_any_field_is_handled(
     tmp_path_factory: pytest.TempPathFactory, whole: dict[str, Any], data: st.DataObject, value: Any

@@ -70,7 +70,7 @@ def test_damaged_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     assert journal.damaged_lines == 3
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=60), st.integers(0, 3000))
 def test_damage_after_the_head_never_raises(tmp_path: Path, junk: bytes, position: int) -> None:
     first, *rest = (entry_encoder.encode(entry) + b"\n" for entry in full_session())

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.sim.batching import BatchingEngine, Job, Step, step_seconds
@@ -227,7 +227,6 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(
     arrivals=arrivals,
     slots=st.integers(1, 4),

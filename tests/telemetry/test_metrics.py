@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from swarmtui.http_client import HttpClient
@@ -128,7 +128,6 @@ def test_page_without_known_metrics_is_none(text: str) -> None:
     assert parse_prometheus(text) is None
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_no_text_raises(data: st.DataObject) -> None:
     """Use real lines, cut anywhere and joined with random text."""

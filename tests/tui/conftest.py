@@ -7,11 +7,14 @@ import contextlib
 import inspect
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 
 from swarmtui.client import catalogue
 from swarmtui.client.session_client import attach, running_sessions
@@ -22,6 +25,20 @@ from tests.cli.programs import find_processes, send_signal
 
 _STOP_S = 60.0
 _UNTIL_S = 120.0
+
+_parse_rules = Stylesheet._parse_rules
+_PARSED: dict[Hashable, list[RuleSet]] = {}
+
+
+def _parse_once(self: Stylesheet, css: str, read_from: Any, *more: Any, **named: Any) -> list[RuleSet]:
+    """Parse the same styles with the same colours once for all apps: they do not change."""
+    key = (css, read_from, more, *named.items(), frozenset(self._variables.items()))
+    if key not in _PARSED:
+        _PARSED[key] = _parse_rules(self, css, read_from, *more, **named)
+    return _PARSED[key]
+
+
+Stylesheet._parse_rules = _parse_once  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)
