@@ -71,6 +71,13 @@ def test_steady_matches_brute_force(records: list[Record], c: int, until: int | 
         assert found.tokens == pytest.approx(tokens, abs=1e-6)
 
 
+def test_a_token_at_the_start_of_the_window_was_made_before_it() -> None:
+    records = [request(0, [10, 50, 60, 70, 100]), request(50, [60, 70, 80, 100])]
+    found = steady_at(records, 2)
+    assert found is not None
+    assert (found.seconds, found.tokens) == (0.05, 7.0)
+
+
 def test_silent_request_is_in_flight_until_its_timeout() -> None:
     """Its last token came after 64 ms, the idle timeout after 1 s; an answer ends with its last token."""
     silent = request(0, [50, 64], error="idle_timeout", t_done_ns=BOOT_NS + 1000 * MS)

@@ -91,13 +91,14 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest.fixture
 def until() -> Until:
-    """Wait until a condition holds; fail with its source after two minutes."""
+    """Wait until a condition holds; fail with its source after two minutes. To look is a small part of the time."""
 
     async def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _UNTIL_S
+        deadline, before = time.monotonic() + _UNTIL_S, time.thread_time()
         while not condition():
             if time.monotonic() > deadline:
                 pytest.fail(f"not within {_UNTIL_S:g} s: {inspect.getsource(condition).strip()}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(max(0.05, 20 * (time.thread_time() - before)))
+            before = time.thread_time()
 
     return wait
