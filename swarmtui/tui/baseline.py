@@ -151,7 +151,7 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     # What each of several searches gave is said by the comparison.
     why = "" if pair.agents and sum(pair.agents.searches) > 2 and pair.agents.reason != "no_limit" else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    parts = (change, why, pair.predicted, pair.left_out)
+    parts = (change, why, f"predicted {pair.predicted}" if pair.predicted else "", pair.left_out)
     return sanitize("; ".join(filter(None, parts)))
 
 

@@ -43,9 +43,9 @@ BEFORE = session(IDS[0], 4, 5, 805.0, more_slots(8, 6, 10))
 
 def test_a_prediction_is_held_against_what_came_of_it() -> None:
     pair = compare_pair(BEFORE, session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)))
-    said = "predicted 6 to 10 agents, came out 9"
+    said = "6 to 10 agents, came out 9"
     assert dict(line[:2] for line in answer_lines(pair))["Prediction"] == said
-    assert compared_text(pair, "").endswith(said)
+    assert compared_text(pair, "").endswith(f"predicted {said}")
 
 
 def test_a_prediction_for_an_output_that_does_not_grow_is_held_against_agents_and_output() -> None:
@@ -53,7 +53,7 @@ def test_a_prediction_for_an_output_that_does_not_grow_is_held_against_agents_an
     assert step.forecast is not None
     shared = msgspec.structs.replace(step, forecast=msgspec.structs.replace(step.forecast, agents_shared=10))
     pair = compare_pair(session(IDS[0], 4, 5, 805.0, shared), session(IDS[1], 8, 9, 1202.0))
-    said = "predicted up to 10 agents if the output does not grow (805 → 1,200 tok/s), came out 9"
+    said = "up to 10 agents if the output does not grow (805 → 1,200 tok/s), came out 9"
     assert pair.predicted == said
 
 

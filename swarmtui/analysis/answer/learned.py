@@ -93,7 +93,7 @@ def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] |
 
 
 def prediction_text(change: SlotsChange, searches: int = 1) -> str:
-    """`predicted 6 to 10 agents, came out 9`; empty if nothing was predicted for these slots.
+    """`6 to 10 agents, came out 9`; empty if nothing was predicted for these slots.
 
     If they were predicted for an output that does not grow, it is said whether it did. `searches` are those of the
     later side.
@@ -106,11 +106,11 @@ def prediction_text(change: SlotsChange, searches: int = 1) -> str:
     if searches > 1:
         came = f"{change.agents[1]} by {searches} searches"
     if found.agents_high is not None:
-        return f"predicted {forecast_agents(found)}, came out {came}"
+        return f"{forecast_agents(found)}, came out {came}"
     first, second = change.before.at_capacity, change.after.at_capacity
     known = first and second and first.out_tps is not None and second.out_tps is not None
     output = f" ({change.output})" if known else ""
-    return f"predicted up to {agents(found.agents_shared or 0)} if the output does not grow{output}, came out {came}"
+    return f"up to {agents(found.agents_shared or 0)} if the output does not grow{output}, came out {came}"
 
 
 def _predicts(found: SlotsForecast) -> bool:
