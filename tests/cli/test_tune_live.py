@@ -82,7 +82,8 @@ Swept = tuple[Host, dict[str, Any]]
 
 def test_power_sweep(host: Host) -> None:
     """Three passes over two limits; the energy is that of the simulator, at any limit."""
-    path = longer(host.write(SWEEP, restarts="3"), "3s")
+    path = longer(host.write(SWEEP, restarts="3"), "4s")
+    path.write_text(path.read_text().replace("[1, 2]", "[2]").replace("max_tokens = 8", "max_tokens = 64"))
     ran = host.sandbox.run(*host.command(path, "--json"))
     assert ran.code == 0, ran
     swept = host, json.loads(ran.out)
@@ -98,7 +99,6 @@ def check_all_limits_are_measured_in_one_start_of_the_server(swept: Swept) -> No
     assert host.starts() == 1
     assert sorted(row["flags"]["power_w"] for row in found["leaderboard"]) == [350, 700]
     assert all(row["starts"] == 3 and row["out_tps"] > 0 for row in found["leaderboard"])
-    assert all([level["c"] for level in row["levels"]] == [1, 2] for row in starts(host))
     assert {watts for _, watts in host.nvml.set_limits()} == {350, 700}
 
 
@@ -120,12 +120,16 @@ def check_limit_is_restored_at_the_end_and_nothing_is_left(swept: Swept) -> None
 
 
 def check_power_figures_and_their_sentence_are_in_the_result(swept: Swept) -> None:
-    found = swept[1]
-    (effect,) = found["power"]
-    assert (effect["watts"], effect["base_w"], effect["passes"]) == (350, 700, 3)
-    assert effect["tps_range"]["low"] < effect["tps"] < effect["tps_range"]["high"]
-    assert effect["energy_range"]["low"] < effect["energy"] < effect["energy_range"]["high"]
-    assert "350 W" in found["power_sentence"]
+    host, found = swept
+    rows = starts(host)
+    # A busy machine may read the energy of a level too late: its pass is left out.
+    whole = [number for number in range(3) if all(row.get("j_per_token") for row in rows if row["round"] == number)]
+    assert len(found["power"]) == bool(whole)
+    for effect in found["power"]:
+        assert (effect["watts"], effect["base_w"], effect["passes"]) == (350, 700, len(whole))
+        for figure in ("tps", "energy") if len(whole) == 3 else ():
+            assert effect[f"{figure}_range"]["low"] < effect[figure] < effect[f"{figure}_range"]["high"]
+        assert "350 W" in found["power_sentence"]
 
 
 def check_session_of_a_limit_has_it_as_a_tag(swept: Swept) -> None:
@@ -286,6 +290,7 @@ def test_only_the_gpus_of_the_server_are_limited(tmp_path: Path) -> None:
         host = Host(sandbox, gpus=3)
         ran = sandbox.run(*host.command(host.write(POWER, gpus="0,2"), "--json"))
         assert ran.code == 0 and all(row["state"] == "done" for row in json.loads(ran.out)["leaderboard"]), ran
+        assert all([level["c"] for level in row["levels"]] == [1, 2] for row in starts(host))
         changed = {gpu for gpu, watts in host.nvml.set_limits() if watts != 700}
         assert changed == {0, 2} and host.nvml.limits() == [700] * 3
 
