@@ -237,6 +237,14 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     assert result_text(ended_frame(levels=flagged), None, height=9).rstrip().endswith("press 4 for the levels")
 
 
+def test_a_single_level_whose_remarks_have_no_room_names_the_key_for_these() -> None:
+    flag = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
+    shown = ended_frame(levels=(msgspec.structs.replace(LEVELS[0], flags=(flag,)),))
+    texts = [result_text(shown, None, height=height) for height in range(6, 30)]
+    assert any("press 4 for the remarks" in text for text in texts)
+    assert not any("1 levels" in text for text in texts)
+
+
 def many_levels(marked: int) -> tuple[Frame, tuple[Level, ...]]:
     levels = tuple(level(c, tps=10.0 * c) for c in range(1, 21))
     answer = msgspec.structs.replace(ANSWER, agents=marked, missed_c=marked + 1)

@@ -267,10 +267,11 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
     if rows + len(notes) + 2 <= room:
         return [[], *table_lines(view.table_for(range(rows), width), width), *notes]
     which = "all" if rows + 2 < height else "more of the"
-    left_out = block_lines([Sentence(f"press 4 for {which} {rows} levels", "detail")], width)
     alarms, blank = block_lines(view.alarms, width), list[Line]([[]])
     # A row that is compared with the baseline says more than the key for the others.
     least = min(rows, _LEAST_ROWS + bool(view.compared))
+    others = f"{which} {rows} levels" if rows > least else "the remarks"
+    left_out = block_lines([Sentence(f"press 4 for {others}", "detail")], width)
     ways: tuple[tuple[int, list[Line], list[Line]], ...]
     ways = ((least, blank, [*left_out, *notes]), (least, [], [*left_out, *alarms]), (least, [], left_out), (1, [], []))
     for fewest, above, below in ways:
