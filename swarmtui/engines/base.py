@@ -109,7 +109,7 @@ class Engine:
         return found.kv_tokens
 
     def slot_context(self, found: DiscoveredServer, slots: int) -> tuple[int, str] | None:
-        """Return the tokens that a request may have with this many slots, and the flag that gives more.
+        """Return the tokens that a request may have with this many slots, and the flag that keeps as many as now.
 
         None if more slots leave as many as now, or if that is not known.
         """

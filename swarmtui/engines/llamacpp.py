@@ -150,7 +150,7 @@ class LlamaCpp(Engine):
         # It is rounded, and a slot has no more than the model was trained with.
         total = max(total, flag_number(found.flags, "ctx-size", "LLAMA_ARG_CTX_SIZE") or 0)
         divided = total > context * (before - 1)
-        return (total // slots, "--ctx-size") if divided and total // slots < context else None
+        return (total // slots, f"--ctx-size {context * slots}") if divided and total // slots < context else None
 
     def complete(self, values: dict[str, float]) -> None:
         """Add the cached tokens to the prompt tokens, which here are only those that were processed."""

@@ -82,7 +82,8 @@ def compare_with_baseline(
         likely=pair.likely,
         change=found.change if found else None,
         agents=(agents.before, agents.after) if agents else None,
-        agents_detail=agents.detail if agents else "",
+        agents_numbers=agents.numbers if agents else None,
+        agents_detail=agents.detail if agents and agents.reason != "no_limit" else "",
         searches=agents.searches if agents else (1, 1),
     )
 

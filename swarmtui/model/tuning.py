@@ -316,8 +316,8 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     """A row of the tuning log: what was changed between two sessions, its effect, and whether it was kept.
 
     `verdict` is null with too few runs; `likely` is what a change that is not sure most likely is. `agents` are those
-    of two capacities, before and after; `agents_detail` has their ranges. `searches` are those of each side: of several
-    these are means.
+    of two capacities, before and after; `agents_numbers` are these as they are shown, `2+` without an upper end, and
+    `agents_detail` has their ranges. `searches` are those of each side: of several these are means.
     """
 
     number: int = 0
@@ -330,6 +330,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     likely: Literal["faster", "slower", "more agents", "fewer agents"] | None = None
     change: float | None = None
     agents: tuple[int, int] | None = None
+    agents_numbers: tuple[str, str] | None = None
     agents_detail: str = ""
     searches: tuple[int, int] = (1, 1)
     kept: Literal["kept", "reverted", ""] = ""

@@ -76,8 +76,10 @@ def _better_or_worse(pair: Pair) -> list[Table]:
             "bar", axis, lambda figure: Cell(bar(figure.better, top, _SHORT_BAR), figure.code), right=False
         )
         columns.append(bars)
-    at = f" with {count_noun(lead.c, 'agent')} on both" if lead else ""
-    return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
+    at = f", figures with {count_noun(lead.c, 'agent')} on both" if lead else ""
+    means = ["figures: means of {} and {} searches".format(*pair.agents.searches)] if pair.agents.repeated else []
+    note = "; ".join([*([legend] if legend else []), *means])
+    return [tabulate(f"Change{at}", figures, columns, f"{note}." if note else "", drop=("before", "now"))]
 
 
 def _has_bars(pair: Pair) -> bool:

@@ -262,7 +262,8 @@ def effect_text(change: LoggedChange, *, brief: bool = False) -> str:
     """
     if change.agents is not None:
         several = "" if brief or sum(change.searches) < 3 else " ({} v {} searches)".format(*change.searches)
-        return f"{(not brief and change.agents_detail) or '{} → {}'.format(*change.agents)} agents{several}"
+        numbers = "{} → {}".format(*change.agents_numbers or change.agents)
+        return f"{(not brief and change.agents_detail) or numbers} agents{several}"
     return "" if change.change is None else signed_percent(change.change)
 
 

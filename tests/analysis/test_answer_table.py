@@ -145,6 +145,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "slots", AT_SLOTS | {"kv_fits": 16}, "all 16 slots are taken; the KV cache has room"),
     ("limit", "slots", AT_SLOTS | {"kv_fits": 15}, "all 16 slots are taken"),
     ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
+    ("limit", "slots", AT_SLOTS | FULL | {"alone_tps": 700.0, "kv_fits": 16},
+     "all 16 slots are taken, and one agent alone gets 700 tok/s, all together 800; the KV cache has room"),
+    ("limit", "slots", AT_SLOTS | FULL | {"alone_tps": 600.0}, "all 16 slots are taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 2, "running": None}, "both slots are taken"),
     ("limit", "kv_cache", AT_SLOTS | {"kv_use": 0.97, "running": 9.0}, "the KV cache is 97 % full"),
@@ -222,17 +225,17 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24}
      | {"least_rate": 20.0, "more_context": (4096, "--ctx-size")},
      "--parallel 8: up to 24 agents if the 800 tok/s in total do not grow, as fewer wait for a slot; each writes about "
-     "108 tok/s instead of 215 (the SLO asks for 20); 4,096 tokens of context each, unless --ctx-size "
-     "grows"),
+     "108 tok/s instead of 215 (the SLO asks for 20); 4,096 tokens of context each (as many as now with "
+     "--ctx-size)"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0}
      | {"least_rate": 20.0, "more_context": (2048, "--ctx-size")},
      "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
-     "215 (the SLO asks for 20); 2,048 tokens of context each, unless --ctx-size grows"),
+     "215 (the SLO asks for 20); 2,048 tokens of context each (as many as now with --ctx-size)"),
     ("next", "more_slots_tps",
      CLIFF | {"more_slots": "--parallel 8", "more_at_once": 8, "more_tps": 0.26, "more_context": (2048, "--ctx-size")},
      "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; 2,048 tokens "
-     "of context each, unless --ctx-size grows"),
+     "of context each (as many as now with --ctx-size)"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
      "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "
@@ -312,12 +315,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "first_repeat", since(),
      "1 more search of this server, then one with --parallel 2, to see how much they differ by chance (about 2 min)"),
     ("change", "faster_answers", since(same=True, apart=0, slower=0.25),
-     "go back to --parallel 2: as many agents, and a whole answer takes 20 % less time"),
+     "go back to --parallel 2: as many agents, and a whole answer likely takes 20 % less time"),
     ("change", "faster_answers", since(repeated=True, slower=-0.2),
-     "keep --parallel 4: at least as many agents, and a whole answer takes 20 % less time"),
+     "keep --parallel 4: at least as many agents, and a whole answer likely takes 20 % less time"),
     ("change", "faster_answers", since(repeated=True, slower=-0.2, context=(8192, 4096)),
-     "keep --parallel 4 if 4,096 tokens of context are enough: at least as many agents, and a whole answer takes 20 % "
-     "less time"),
+     "keep --parallel 4 if 4,096 tokens of context are enough: at least as many agents, and a whole answer likely "
+     "takes 20 % less time"),
     ("change", "no_difference", since(same=True, apart=0, slower=0.05),
      "keep --parallel 4 or go back to --parallel 2: no difference shows"),
     ("change", "no_difference", since(repeated=True, apart=1),
@@ -336,24 +339,28 @@ def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() 
     ("facts", "words"),
     [
         (since(), ""),
-        (since(likely="after"), "until then keep --parallel 4: likely more agents"),
-        (since(likely="before"), "until then go back to --parallel 2: likely more agents"),
+        (since(likely="after"), "if you stop here, keep --parallel 4: likely more agents"),
+        (since(likely="before"), "if you stop here, go back to --parallel 2: likely more agents"),
         (since(likely="after", before=""), ""),
         (
             since(likely="after", context=(8192, 4096)),
-            "until then keep --parallel 4 if 4,096 tokens of context are enough: likely more agents",
+            "if you stop here, keep --parallel 4 if 4,096 tokens of context are enough: likely more agents",
         ),
         (
             since(context=(8192, 4096)),
-            "until then go back to --parallel 2, with 8,192 tokens of context instead of 4,096",
+            "if you stop here, go back to --parallel 2, with 8,192 tokens of context instead of 4,096",
         ),
         (
             since(context=(8192, 4096), slower=-0.16),
-            "until then keep --parallel 4 if 4,096 tokens of context are enough: a whole answer takes 16 % less time",
+            "if you stop here, keep --parallel 4 if 4,096 tokens of context are enough: a whole answer likely takes "
+            "16 % less time",
         ),
-        (since(slower=0.25), "until then go back to --parallel 2: a whole answer takes 20 % less time"),
+        (since(slower=0.25), "if you stop here, go back to --parallel 2: a whole answer likely takes 20 % less time"),
         (since(slower=0.05), ""),
-        (since(context=(4096, 8192)), "until then keep --parallel 4, with 8,192 tokens of context instead of 4,096"),
+        (
+            since(context=(4096, 8192)),
+            "if you stop here, keep --parallel 4, with 8,192 tokens of context instead of 4,096",
+        ),
     ],
 )
 def test_what_to_use_is_said_until_a_change_is_decided(facts: dict[str, Any], words: str) -> None:

@@ -349,7 +349,7 @@ def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
         "a whole answer 2.00 → 1.20 s"
     )
     figures, levels = change_tables(pair)
-    assert figures.title == "Change with 8 agents on both"
+    assert figures.title == "Change, figures with 8 agents on both"
     assert levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
     assert list(shown) == ["most agents", "output tok/s", "per agent", "first token", "whole answer"]
@@ -479,7 +479,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
 
 WITH_TWO, ENOUGH = "with --parallel 2", "enough to show a change of"
 KEEP = "keep --parallel 4 or go back to --parallel 2"
-MEANWHILE = "until then keep --parallel 4: likely more agents"
+MEANWHILE = "if you stop here, keep --parallel 4: likely more agents"
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_advice_by_what_was_learned_still_says_its_price_and_the_context() -> No
     after = session(IDS[1], 8, 9, 802.0, msgspec.structs.replace(step, forecast=known))
     (said,) = compare_pair(BEFORE, after).next
     assert "each writes about 52 tok/s instead of 104 (the SLO asks for 20), as 8 slots gave" in said.sentence
-    assert said.sentence.endswith("; 2,048 tokens of context each, unless --ctx-size grows")
+    assert said.sentence.endswith("; 2,048 tokens of context each (as many as now with --ctx-size)")
 
 
 def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
@@ -132,7 +132,7 @@ def test_fewer_slots_that_turned_out_worse_are_taken_back_with_what_that_costs()
     assert (said.code, said.command) == ("slots_back", "--parallel 8")
     assert said.sentence == (
         "go back to --parallel 8: it had 9 agents and 802 tok/s in total, 100 tok/s each while it writes (the SLO asks "
-        "for 20), instead of 201; 2,048 tokens of context each, unless --ctx-size grows"
+        "for 20), instead of 201; 2,048 tokens of context each (as many as now with --ctx-size)"
     )
 
 

@@ -205,8 +205,8 @@ def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
     assert (step.code, step.command) == ("more_slots", "--parallel 4")
     assert step.sentence == (
         "--parallel 4: up to 24 agents if the 1,360 tok/s in total do not grow, as fewer wait for a slot, if memory "
-        "allows it; each writes about 382 tok/s instead of 765 (the SLO asks for 20); 4,096 tokens of context each, "
-        "unless --ctx-size grows"
+        "allows it; each writes about 382 tok/s instead of 765 (the SLO asks for 20); 4,096 tokens of context each "
+        "(as many as now with --ctx-size 32768)"
     )
     assert step.forecast is not None and (step.forecast.context, step.forecast.least_tps) == (4096, 20.0)
     assert step.forecast.agents_high is None, "what depends on a condition is no prediction"

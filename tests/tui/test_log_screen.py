@@ -47,7 +47,8 @@ async def test_verdicts_are_in_view_in_a_narrow_terminal(tmp_path: Path, until: 
     root = tmp_path / "sessions"
     agents = msgspec.structs.replace(
         change("second", "--max-num-batched-tokens 2048 → 8192", 0.1), verdict="not sure yet", kept="reverted",
-        agents=(122, 126), agents_detail="122 (118–131) → 126 (121–133)", note="with the new driver",
+        agents=(122, 126), agents_numbers=("122", "126+"), agents_detail="122 (118–131) → 126 (121–133)",
+        note="with the new driver",
     )  # fmt: skip
     add_change(root, agents)
     add_change(root, msgspec.structs.replace(agents, after="third", verdict="more agents"))
@@ -55,7 +56,7 @@ async def test_verdicts_are_in_view_in_a_narrow_terminal(tmp_path: Path, until: 
     async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "New benchmark" in screen_text(app))
         await pilot.press("T")
-        await until(lambda: "122 → 126 agents" in screen_text(app))
+        await until(lambda: "122 → 126+ agents" in screen_text(app))
         lines = screen_text(app).splitlines()
         assert "▲ more agents" in lines[2] and "? not sure yet" in lines[3]
         assert all("8192" in line and "reverted" in line for line in lines[2:4])

@@ -77,20 +77,20 @@ def _first_repeat(facts: AnswerFacts) -> str:
 
 
 def _meanwhile(facts: AnswerFacts) -> str:
-    """Say what to use until a change is decided: what likely has more agents, faster answers or a longer context."""
+    """Say what to use if the change is not decided: what likely has more agents, faster answers or a longer context."""
     found = _change(facts)
     if not found.before:
         return ""
     if found.likely is not None:
-        return f"until then {_use(found, found.likely)}: likely more agents"
+        return f"if you stop here, {_use(found, found.likely)}: likely more agents"
     if _is_felt(found):
         side, less = _faster_side(found)
-        return f"until then {_use(found, side)}: a whole answer takes {percent(less)} less time"
+        return f"if you stop here, {_use(found, side)}: a whole answer likely takes {percent(less)} less time"
     if found.context is None:
         return ""
-    was, now = found.context
-    side = "before" if was > now else "after"
-    return f"until then {_use(found, side)}, with {max(was, now):,} tokens of context instead of {min(was, now):,}"
+    less, more = sorted(found.context)
+    side = "before" if found.context[0] == more else "after"
+    return f"if you stop here, {_use(found, side)}, with {more:,} tokens of context instead of {less:,}"
 
 
 def _use(found: ServerChange, side: Side) -> str:
@@ -146,7 +146,7 @@ def _by_answers(facts: AnswerFacts) -> str:
     side, less = _faster_side(found)
     more = found.had[0] - found.had[1] if side == "before" else found.had[1] - found.had[0]
     as_many = "as many agents" if found.same else "at least as many agents" if more > 0 else "about as many agents"
-    return f"{_use(found, side)}: {as_many}, and a whole answer takes {percent(less)} less time"
+    return f"{_use(found, side)}: {as_many}, and a whole answer likely takes {percent(less)} less time"
 
 
 def _either(facts: AnswerFacts) -> str:

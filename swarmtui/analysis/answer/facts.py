@@ -88,7 +88,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
     the server look slower: then missed levels prove nothing, unless by far; without one of these, `high` is null.
-    `varies` says why the range is wider than the verdicts of its levels. `one_tps` is what one agent has alone.
+    `varies` says why the range is wider than the verdicts of its levels. `one_tps` is what one agent has alone
+    while it writes, and `alone_tps` all of its time.
     `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
@@ -123,6 +124,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
     disturbed: str | None = None
     one_tps: float | None = None
+    alone_tps: float | None = None
     best_c: int | None = None
     best_tps: float | None = None
     best_half_width: float | None = None
@@ -196,6 +198,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         doubts=find_doubts(quality),
         disturbed=name_doubts(find_disturbances(quality)) or None,
         one_tps=next((level.per_stream_tps.mean for level in measured if level.key == (1, None)), None),
+        alone_tps=next((level.headline_tps for level in measured if level.key == (1, None)), None),
         client="; ".join(f"{line.name} {line.value}" for line in _lines(quality, _CLIENT)) or None,
         host="; ".join(f"{doubt_text(line)}: {line.value}" for line in _lines(quality, _HOST)) or None,
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),

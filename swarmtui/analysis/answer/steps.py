@@ -70,10 +70,10 @@ def forecast_agents(found: SlotsForecast) -> str:
 
 
 def context_clause(found: SlotsForecast | None) -> str:
-    """`; 4,096 tokens of context each, unless --ctx-size grows`"""
+    """`; 4,096 tokens of context each (as many as now with --ctx-size 32768)`"""
     if found is None or found.context is None:
         return ""
-    return f"; {found.context:,} tokens of context each, unless {found.context_flag} grows"
+    return f"; {found.context:,} tokens of context each (as many as now with {found.context_flag})"
 
 
 def asked_clause(least_tps: float | None) -> str:

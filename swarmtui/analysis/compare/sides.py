@@ -11,8 +11,11 @@ from swarmtui.numbers import local_time
 
 
 def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
-    """Return why either measurement may be wrong: `the host was busy in the earlier run`"""
-    of_a, of_b = doubts_of(a), doubts_of(b)
+    """Return why either measurement may be wrong: `the host was busy in the earlier run`
+
+    Which programs made it busy, the result of each says.
+    """
+    of_a, of_b = doubts_of(a, named=False), doubts_of(b, named=False)
     both = [doubt for doubt in of_a if doubt in of_b]
     earlier = min(a.session.id, b.session.id)
     groups = [(both, "both runs")]
@@ -26,11 +29,11 @@ def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
     return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
 
 
-def doubts_of(summary: Summary) -> tuple[str, ...]:
+def doubts_of(summary: Summary, *, named: bool = True) -> tuple[str, ...]:
     """Return the doubts about a measurement; a search that did not end by itself has not found its number."""
     ended = summary.state in ("done", "running") or summary.session.plan.goal not in ("capacity", "cliff")
     stopped = () if ended else ("the search was stopped before its end",)
-    return (*stopped, *find_doubts(summary.quality))
+    return (*stopped, *find_doubts(summary.quality, named=named))
 
 
 def counted_doubts(summary: Summary) -> tuple[str, ...]:

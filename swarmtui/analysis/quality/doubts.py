@@ -45,9 +45,10 @@ _MEASURED = ("host_pressure", "host_steal")
 _MAX_DOUBTS = 2
 
 
-def find_doubts(lines: Iterable[QualityLine]) -> tuple[str, ...]:
-    """Return why figures may be wrong: a clause for each doubtful line, once."""
-    return tuple(dict.fromkeys(doubt_text(line) for line in lines if line.state == "doubtful" and line.code in _DOUBTS))
+def find_doubts(lines: Iterable[QualityLine], *, named: bool = True) -> tuple[str, ...]:
+    """Return why figures may be wrong: a clause for each doubtful line, once; `named`: with the other programs."""
+    doubtful = (line for line in lines if line.state == "doubtful" and line.code in _DOUBTS)
+    return tuple(dict.fromkeys(doubt_text(line) if named else _DOUBTS[line.code] for line in doubtful))
 
 
 def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
