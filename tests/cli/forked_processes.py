@@ -98,18 +98,17 @@ def become(command: Sequence[str], environment: dict[str, str], kept: Collection
     sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     subprocess.Popen = ForkingPopen  # type: ignore[assignment, misc]
     os.execv = _execute  # type: ignore[assignment]
-    sys.orig_argv = [*command]
+    script = _script(command)
+    sys.orig_argv, sys.argv = [*command], [*command[command.index(script) if script else command.index("-m") + 1 :]]
+    name = sys.argv[0]
     _follow_path(environment.get("PYTHONPATH", ""))
     try:
-        if script := _script(command):
-            sys.argv = [*command[command.index(script) :]]
-            runpy.run_path(script, run_name="__main__")
+        if script:
+            runpy.run_path(name, run_name="__main__")
         else:
-            module, *arguments = command[command.index("-m") + 1 :]
-            sys.argv = [module, *arguments]
-            if not hasattr(sys.modules[module], "__path__"):
-                del sys.modules[module]  # runpy would warn
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            if not hasattr(sys.modules[name], "__path__"):
+                del sys.modules[name]  # runpy would warn
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         _exit_with(ended.code)
     _exit_with(0)

@@ -29,13 +29,15 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     assert head.startswith("simulator ")
     assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
     names = ["One agent", "Capacity", "Levels", "At 1", "Why no more", "Try next", "Quality"]
-    if "missed levels are not sure" in lines[2]:
+    if lines[2].startswith("Doubt"):
         names[2] = "Doubt"
     assert [line[:13].strip() for line in lines] == names
     text = dict(zip(names, (line[13:] for line in lines), strict=True))
     # Nothing is sure on a busy machine.
     sure = " (80 % sure)" if text["Quality"].startswith("ok") else ""
-    assert text["Capacity"].startswith("1 agent or more with " if "Doubt" in text else "1 agent with ")
+    # On a busy machine, a missed level counts only if it is missed by far.
+    number = "1 agent( or more| [(][^)]*[)])? with " if "Doubt" in text else "1 agent with "
+    assert re.match(number, text["Capacity"]), ran
     assert text["Capacity"].endswith(f" with a first token within 120 ms, for 50 % of requests{sure}")
     seen = r"(likely: )?at 2 agents (\(not sure yet\) )?the first token took "
     assert re.match(seen, text["Why no more"])

@@ -125,7 +125,8 @@ def test_twice_the_slots_of_llama_have_half_of_its_context_each(
     flags = flags_from_command(command.split())
     found = DiscoveredServer(url="", slots=slots, context=context, flags=flags)
     found = msgspec.structs.replace(found, kv_tokens=LlamaCpp().kv_tokens(found, flags))
-    assert LlamaCpp().slot_context(found, 2 * slots) == (None if then is None else (then, "--ctx-size"))
+    keeps = f"--ctx-size {2 * slots * (context or 0)}"
+    assert LlamaCpp().slot_context(found, 2 * slots) == (None if then is None else (then, keeps))
 
 
 def test_llama_while_loading() -> None:
