@@ -420,6 +420,7 @@ def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
     st.sampled_from([0.2, ALPHA]),
 )
 @example([(1, 0, 1), (2, 19, 0)], 0.2)
+@example([(1, 28, 3), (2, 0, 1), (3, 32, 0)], 0.2)  # the only level that is missed is a dip
 def test_the_range_is_as_wide_as_the_verdicts_on_levels_or_wider_and_then_says_why(
     counted: list[tuple[int, int, int]], alpha: float
 ) -> None:

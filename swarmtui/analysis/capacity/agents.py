@@ -67,7 +67,7 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
     unless it is so close to a limit that another minute may miss it.
     """
     low = max((one.c for one in judged if one.kept and one.sure), default=0)
-    high = min((one.c - 1 for one in judged if one.kept is False and one.c > agents), default=None)
+    high = min((one.c - 1 for one in judged if one.kept is False and one.c > agents and not one.dip), default=None)
     margins = level_margins(judged)
     if margins is None:
         return low, high, ()
