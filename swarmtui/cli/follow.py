@@ -187,7 +187,7 @@ def report(
     time that it took, only the answer is printed.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.experiments.baseline import use_earlier_sessions
+    from swarmtui.experiments.baseline import use_baseline
     from swarmtui.report.answer import quick_blocks
     from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
@@ -208,10 +208,10 @@ def report(
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None and (answer_seconds is not None or (brief and summary.levels)):
-        learned, predicted = use_earlier_sessions(Path(ended.directory).parent, Path(ended.directory), summary)
-        show(quick_blocks(learned, answer_seconds, show_command(Path(ended.directory)), predicted))
+        learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
+        show(quick_blocks(learned, answer_seconds, show_command(Path(ended.directory))))
     elif summary is not None:
-        learned, _ = use_earlier_sessions(Path(ended.directory).parent, Path(ended.directory), summary)
+        learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
         measured = bool(summary.levels)
         levels = level_blocks(summary.levels, summary) if measured else [_explain_no_level(ended.directory, summary)]
         tables = result_tables(summary) if measured else []

@@ -72,7 +72,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     SESSION is an id, the beginning or end of one, `last` for the last one that measured a level, or `last~1` for the
     complete one before it of the same endpoint and kind.
     """
-    from swarmtui.experiments.baseline import use_earlier_sessions
+    from swarmtui.experiments.baseline import use_baseline
     from swarmtui.model.session import Summary
     from swarmtui.report.session import session_blocks
     from swarmtui.sessions.documents import summary_json
@@ -85,7 +85,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
         return
     compared: list[Block] = []
     if not isinstance(found, Summary):
-        summary, _ = use_earlier_sessions(found.directory.parent, found.directory, summary)
+        summary = use_baseline(found.directory.parent, found.directory, summary)
         compared = _baseline_blocks(found.directory, summary)
     print_blocks([*session_blocks(summary), *compared])
 
@@ -158,13 +158,13 @@ def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None
 @click.pass_context
 def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
     """Suggest what to try next, with the evidence found in the session."""
-    from swarmtui.experiments.baseline import use_earlier_sessions
+    from swarmtui.experiments.baseline import use_baseline
     from swarmtui.report.answer import advice_blocks
     from swarmtui.sessions.store import read_session
 
     root = session_root(session_dir or context.obj)
     summary = read_session(root, session)
-    summary, _ = use_earlier_sessions(root, root / summary.session.id, summary)
+    summary = use_baseline(root, root / summary.session.id, summary)
     print_result(summary.answer.next if summary.answer else (), advice_blocks(summary), as_json=as_json)
 
 

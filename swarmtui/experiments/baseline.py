@@ -12,12 +12,10 @@ from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
-from swarmtui.model.answer import PooledSentence
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
-from swarmtui.sessions.documents import read_saved_summary
-from swarmtui.sessions.index import SessionRow, baseline_of, list_sessions, read_row
+from swarmtui.sessions.index import baseline_of, list_sessions, read_row
 from swarmtui.sessions.store import earlier_sessions, read_summary
 
 
@@ -40,30 +38,20 @@ def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: fl
     return found
 
 
-def use_earlier_sessions(root: Path, directory: Path, summary: Summary) -> tuple[Summary, str]:
-    """Return a saved session with what earlier ones add to its answer, and what came of the last prediction.
+def use_baseline(root: Path, directory: Path, summary: Summary) -> Summary:
+    """Return a saved session with the advice that its baseline leaves.
 
-    These are the searches of its configuration, and the advice that its baseline leaves; without a baseline it is the
-    last session of the same endpoint, model and workload.
+    Without a baseline that is the last session of the same endpoint, model and workload.
     """
     before = None
     with suppress(BadInput):
         if found := baseline_of(list_sessions(root), read_row(directory)):
             before = read_summary(root, found)
     if before is None or summary.answer is None:
-        return summary, ""
+        return summary
     pair = compare_pair(before, summary, history=earlier_sessions(root, (before.session, summary.session)))
     steps = summary.answer.next if pair.refused else pair.next
-    answer = msgspec.structs.replace(summary.answer, next=steps, searches=pair.searches)
-    return msgspec.structs.replace(summary, answer=answer), pair.predicted
-
-
-def pooled_searches(row: SessionRow) -> PooledSentence | None:
-    """Return what a saved search and the earlier ones of its configuration give together; null if it is alone."""
-    directory = Path(row.directory)
-    summary = read_saved_summary(row.directory) if row.goal == "capacity" and row.agents is not None else None
-    found = use_earlier_sessions(directory.parent, directory, summary)[0].answer if summary is not None else None
-    return found.searches if found is not None else None
+    return msgspec.structs.replace(summary, answer=msgspec.structs.replace(summary.answer, next=steps))
 
 
 def compare_with_baseline(
@@ -84,7 +72,6 @@ def compare_with_baseline(
         agents=(agents.before, agents.after) if agents else None,
         agents_numbers=agents.numbers if agents else None,
         agents_detail=agents.detail if agents and agents.reason != "no_limit" else "",
-        searches=agents.searches if agents else (1, 1),
     )
 
 
@@ -94,7 +81,7 @@ def explained(pair: Pair) -> str:
     if agents is None:
         return pair.sentence
     said = agents.claim(doubted=True) if agents.scatter else pair.sentence
-    return "; ".join(filter(None, (said, agents.why, pair.predicted)))
+    return "; ".join(filter(None, (said, agents.why)))
 
 
 def known_changes(pair: Pair) -> list[Difference]:

@@ -20,23 +20,6 @@ class AnswerSentence(Stored, frozen=True, kw_only=True):
         return self.sentence
 
 
-class PooledSentence(AnswerSentence, frozen=True, kw_only=True):
-    """Says how many `agents` several `searches` of one configuration show together: this is the number to take.
-
-    `low` and `high` are the ends of its range; an end that is not known is null.
-    """
-
-    agents: int
-    low: int | None
-    high: int | None
-    searches: int
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is the agents or any number more."""
-        return (self.low, self.high) == (self.agents, None)
-
-
 class AnswerPoint(Stored, frozen=True, kw_only=True):
     """One level: median TTFT, its p90 if there are enough requests, and its maximum; tok/s per stream and in total.
 
@@ -86,7 +69,7 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
 class NextStep(Stored, frozen=True, kw_only=True):
     """Something to try: a sentence, the command or flag to copy, if there is one, and the figures behind it.
 
-    `forecast` is what is predicted for more slots, and `meanwhile` what to use until something is decided.
+    `forecast` is what is predicted for more slots.
     """
 
     code: str
@@ -94,7 +77,6 @@ class NextStep(Stored, frozen=True, kw_only=True):
     command: str = ""
     evidence: str = ""
     forecast: SlotsForecast | None = None
-    meanwhile: str = ""
 
 
 class Answer(Stored, frozen=True, kw_only=True):
@@ -107,12 +89,10 @@ class Answer(Stored, frozen=True, kw_only=True):
     measured level.
     `at_capacity` is the level of `agents`, else the best one. `limit` says why there are no more: its code is
     `not_known` where no fact tells. `border` says what the levels at the capacity and above it did, and which were not
-    tried. `doubts` is empty if nothing puts the measurement in doubt. `searches` says what this search and earlier ones
-    of its configuration give together; it is not saved, as a session does not know the others.
+    tried. `doubts` is empty if nothing puts the measurement in doubt.
     """
 
     headline: AnswerSentence
-    searches: PooledSentence | None = None
     agents: int | None = None
     low: int | None = None
     high: int | None = None

@@ -317,7 +317,7 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
 
     `verdict` is null with too few runs; `likely` is what a change that is not sure most likely is. `agents` are those
     of two capacities, before and after; `agents_numbers` are these as they are shown, `2+` without an upper end, and
-    `agents_detail` has their ranges. `searches` are those of each side: of several these are means.
+    `agents_detail` has their ranges.
     """
 
     number: int = 0
@@ -327,12 +327,11 @@ class LoggedChange(Stored, frozen=True, kw_only=True):
     what: str
     effect: str
     verdict: Literal["faster", "slower", "same", "not sure yet", "more agents", "fewer agents", "refused"] | None
-    likely: Literal["faster", "slower", "more agents", "fewer agents"] | None = None
+    likely: Literal["faster", "slower"] | None = None
     change: float | None = None
     agents: tuple[int, int] | None = None
     agents_numbers: tuple[str, str] | None = None
     agents_detail: str = ""
-    searches: tuple[int, int] = (1, 1)
     kept: Literal["kept", "reverted", ""] = ""
     note: str = ""
 

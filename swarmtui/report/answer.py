@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.capacity.words import agents_number, range_clause
+from swarmtui.analysis.capacity.words import agents_number
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
-from swarmtui.model.answer import Answer, AnswerPoint, NextStep, PooledSentence
+from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
 from swarmtui.report.table import Block, Facts, Sentence
@@ -19,17 +19,11 @@ from swarmtui.text import count_noun
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
-# Steps that the key for the next run takes, in the app.
-_RUN_AGAIN = ("repeat_run", "more_searches", "first_repeat")
 # If at most this share of the agents write at a time, the tok/s of each do not add up to the total.
 _FEW_WRITE = 0.5
-# Those that need another server first.
-_RESTART_FIRST = "earlier_searches"
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
-# The line of what all searches of a server give together.
-ALL_SEARCHES = "All searches"
 
 
 def answer_number(found: Answer) -> str:
@@ -39,12 +33,6 @@ def answer_number(found: Answer) -> str:
         parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
         return "".join(parts)
     return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
-
-
-def pooled_text(found: PooledSentence) -> str:
-    """`21 agents (19–24) by 2 searches`"""
-    agents = count_noun(found.agents, "agent", "agents")
-    return f"{agents}{range_clause(found.agents, found.low, found.high)} by {found.searches} searches"
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -59,7 +47,6 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     rows = [
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
-        (ALL_SEARCHES, found.searches.sentence if found.searches else ""),
         ("Doubt", doubt_text(found)),
         ("Levels", found.border),
         (f"At {at.c}" if at else "", "; ".join((point_text(at), *request_lengths(at))) if at else ""),
@@ -84,10 +71,10 @@ def quality_text(found: Answer) -> str:
     return "ok, with remarks" if found.quality == "note" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float | None, show: str, predicted: str = "") -> list[Block]:
+def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Block]:
     """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
 
-    `seconds` is how long it took, if that is to be said; `predicted` is what came of a prediction.
+    `seconds` is how long it took, if that is to be said.
     """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
@@ -104,8 +91,6 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str, predicted: 
     rows.setdefault("Try next", NO_STEP)
     saved = f"all figures: {show}" if seconds is None else f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
-    if predicted:
-        rows["Prediction"] = predicted
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
     return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]
 
@@ -186,17 +171,17 @@ def waits_for_quiet(steps: Sequence[NextStep]) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again."""
-    if step.code == _RESTART_FIRST:
-        return msgspec.structs.replace(step, command="")
-    if step.code not in _RUN_AGAIN:
-        return step
-    return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")
+    if step.code == "repeat_run":
+        return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")
+    if step.code == "longer_searches":
+        sentence = f"{step.sentence}: the second plan of the setup screen"
+        return msgspec.structs.replace(step, sentence=sentence, command="")
+    return step
 
 
 def step_text(step: NextStep) -> str:
-    """Return a step with its command, unless that is a part of it, and with what to use until it is done."""
-    command = f": {step.command}" if step.command and step.command not in step.sentence else ""
-    return "; ".join(filter(None, (f"{step.sentence}{command}", step.meanwhile)))
+    """Return a step with its command, unless that is a part of it."""
+    return step.sentence if step.command in step.sentence else f"{step.sentence}: {step.command}"
 
 
 def advice_blocks(summary: Summary) -> list[Block]:

@@ -14,8 +14,7 @@ from swarmtui.model.plan import load_title
 from swarmtui.numbers import rate, seconds, short_percent, signed_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
-from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code, verdict_words
-from swarmtui.text import count_noun
+from swarmtui.report.verdicts import SIGNS, change_code, change_percent, pair_code, row_code, verdict_words
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
 _BAR, _SHORT_BAR = 12, 8
@@ -40,26 +39,27 @@ _LEAST_END, _MOST_END = 0.2, 1.0
 
 
 class _Figure(NamedTuple):
-    """A figure before and after; `better` is the size of its change, negative if it got worse."""
+    """A figure before and after; `better` is the size of its change, negative if it got worse, with its interval."""
 
     name: str
     before: str
     after: str
     change: str
     better: float
-    code: Code
+    code: Code | None
+    interval: tuple[float, float] | None = None
 
 
 def change_tables(pair: Pair) -> list[Table]:
-    """Show what got better or worse, if agents are compared, and the change of each level; none without a level."""
+    """Show what got better or worse at one load, then the change of each level; none without a level."""
     return [*_better_or_worse(pair), *_level_changes(pair)]
 
 
 def _better_or_worse(pair: Pair) -> list[Table]:
-    """Show agents, then the figures with as many agents on both sides, with bars to the right if they are better."""
+    """Show agents, then the figures with the same load on both sides, with bars to the right if they are better."""
     lead = headline_row(pair)
     figures = [*_agents(pair), *(_load_figures(pair) if lead else ())]
-    if pair.agents is None or pair.refused or not figures:
+    if pair.refused or not figures:
         return []
     top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
     signs = {figure.code for figure in figures}
@@ -68,18 +68,18 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
         Column("now", "now", lambda figure: figure.after),
-        Column("change", "change", lambda figure: Cell(f"{SIGNS[figure.code]} {figure.change}", figure.code)),
+        Column("change", "change", lambda figure: Cell(f"{_sign(figure.code)}{figure.change}", figure.code)),
     ]
     if _has_bars(pair):
         axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
-        bars = Column[_Figure](
-            "bar", axis, lambda figure: Cell(bar(figure.better, top, _SHORT_BAR), figure.code), right=False
-        )
-        columns.append(bars)
-    at = f", figures with {count_noun(lead.c, 'agent')} on both" if lead else ""
-    means = ["figures: means of {} and {} searches".format(*pair.agents.searches)] if pair.agents.repeated else []
-    note = "; ".join([*([legend] if legend else []), *means])
-    return [tabulate(f"Change{at}", figures, columns, f"{note}." if note else "", drop=("before", "now"))]
+        drawn = {one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.code) for one in figures}
+        columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
+    at = f" {lead.where} on both" if lead else ""
+    return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
+
+
+def _sign(code: Code | None) -> str:
+    return f"{SIGNS[code]} " if code else ""
 
 
 def _has_bars(pair: Pair) -> bool:
@@ -106,8 +106,10 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
             for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
         )
         change = row.after / row.before - 1.0
-        code: Code = "unsure" if pair.doubts else row_code(row)
-        yield _Figure(name, before, after, change_percent(row), -change if is_time else change, code)
+        code = "unsure" if pair.doubts else change_code(row)
+        known = _known_interval(row)
+        interval = (-known[1], -known[0]) if known and is_time else known
+        yield _Figure(name, before, after, change_percent(row), -change if is_time else change, code, interval)
     if context := context_change(pair.differences, pair.flags):
         before, after = (f"{value:,}" for value in context)
         ratio = context[1] / context[0]
@@ -156,16 +158,6 @@ def _axis_end(rows: Sequence[ComparisonRow]) -> float:
     return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
 
 
-def compared_rows(pair: Pair) -> range:
-    """Return which rows of the table of changes matter most: from one capacity to the other, else the headline."""
-    loads = [row.offered_load for row in pair.rows if row.leads and row.change is not None]
-    row = headline_row(pair)
-    ends = (pair.agents.before, pair.agents.after) if pair.agents else (row.offered_load,) * 2 if row else (0.0, 0.0)
-    first = max((at for at, load in enumerate(loads) if load <= min(ends)), default=0)
-    last = next((at for at, load in enumerate(loads) if load >= max(ends)), len(loads) - 1)
-    return range(first, last + 1)
-
-
 def _legend(bars: Collection[Cell]) -> str:
     """Explain the signs that are used."""
     used, drawn = {bar.code for bar in bars}, {sign for bar in bars for sign in bar.text}
@@ -197,8 +189,11 @@ def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
 
 def change_bar(row: ComparisonRow, top: float) -> str:
     """Draw a change around zero with the interval that is known."""
-    known = row.interval if row.interval is not None and not row.interval.is_wide else None
-    return bar(row.change or 0.0, top, _BAR, (known.low, known.high) if known else None)
+    return bar(row.change or 0.0, top, _BAR, _known_interval(row))
+
+
+def _known_interval(row: ComparisonRow) -> tuple[float, float] | None:
+    return None if row.interval is None or row.interval.is_wide else (row.interval.low, row.interval.high)
 
 
 def bar(value: float, top: float, half: int, interval: tuple[float, float] | None = None) -> str:

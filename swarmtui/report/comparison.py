@@ -19,7 +19,7 @@ from swarmtui.report.answer import app_step, leading_steps, step_text
 from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
-from swarmtui.report.verdicts import SIGNS, change_percent, pair_code, row_code
+from swarmtui.report.verdicts import SIGNS, change_code, change_percent, pair_code, row_code
 
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
@@ -90,11 +90,10 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Agents" if pair.agents else "Result", pair.headline_text, pair_code(pair)),
         AnswerLine("Doubt", name_doubts(pair.doubts)),
         AnswerLine("Changed", _changed(pair)),
-        AnswerLine("Prediction", pair.predicted),
         AnswerLine("How sure", _how_sure(pair)),
         _own_loads(pair),
         # The app shows it as a table.
-        *([] if in_app and pair.agents else [_same_load(pair)]),
+        *([] if in_app else [_same_load(pair)]),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
@@ -176,9 +175,11 @@ def _how_sure(pair: Pair) -> str:
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
     if pair.agents:
-        but = ", but the runs are in doubt" if pair.doubts and pair.agents.reason == "beyond_chance" else ""
+        but = ", but the runs are in doubt" if pair.doubts and pair.agents.reason == "beyond_repeats" else ""
         return f"{pair.agents.why}{but}"
-    return f"{MIN_RUNS} runs of each are needed" if pair.verdict is None else "two sessions can differ by chance"
+    if pair.verdict is None:
+        return f"{MIN_RUNS} runs of each are needed"
+    return "one session each, and restarts of a server can differ, too: `swarmtui ab` tests that"
 
 
 def _try_next(pair: Pair, in_app: bool) -> str:
@@ -283,13 +284,11 @@ def comparison_tables(pair: Pair) -> list[Table]:
 
 
 def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
-    """Show a figure; a change without a verdict of its own is not sure, unless its interval tells its direction."""
     before, after = (
         None if value is None else seconds(value, 4) if row.figure in TIMES else rate(value, half_width)
         for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
     )
-    tells = row.interval is not None and row.verdict is None and row.interval.low * row.interval.high > 0
-    code, change = None if tells else row_code(row), change_percent(row)
+    code, change = change_code(row), change_percent(row)
     return {
         "figure": _FIGURES.get(row.figure, FIGURES[row.figure]),
         "a": before,

@@ -256,14 +256,10 @@ def _noise_floor(spread: float) -> str:
 
 
 def effect_text(change: LoggedChange, *, brief: bool = False) -> str:
-    """Return the agents before and after, with their ranges unless `brief`, or the change of the throughput, or "".
-
-    Means of several searches have the number of these.
-    """
+    """Return the agents before and after, with their ranges unless `brief`, or the change of the throughput, or ""."""
     if change.agents is not None:
-        several = "" if brief or sum(change.searches) < 3 else " ({} v {} searches)".format(*change.searches)
         numbers = "{} → {}".format(*change.agents_numbers or change.agents)
-        return f"{(not brief and change.agents_detail) or numbers} agents{several}"
+        return f"{(not brief and change.agents_detail) or numbers} agents"
     return "" if change.change is None else signed_percent(change.change)
 
 

@@ -19,7 +19,6 @@ _CODES: dict[str | None, Code] = {
 }  # fmt: skip
 _LIKELY: dict[str | None, Code] = {
     "faster": "likely faster", "slower": "likely slower", None: "unsure",
-    "more agents": "likely faster", "fewer agents": "likely slower",
 }  # fmt: skip
 # What is better, worse, as good or not decided.
 SIGNS: dict[Code, str] = {
@@ -41,6 +40,12 @@ def pair_code(pair: Pair) -> Code:
 
 def row_code(row: ComparisonRow) -> Code:
     return verdict_code(row.word, row.likely)
+
+
+def change_code(row: ComparisonRow) -> Code | None:
+    """Return null for a change without a verdict of its own whose interval tells its direction: it has no sign."""
+    tells = row.interval is not None and row.verdict is None and row.interval.low * row.interval.high > 0
+    return None if tells else row_code(row)
 
 
 def verdict_words(word: Word, likely: str | None) -> str:

@@ -165,10 +165,7 @@ class CursorScreen(Screen[None]):
 
 
 class Page(Movable):
-    """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added.
-
-    The first `titles` lines stay, and are not counted. `leading` are those to show in the middle until it is moved.
-    """
+    """Scrolling lines; `top` is the first visible line, and `follow` keeps the end visible as lines are added."""
 
     def __init__(self, title: str, *, key: int = 0, follow: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -179,8 +176,6 @@ class Page(Movable):
         self.lines: list[Line] = []
         self._make: Callable[[int], list[Line]] | None = None
         self.top = 0
-        self.titles = 0
-        self.leading = range(0)
         self.follow = follow
 
     def show(self, lines: list[Line]) -> None:
@@ -206,7 +201,6 @@ class Page(Movable):
     def scroll_to_line(self, line: int) -> None:
         last = self._last_top(self.inner_size.height)
         self.top = min(max(0, line), last)
-        self.leading = range(0)
         self.follow = self.follow and self.top == last
         self.redraw()
 
@@ -220,18 +214,14 @@ class Page(Movable):
         return max(0, len(self.lines) - (height - 1))
 
     def draw(self, width: int, height: int) -> list[Line]:
-        last, titles, lines = self._last_top(height), self.lines[: self.titles], self.lines[self.titles :]
-        visible = max(0, height - 1 - len(titles))
-        if self.leading:
-            # If they are more than fit, the first ones.
-            self.top = max(0, self.leading.start - max(0, visible - len(self.leading)) // 2)
+        last, visible = self._last_top(height), max(0, height - 1)
         self.top = last if self.follow else min(self.top, last)
-        shown = part_text(range(self.top, min(len(lines), self.top + visible)), len(lines))
+        shown = part_text(range(self.top, min(len(self.lines), self.top + visible)), len(self.lines))
         room = width - cell_width(self.title) - len(shown) - 15
         # Where the lines are is never cut.
         named = shorten(longest_fit((self.note, self.brief_note or self.note), room), max(1, room))
         note = " · ".join(part for part in (named, shown) if part)
-        return [self.heading(note, width, self.note_style), *titles, *lines[self.top : self.top + visible]]
+        return [self.heading(note, width, self.note_style), *self.lines[self.top : self.top + visible]]
 
 
 class PanelScreen(CursorScreen):

@@ -116,8 +116,7 @@ def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: st
         quality=frame.quality,
         answer=frame.answer,
     )
-    # The table of levels has those of this session.
-    found = compare_pair(baseline.summary, now, history=baseline.history, alone=True)
+    found = compare_pair(baseline.summary, now, history=baseline.history)
     return None if found.refused and baseline.summary.session.id != session.previous else found
 
 
@@ -148,10 +147,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
     why = pair.agents.why if pair.agents and not pair.refused else ""
-    # What each of several searches gave is said by the comparison.
-    why = "" if pair.agents and sum(pair.agents.searches) > 2 and pair.agents.reason != "no_limit" else why
     change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    parts = (change, why, f"predicted {pair.predicted}" if pair.predicted else "", pair.left_out)
+    parts = (change, why, pair.left_out)
     return sanitize("; ".join(filter(None, parts)))
 
 

@@ -239,12 +239,12 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
         "△ ▽",
         "likely better, or worse: repeats of one server seldom differ by as much, but one each does not decide",
     ),
-    ("?", "not sure yet: it may be chance; repeated searches, or four runs of both, decide"),
+    ("?", "not sure yet: it may be chance; four runs of both, or longer searches, decide"),
     ("=", "the same, as far as that many runs can show"),
     (
         "8 → 12 agents",
-        "compared by how far repeated searches of one server end from each other: about a sixth of the agents, less "
-        "with several searches; the ranges, which say where the limit may be, can overlap",
+        "compared by how far repeats of one search end from each other: about a sixth of the agents, a tenth after a "
+        "longer search; the ranges, which say where the limit may be, can overlap",
     ),
 )
 # Those of the curves of several sessions.
@@ -272,8 +272,8 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "or only while something slowed the server down"),
     ("? 20", "something makes the measurement doubtful: quality says what"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches"),
-    ("chance explains", "searches of one unchanged server can end this many agents apart, as servers are not the same "
-     "every minute: more has to change before it counts; each repeat (R) makes it smaller"),
+    ("repeats differ by up to 3", "searches of one unchanged server can end this many agents apart, as servers are not "
+     "the same every minute: more has to change before it counts"),
     *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
 )  # fmt: skip

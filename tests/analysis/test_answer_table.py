@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow
 from swarmtui.analysis.answer.table import TABLE, rows_said
-from swarmtui.analysis.compare.agents import PooledSearches
 from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
@@ -37,7 +36,6 @@ MEASURED: dict[str, Any] = {"levels": 4, "lowest_c": 1, "highest_c": 32}
 SEARCHED = MEASURED | {"slo": SLO, "searched": True, "agents": 18, "low": 17, "high": 19, "sure": 0.8, "c": 20}
 BUSY: dict[str, Any] = {"high": None, "doubts": ("the host was busy",), "disturbed": "the host was busy"}
 AT_SLOTS = SEARCHED | {"missed": SLOW_START, "slots": 16, "running": 16.0, "queued": 3.4}
-REPEATED = PooledSearches(numbers=("26", "28", "26"), agents=27, low=25, high=28)
 SWEEP = MEASURED | {"best_c": 4, "best_tps": 283.0, "grows": False}
 # All slots are taken at 800 tok/s; with twice as many, agents share them, as tok/s did not grow before, either.
 FULL: dict[str, Any] = {"full_tps": 800.0, "full_stream": 215.0, "shared_stream": 107.5}
@@ -51,7 +49,6 @@ def since(**found: Any) -> dict[str, Any]:
         "before": "--parallel 2",
         "after": "--parallel 4",
         "had": (12, 16),
-        "apart": 4,
         "search_s": 60.0,
     }
     return {"change": ServerChange(**(known | found))}
@@ -75,13 +72,6 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      f"not even one agent with {SLO} (80 % sure)"),
     ("headline", "fewer_agents", SEARCHED | {"agents": 0, "low": 0, "high": 3, "lowest_c": 4},
      f"fewer than 4 agents, the fewest that were tried, with {SLO} (80 % sure)"),
-    ("searches", "repeated_searches", {"searches": REPEATED},
-     "27 agents (25–28), the mean of 3 searches: 26, 28, 26"),
-    ("searches", "repeated_searches", {"searches": msgspec.structs.replace(REPEATED, high=None)},
-     "27 agents (25 or more), the mean of 3 searches: 26, 28, 26"),
-    ("searches", "repeated_searches",
-     {"searches": msgspec.structs.replace(REPEATED, numbers=("27+", "8+"), high=None, low=27, is_mean=False)},
-     "27 agents or more: 2 searches of this server gave 27+, 8+"),
     ("headline", "capacity", SEARCHED, f"18 agents (17–19) with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"doubts": ("tokens were estimated",)}, f"18 agents (17–19) with {SLO}"),
     ("headline", "capacity_or_more", SEARCHED | BUSY,
@@ -293,7 +283,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
-    ("change", "repeat_run", since(repeat_after=True, busy=True, more=(1, 1)),
+    ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, busy=True),
      "repeat the earlier run, with --parallel 2, when the host is quiet (about 60 s)"),
@@ -301,31 +291,23 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "repeat this run, then the one with --parallel 2 (about 2 min)"),
     ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
      "go back to --parallel 2: it had 13 agents instead of 8"),
-    ("change", "more_searches", since(more=(2, 2)),
-     "2 more searches of this server, then as many with --parallel 2: enough to show a change of 4 agents "
-     "(about 4 min)"),
-    ("change", "more_searches", since(more=(0, 1)),
-     "1 more search of this server: enough to show a change of 4 agents (about 60 s)"),
-    ("change", "earlier_searches", since(more=(1, 0)),
-     "restart the server with --parallel 2 and repeat the search: enough to show a change of 4 agents (about 60 s)"),
-    ("change", "earlier_searches", since(more=(3, 0), before="", search_s=None),
-     "restart the server as it was before and repeat the search 3 times: enough to show a change of 4 agents"),
-    ("change", "more_searches", since(more=(3, 1), search_s=None),
-     "1 more search of this server, then 3 with --parallel 2: enough to show a change of 4 agents"),
-    ("change", "first_repeat", since(),
-     "1 more search of this server, then one with --parallel 2, to see how much they differ by chance (about 2 min)"),
-    ("change", "faster_answers", since(same=True, apart=0, slower=0.25),
+    ("change", "longer_searches", since(longer_command="swarmtui capacity"),
+     "a longer search of this server, then of one with --parallel 2, may tell them apart (99 % sure, some minutes "
+     "each)"),
+    ("change", "longer_searches", since(longer_command="swarmtui capacity", before=""),
+     "a longer search of each may tell them apart (99 % sure, some minutes each)"),
+    ("change", "faster_answers", since(same=True, had=(12, 12), slower=0.25),
      "go back to --parallel 2: as many agents, and a whole answer likely takes 20 % less time"),
-    ("change", "faster_answers", since(repeated=True, slower=-0.2),
+    ("change", "faster_answers", since(slower=-0.2),
      "keep --parallel 4: at least as many agents, and a whole answer likely takes 20 % less time"),
-    ("change", "faster_answers", since(repeated=True, slower=-0.2, context=(8192, 4096)),
+    ("change", "faster_answers", since(slower=-0.2, context=(8192, 4096)),
      "keep --parallel 4 if 4,096 tokens of context are enough: at least as many agents, and a whole answer likely "
      "takes 20 % less time"),
-    ("change", "no_difference", since(same=True, apart=0, slower=0.05),
+    ("change", "no_difference", since(same=True, had=(12, 12), slower=0.05),
      "keep --parallel 4 or go back to --parallel 2: no difference shows"),
-    ("change", "no_difference", since(repeated=True, apart=1),
+    ("change", "no_difference", since(had=(12, 13)),
      "keep --parallel 4 or go back to --parallel 2: a change of 1 agent is less than repeats show"),
-    ("change", "no_difference", since(apart=1, before="", after=""),
+    ("change", "no_difference", since(had=(12, 13), before="", after=""),
      "keep the change or take it back: a change of 1 agent is less than repeats show"),
 ]  # fmt: skip
 
@@ -333,41 +315,6 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
 def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() -> None:
     for found in (since(decided=True), since(no_limit=True)):
         assert not rows_said("change", AnswerFacts(**found))
-
-
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        (since(), ""),
-        (since(likely="after"), "if you stop here, keep --parallel 4: likely more agents"),
-        (since(likely="before"), "if you stop here, go back to --parallel 2: likely more agents"),
-        (since(likely="after", before=""), ""),
-        (
-            since(likely="after", context=(8192, 4096)),
-            "if you stop here, keep --parallel 4 if 4,096 tokens of context are enough: likely more agents",
-        ),
-        (
-            since(context=(8192, 4096)),
-            "if you stop here, go back to --parallel 2, with 8,192 tokens of context instead of 4,096",
-        ),
-        (
-            since(context=(8192, 4096), slower=-0.16),
-            "if you stop here, keep --parallel 4 if 4,096 tokens of context are enough: a whole answer likely takes "
-            "16 % less time",
-        ),
-        (since(slower=0.25), "if you stop here, go back to --parallel 2: a whole answer likely takes 20 % less time"),
-        (since(slower=0.05), ""),
-        (
-            since(context=(4096, 8192)),
-            "if you stop here, keep --parallel 4, with 8,192 tokens of context instead of 4,096",
-        ),
-    ],
-)
-def test_what_to_use_is_said_until_a_change_is_decided(facts: dict[str, Any], words: str) -> None:
-    """Likely more agents count first, then the time of answers, then the context; of none, nothing is said."""
-    for more in (None, (1, 0), (1, 1)):
-        known = AnswerFacts(change=msgspec.structs.replace(facts["change"], more=more))
-        assert rows_said("change", known)[0].meanwhile(known) == words
 
 
 def row(question: str, code: str) -> AnswerRow:

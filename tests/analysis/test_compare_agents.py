@@ -9,20 +9,18 @@ import pytest
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import compare_agents
-from swarmtui.analysis.compare.repeats import pool_sides
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.analysis.compare.verdicts import Interval, interval_text
 from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.groups import ListRow
-from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, PooledSentence, SlotsForecast
+from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
 from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import DiscoveredServer, QualityLine
 from swarmtui.numbers import local_time
-from swarmtui.report.answer import pooled_text
-from swarmtui.report.changes import change_tables, compared_rows
-from swarmtui.report.comparison import answer_lines, large_change, pair_answer, pair_blocks
+from swarmtui.report.changes import change_tables
+from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks
 from swarmtui.report.levels import level_table
 from swarmtui.report.session_list import session_table
 from swarmtui.report.text import paint
@@ -42,33 +40,32 @@ def answered(agents: int, low: int, high: int | None, slo: str = "ttft_p90=2s") 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 (3–15) → 0, 80 % sure"),
-        ((8, 8, 9), (12, 10, 13), "more agents: 8 (8–9) → 12 (10–13), 80 % sure"),
-        ((8, 8, 9), (30, 29, None), "more agents: 8 (8–9) → 30 (29 or more), 80 % sure"),
-        ((3, 0, 4), (30, 30, None), "more agents: 3 (perhaps fewer, at most 4) → 30 or more, 80 % sure"),
+        ((12, 3, 15), (0, 0, 0), "fewer agents: 12 → 0, 80 % sure"),
+        ((8, 8, 9), (12, 10, 13), "more agents: 8 → 12, 80 % sure"),
+        ((8, 8, 9), (30, 29, None), "more agents: 8 → 30, 80 % sure"),
+        ((3, 0, 4), (30, 30, None), "more agents: 3 → 30 or more, 80 % sure"),
         ((18, 17, 19), (18, 18, 18), "same: 18 (17–19) → 18"),
         ((18, 17, 19), (20, 19, 21), "not sure yet: 18 (17–19) → 20 (19–21)"),
         ((5, 5, 5), (4, 2, 9), "not sure yet: 5 → 4 (2–9)"),
     ],
 )
 def test_the_ranges_decide(before: tuple[int, int, int], after: tuple[int, int, int | None], said: str) -> None:
-    found = compare_agents([answered(*before)], [answered(*after)])
+    found = compare_agents(answered(*before), answered(*after))
     assert found is not None and found.sentence() == said
 
 
 def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
     busy, doubts = ["the host was busy"], ["the host was busy", "chunks arrived together", "the server froze"]
     overlapping, apart = (
-        compare_agents([answered(*before)], [answered(*after)])
+        compare_agents(answered(*before), answered(*after))
         for before, after in (((18, 17, 19), (20, 19, 21)), ((3, 0, 4), (12, 12, 12)))
     )
     assert overlapping is not None and apart is not None
     assert overlapping.sentence(busy) == ("not sure yet: 18 (17–19) → 20 (19–21); the host was busy")
     assert apart.sentence(doubts) == (
-        "probably more agents: 3 (perhaps fewer, at most 4) → 12, not sure: the host was busy, chunks arrived together "
-        "and 1 other doubt"
+        "probably more agents: 3 → 12, not sure: the host was busy, chunks arrived together and 1 other doubt"
     )
-    assert apart.claim(doubted=True) == "probably more agents: 3 (perhaps fewer, at most 4) → 12"
+    assert apart.claim(doubted=True) == "probably more agents: 3 → 12"
 
 
 def quick_search(
@@ -114,7 +111,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
-    assert lines["How sure"] == "one search each: 1 agent apart; chance explains up to 1"
+    assert lines["How sure"] == "they are 1 apart, no more than repeats of these searches may be (up to 1)"
     assert lines["Try next"] == "keep the change or take it back: a change of 1 agent is less than repeats show"
     assert list(lines) == ["Agents", "Changed", "How sure", "At 7 → 6", "Both at 6", "Try next"]
 
@@ -138,10 +135,10 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
     end = {
-        5: "1 agent apart; chance explains up to 1",
-        9: "5 agents apart; chance explains at most 1",
+        5: "they are 1 apart, no more than repeats of these searches may be (up to 1)",
+        9: "they are 5 apart, more than repeats of these searches may be (up to 1)",
     }
-    assert end.get(after, "a change of up to 1 agent would not show") in " ".join(text.split())
+    assert end.get(after, "repeats of these searches may differ by up to 1") in " ".join(text.split())
     assert compared_text(pair, "").count("known change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -166,11 +163,11 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("the host was busy", "the host was busy")
     assert lines["Agents"] == "not sure yet: 5 or more before, 9 or more now"
     assert lines["Doubt"] == "the host was busy in both runs"
-    assert lines["How sure"].startswith("neither side found an upper limit: no comparison until the host is quiet")
+    assert lines["How sure"].startswith("neither search found an upper limit: no comparison until the host is quiet")
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more"
     assert lines["Doubt"] == "the host was busy in both runs" and "busy" not in lines["How sure"]
-    assert lines["How sure"].startswith("one search each: 4 agents apart; chance explains at most 1")
+    assert lines["How sure"].startswith("they are 4 apart, more than repeats of these searches may be (up to 1)")
 
 
 @pytest.mark.parametrize(
@@ -199,9 +196,7 @@ def test_it_is_said_which_run_was_disturbed_and_how_to_repeat_it(
 
 
 def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
-    """One that something only slowed down counts with what it kept."""
     line = QualityLine(code="server_restart", name="server", value="1", state="doubtful", sentence="")
-    slowed = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     before, between, after = (
         quick_search(id, agents, flags=flags)
         for id, agents, flags in (
@@ -210,25 +205,15 @@ def test_a_session_in_doubt_between_both_is_named_as_left_out() -> None:
         )
     )  # fmt: skip
     at = local_time(between.session.created, "%H:%M")
-    busy, counts = (msgspec.structs.replace(between, quality=(found,)) for found in (line, slowed))
+    busy = msgspec.structs.replace(between, quality=(line,))
     changed = {
         name: dict(line[:2] for line in answer_lines(compare_pair(before, after, history=history)))["Changed"]
-        for name, history in (("busy", [busy]), ("quiet", [between]), ("slowed", [counts]))
+        for name, history in (("busy", [busy]), ("quiet", [between]))
     }
-    assert changed["quiet"] == changed["slowed"] == f"--parallel 2 → 4 since the run of {at}"
+    assert changed["quiet"] == f"--parallel 2 → 4 since the run of {at}"
     assert changed["busy"] == f"{changed['quiet']}; the run of {at} is left out: the server restarted"
     pair = compare_pair(before, after, history=[busy])
     assert compared_text(pair, "").endswith(f"the run of {at} is left out: the server restarted")
-
-
-def test_rows_from_one_capacity_to_the_other_matter_most() -> None:
-    before, after = (
-        quick_search(id, agents) for id, agents in (("20261115-014455-3f9a", 7), ("20261115-020000-aaaa", 6))
-    )
-    pair = compare_pair(before, after)
-    loads = [row.offered_load for row in pair.rows if row.leads]
-    assert loads == [1, 6, 7] and [loads[at] for at in compared_rows(pair)] == [6, 7]
-    assert not compared_rows(msgspec.structs.replace(pair, rows=()))
 
 
 def search(id: str, slots: int, answer: Answer, tps: float, runs: int = 1) -> Summary:
@@ -254,11 +239,12 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"] == app["How sure"] == "the ranges 4–6 and 2–9 overlap"
-    step = "1 more search of this server, then one with --parallel 2, to see how much they differ by chance"
-    assert shell["Try next"].startswith(f"{step}: swarmtui capacity http")
-    assert shell["Try next"].endswith(" --max-tokens 64") and app["Try next"] == f"R: {step}"
+    step = "a longer search of this server, then of one with --parallel 2, may tell them apart (99 % sure, some minutes"
+    assert shell["Try next"].startswith(f"{step} each): swarmtui capacity http")
+    assert shell["Try next"].endswith(" --max-tokens 64")
+    assert app["Try next"] == f"{step} each): the second plan of the setup screen"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "one search each: 3 agents apart; chance explains at most 2"
+        "they are 3 apart, more than repeats of these searches may be (up to 2)"
     )
 
 
@@ -297,36 +283,7 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
     assert list(lines)[-1] == "Both at 12"
 
 
-def test_a_result_has_the_mean_of_the_searches_of_its_server_which_a_comparison_shows() -> None:
-    """Only those that measured the same thing count, and none that came later."""
-    ids = [f"20261115-01{minute}00-aaaa" for minute in range(10, 20)]
-    before = [quick_search(id, agents, flags="--parallel 2") for id, agents in zip(ids[:2], (18, 17), strict=True)]
-    after = [quick_search(id, agents) for id, agents in zip(ids[2:6], (22, 17, 20, 22), strict=True)]
-    doubtful = QualityLine(code="in_flight", name="held C", state="doubtful", value="", sentence="")
-    doubted = msgspec.structs.replace(quick_search(ids[3][:-1] + "b", 40), quality=(doubtful,))
-    swept = quick_search(ids[3][:-1] + "c", 50)
-    swept = msgspec.structs.replace(swept, session=msgspec.structs.replace(swept.session, plan=Plan(budget_s=60.0)))
-    later = quick_search(ids[8], 60)
-    pair = compare_pair(before[1], after[3], history=[before[0], *after[:3], doubted, swept, later])
-    said = "20 agents (20–21), the mean of 4 searches: 22, 17, 20, 22"
-    pooled = PooledSentence(code="repeated_searches", sentence=said, agents=20, low=20, high=21, searches=4)
-    assert pair.searches == pooled and pooled_text(pooled) == "20 agents (20–21) by 4 searches"
-    assert large_change(pair)[:2] == ("17→20", "agents") and pair.agents and pair.agents.by_searches in pair.sentence
-    lines = {line.name: line.text for line in answer_lines(pair)}
-    assert lines["Agents"] == "more agents: 17 → 20, means of 2 and 4 searches, 80 % sure"
-    logged = compare_with_baseline(before[1], after[3], [before[0], *after[:3]])
-    row = ListRow(SessionRow(id=after[3].session.id, agents=22))
-    shown = session_table([row], {}, ("id", "effect"), effects={row.id: logged})
-    assert shown.rows[0][1].text == "▲ 17 → 20 agents (2 v 4 searches)" and "ended" in shown.columns[1].title
-    alone = compare_pair(before[1], after[0], history=[before[0]])
-    assert alone.searches is None, "one search is no mean"
-    assert compare_pair(after[0], swept, history=after[:1]).searches is None, "a sweep is no search"
-    unknown = [msgspec.structs.replace(quick_search(id, 20, flags=""), servers=()) for id in ids[:2]]
-    assert compare_pair(*unknown).searches is None, "flags that are not known may have changed"
-
-
-def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
-    """They are the means that belong to the number, not the last search alone; a live table has its own session."""
+def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
 
     def searched(id: str, flags: str, agents: int, tps: float, stream: float, ttft: float) -> Summary:
         e2e = Spread(n=20, p50=2 * ttft)
@@ -336,11 +293,7 @@ def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
         return msgspec.structs.replace(found, answer=answered(agents, agents, agents))
 
     before = searched("20261115-010000-aaaa", "--parallel 2", 12, 800.0, 400.0, 1.0)
-    first, last = (
-        searched(f"20261115-0{hour}0000-aaaa", "--parallel 4", agents, tps, 200.0, ttft)
-        for hour, agents, tps, ttft in ((2, 10, 1100.0, 0.5), (3, 18, 700.0, 0.7))
-    )
-    pair = compare_pair(before, last, history=[first])
+    pair = compare_pair(before, searched("20261115-020000-aaaa", "--parallel 4", 14, 900.0, 200.0, 0.6))
     (output,) = [row for row in pair.rows if row.leads and row.c == 8]
     assert (output.before, output.after) == (800.0, 900.0) and pair.headline == (8, None)
     lines = {line.name: line.text for line in answer_lines(pair)}
@@ -349,28 +302,12 @@ def test_figures_and_bars_are_of_all_searches_of_a_side() -> None:
         "a whole answer 2.00 → 1.20 s"
     )
     figures, levels = change_tables(pair)
-    assert figures.title == "Change, figures with 8 agents on both"
-    assert levels.title.startswith("Change of output tok/s")
+    assert figures.title == "Change with 8 agents on both" and levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
     assert list(shown) == ["most agents", "output tok/s", "per agent", "first token", "whole answer"]
     assert shown["most agents"][:2] == ["12", "14"] and shown["first token"][:2] == ["1.00 s", "600 ms"]
     worse = [name for name, (*_, bar) in shown.items() if bar.index("●") < bar.index("│")]
     assert worse == ["per agent"], "fewer milliseconds are better"
-    alone = compare_pair(before, last, history=[first], alone=True)
-    assert [row.after for row in alone.rows if row.leads and row.c == 8] == [700.0]
-    sides = pool_sides(before, last, [first])
-    assert sides[0] is before and [level.c for level in sides[1].levels] == [1, 8, 10, 18]
-    assert [level.n for level in sides[1].levels] == [40, 40, 20, 20]
-
-
-def test_a_search_that_was_disturbed_does_not_make_the_levels_slower() -> None:
-    ids = ("20261115-014455-3f9a", "20261115-020000-aaaa", "20261115-030000-aaaa")
-    before, slow, last = (
-        quick_search(id, 12, flags=flags, disturbed=why)
-        for id, flags, why in zip(ids, ("-np 2", "-np 4", "-np 4"), ("", "the host was busy", ""), strict=True)
-    )
-    slow = msgspec.structs.replace(slow, levels=tuple(level(c, tps=1.0) for c in (1, 12)))
-    assert pool_sides(before, last, [slow])[1].levels == last.levels
 
 
 @pytest.mark.parametrize(
@@ -398,8 +335,8 @@ def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:
 
 
 def test_other_slos_and_sessions_without_one_are_not_compared() -> None:
-    assert compare_agents([answered(8, 8, 9, "ttft_p90=1s")], [answered(8, 8, 9)]) is None
-    assert compare_agents([None], [answered(8, 8, 9)]) is None
+    assert compare_agents(answered(8, 8, 9, "ttft_p90=1s"), answered(8, 8, 9)) is None
+    assert compare_agents(None, answered(8, 8, 9)) is None
 
 
 def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
@@ -415,12 +352,12 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     )
     found = compare_with_baseline(before, after)
     assert found.effect == (
-        "probably fewer agents: 12 (3–15) → 0, not sure: the host was busy in both runs; "
-        "one search each: 12 agents apart; chance explains at most 10"
+        "probably fewer agents: 12 → 0, not sure: the host was busy in both runs; "
+        "they are 12 apart, more than repeats of these searches may be (up to 10)"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
-    assert "12 (3–15) → 0 agents" in row and "? not sure yet" in row and "▼" not in row
+    assert "12 → 0 agents" in row and "? not sure yet" in row and "▼" not in row
 
 
 def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() -> None:
@@ -435,8 +372,8 @@ def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() 
         return cell.text
 
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
-    assert listed(answered(12, 10, 13)) == "▲ 5 (4–6) → 12 (10–13) agents"
-    assert listed(answered(12, 10, 13), busy) == "? 5 (4–6) → 12 (10–13) agents"
+    assert listed(answered(12, 10, 13)) == "▲ 5 → 12 agents"
+    assert listed(answered(12, 10, 13), busy) == "? 5 → 12 agents"
     assert listed(answered(8, 2, 9)) == "? 5 (4–6) → 8 (2–9) agents"
 
 
@@ -475,65 +412,6 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
     assert "not sure: the search was stopped before its end in the later run" in pair.sentence
     app = dict(line[:2] for line in answer_lines(pair, in_app=True))
     assert app["Try next"] == "R: repeat the later run (about 60 s)"
-
-
-WITH_TWO, ENOUGH = "with --parallel 2", "enough to show a change of"
-KEEP = "keep --parallel 4 or go back to --parallel 2"
-MEANWHILE = "if you stop here, keep --parallel 4: likely more agents"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "step"),
-    [
-        (
-            (12,),
-            (14,),
-            f"R: 1 more search of this server, then one {WITH_TWO}: {ENOUGH} 2 agents (about 2 min); {MEANWHILE}",
-        ),
-        (
-            (12,),
-            (14, 14),
-            f"restart the server {WITH_TWO} and repeat the search: {ENOUGH} 2 agents (about 60 s); {MEANWHILE}",
-        ),
-        ((12,), (13,), f"{KEEP}: a change of 1 agent is less than repeats show"),
-        ((12, 12), (10, 16), f"{KEEP}: a change of 1 agent is less than repeats show"),
-        (
-            (12, 14),
-            (13, 20),
-            f"R: 2 more searches of this server, then as many {WITH_TWO}: {ENOUGH} 3 agents (about 4 min)",
-        ),
-        ((12, 14), (8, 24), f"{KEEP}: a change of 3 agents is less than repeats show"),
-    ],
-)
-def test_it_is_said_once_how_many_more_searches_would_show_a_change(
-    before: tuple[int, ...], after: tuple[int, ...], step: str
-) -> None:
-    """The searches themselves say how much they differ; more than four show nothing that matters."""
-    first = [quick_search(f"20261115-01445{at}-3f9a", c, flags="--parallel 2") for at, c in enumerate(before)]
-    second = [quick_search(f"20261115-02000{at}-aaaa", c, flags="--parallel 4") for at, c in enumerate(after)]
-    pair = compare_pair(first[-1], second[-1], history=[*first[:-1], *second[:-1]])
-    assert pair.verdict == "not sure yet"
-    app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
-    assert app["Try next"] == step and sum(" R" in f" {text}" for text in app.values()) == step.startswith("R: ")
-
-
-def test_a_disturbed_search_counts_in_the_result_and_in_the_comparison() -> None:
-    """The last of each side was the worst one."""
-    busy = QualityLine(code="host_steal", name="steal", value="22 %", state="doubtful", sentence="")
-    history = [
-        msgspec.structs.replace(quick_search(id, agents, flags=flags, disturbed="it was busy"), quality=(busy,))
-        for id, agents, flags in (
-            ("20261115-014455-3f9a", 12, "--parallel 2"), ("20261115-015000-bbbb", 13, "--parallel 4"),
-            ("20261115-015500-cccc", 5, "--parallel 2"), ("20261115-020000-dddd", 8, "--parallel 4"),
-        )
-    ]  # fmt: skip
-    pair = compare_pair(*history[2:], history=history[:2])
-    assert pair.searches is not None and pair.searches.is_open
-    assert pair.searches.sentence == "13 agents or more: 2 searches of this server gave 13+, 8+"
-    assert pooled_text(pair.searches) == "13 agents or more by 2 searches"
-    assert pair.agents is not None and (pair.agents.before, pair.agents.after) == (12, 13)
-    assert large_change(pair)[0] == "", "two lower bounds are no change"
-    assert all(column.id != "bar" for table in change_tables(pair) for column in table.columns)
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -582,18 +460,6 @@ def test_a_change_for_the_worse_is_taken_back(swapped: bool) -> None:
     ]  # fmt: skip
     pair = compare_pair(*(reversed(sides) if swapped else sides))
     assert pair.next[0].sentence == "go back to --ctx-size 8192: it had 20 agents instead of 8"
-
-
-def test_a_repeat_in_doubt_does_not_count_and_after_both_none_does() -> None:
-    busy = QualityLine(code="server_restart", name="server", value="1", state="doubtful", sentence="")
-    before = quick_search("20261115-014455-3f9a", 22, flags="--parallel 2")
-    once, after, later = (
-        quick_search(f"20261115-0200{at}-aaaa", 26, flags="--parallel 4") for at in ("00", "10", "20")
-    )
-    doubted = msgspec.structs.replace(once, quality=(busy,))
-    for history, searches in (([once], (1, 2)), ([doubted], (1, 1)), ([later], (1, 1))):
-        pair = compare_pair(before, after, history=history)
-        assert pair.agents is not None and pair.agents.searches == searches
 
 
 def test_what_each_agent_loses_is_said_with_the_context() -> None:

@@ -510,9 +510,12 @@ def test_single_runs_show_what_a_large_change_likely_is() -> None:
     pair = compare_pair(before, after)
     less = ((1, 104, 104.0, 0.1), (4, 300, 75.0, 0.9))
     few = compare_pair(before, measured("b", 29, *less))
-    assert few.likely is None and all(row.likely is None for row in few.rows), "29 requests are too few for −25 %"
+    rates = [row for row in few.rows if row.figure != "ttft_s"]
+    assert few.likely is None and all(row.likely is None for row in rates), "29 requests are too few for −25 %"
+    (first,) = [row for row in few.rows if row.figure == "ttft_s" and row.c == 4]
+    assert first.likely == "slower", "nine times as long is no chance"
     halved = {row.figure: row.likely for row in compare_pair(before, measured("b", 29, *fast)).rows if row.c == 4}
-    assert (halved["per_stream_tps"], halved["ttft_s"]) == ("slower", None), "but not for half as much"
+    assert (halved["per_stream_tps"], halved["ttft_s"]) == ("slower", "slower"), "but not for half as much"
     assert pair.sentence == (
         "likely slower with 4 agents: 400 → 192 tok/s, −52 % (one run each; 4 of each are needed to be sure)"
     )

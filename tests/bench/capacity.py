@@ -278,47 +278,33 @@ def search_answer(shape: str, truth: float, seed: int, differ: float, *, quick: 
 
 
 def print_scatter(seeds: int, truths: Sequence[int], *, quick: bool = True) -> None:
-    """Count what is said about pairs of servers by 1 v 1, 1 v 2 and 2 v 2 searches, each with a drift of its own.
+    """Count what is said about pairs of servers by a search of each, each with a drift of its own.
 
     Of two that are equal, nothing should be claimed; one that carries 1.5 or 1.25 times as many agents is to be found.
     """
-    columns = "  ".join(f"{name:>17}" for name in ("equal", "likely", "+50 % found", "+25 % found"))
-    print(f"{'':31}  without drift, then with 1 v 1, 1 v 2, 2 v 2 searches, in percent")
+    columns = "  ".join(f"{name:>12}" for name in ("equal", "+50 % found", "+25 % found"))
+    print(f"{'':31}  without drift, then with it, in percent")
     print(f"shape    visits differ  truth    {columns}")
     for shape in SHAPES:
         for differ in (0.0, 0.4):
             for truth in truths:
                 answers = partial(_answers, seeds, shape, truth, differ, quick)
                 still = [answers(start) for start in (0, 10_000)]
-                same = [answers(start, drift=DRIFT) for start in (30_000, 40_000, 50_000, 60_000)]
-                cells = [_shares(still, same, CLAIMS), _shares(still, same, CLAIMS, likely=True)]
+                same = [answers(start, drift=DRIFT) for start in (30_000, 40_000)]
+                cells = [_shares(still, same, CLAIMS)]
                 for factor in (1.5, 1.25):
-                    more = [answers(start, factor, drift=DRIFT) for start in (70_000, 80_000)]
                     faster = [still[0], answers(20_000, factor)]
-                    cells.append(_shares(faster, [*same[:2], *more], CLAIMS[:1]))
-                shown = "  ".join(f"{' '.join(f'{100 * share:3.0f}' for share in cell):>17}" for cell in cells)
+                    cells.append(_shares(faster, [same[0], answers(70_000, factor, drift=DRIFT)], CLAIMS[:1]))
+                shown = "  ".join(f"{' '.join(f'{100 * share:3.0f}' for share in cell):>12}" for cell in cells)
                 print(f"{shape:8} {differ:13} {truth:6}    {shown}", flush=True)
 
 
 def _shares(
-    still: Sequence[Sequence[Answer]],
-    drifted: Sequence[Sequence[Answer]],
-    words: Sequence[str],
-    *,
-    likely: bool = False,
+    still: Sequence[Sequence[Answer]], drifted: Sequence[Sequence[Answer]], words: Sequence[str]
 ) -> list[float]:
-    """Return the share of comparisons that say one of the words; of four columns, the first two are of one server."""
-    first, again, second, repeat = drifted
-    sides = [
-        *(([a], [b]) for a, b in zip(*still, strict=True)),
-        *(([a], [b]) for a, b in zip(first, second, strict=True)),
-        *(([a], [b, c]) for a, b, c in zip(first, second, repeat, strict=True)),
-        *(([a, d], [b, c]) for a, b, c, d in zip(first, second, repeat, again, strict=True)),
-    ]
-    found = [compare_agents(a, b) for a, b in sides]
-    said = [change is not None and (change.likely if likely else change.word) in words for change in found]
-    each = len(said) // 4
-    return [_mean(said[start : start + each]) for start in range(0, len(said), each)]
+    """Return the share of comparisons that say one of the words, without drift and with it."""
+    every = [[compare_agents(a, b) for a, b in zip(*sides, strict=True)] for sides in (still, drifted)]
+    return [_mean([change is not None and change.word in words for change in found]) for found in every]
 
 
 def _answers(

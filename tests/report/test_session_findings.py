@@ -11,7 +11,7 @@ from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
-from swarmtui.model.answer import AnswerPoint, PooledSentence
+from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.findings import Capacity, Finding, Goodput, SearchedLevel, SearchState, Slots
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
@@ -45,15 +45,6 @@ def test_lines_of_a_sweep_answer_the_three_questions() -> None:
         "Try next": "beyond C=4 requests only queue: send fewer at once, or give the server more slots",
         "Quality": "ok",
     }
-
-
-def test_what_all_searches_of_a_server_give_stands_below_this_one() -> None:
-    found = summary([level(1, tps=50, ttft=0.03)])
-    text = "27 agents (25–28), the mean of 3 searches: 26, 28, 26"
-    said = PooledSentence(code="repeated_searches", sentence=text, agents=27, low=25, high=28, searches=3)
-    with_searches = msgspec.structs.replace(answer(found, None, "", {}), searches=said)
-    rows = answer_rows(msgspec.structs.replace(found, answer=with_searches))
-    assert rows[1][0] == "Result" and rows[2] == ("All searches", said.sentence)
 
 
 def test_how_it_scales_is_said_once() -> None:

@@ -87,7 +87,7 @@ def test_help_lists_every_action() -> None:
 def test_help_explains_the_words_of_an_answer() -> None:
     for topic in (HelpTopic(), panel_topic(7)):
         text = " ".join(text_of(help_lines(Keymap().actions("live"), 100, topic)).split())
-        for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "chance explains", "? (a change)", "N"):
+        for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "repeats differ", "? (a change)", "N"):
             assert word in text
         assert text.count("wrong in at most one of five searches") == 1 and "four runs of both" in text
 
@@ -114,7 +114,7 @@ def test_help_cuts_no_line_at_80_columns(context: KeyContext) -> None:
         assert max(cell_width(text_of([line])) for line in lines) < 78
         text = " ".join(text_of(lines).split())
         assert all(action.tooltip in text for action in actions) and all(row[1] in text for row in topic.rows)
-        assert text.count("repeated searches, or four runs of both, decide") == 1, "nothing is explained twice"
+        assert text.count("four runs of both, or longer searches, decide") == 1, "nothing is explained twice"
 
 
 async def test_help_of_a_run_has_each_key_once_with_what_it_does_now(until: Until) -> None:

@@ -305,7 +305,7 @@ async def test_screens_match_snapshots(
         await until(lambda: "enter: write" in screen_text(app))
         await match_snapshot(app, "export")
         await pilot.press("escape", "c")
-        await until(lambda: "[1] answer" in screen_text(app) and "┤" in screen_text(app))
+        await until(lambda: "[1] answer" in screen_text(app) and "output tok/s" in screen_text(app))
         await match_snapshot(app, "compare")
         await pilot.press("t")
         await until(lambda: "enter: use it" in screen_text(app))

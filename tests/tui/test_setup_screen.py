@@ -20,7 +20,6 @@ from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.request_builder import FieldError, build_request
 from swarmtui.model.config import Config, Defaults, EndpointConfig
-from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -35,7 +34,6 @@ from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read
 from swarmtui.tui.setup.last_time import naming_flags
 from swarmtui.tui.setup.view import align_columns, last_time_texts, plan_text, server_lines, server_rows, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
-from tests.sessions.session_builders import full_session, write_session
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
 from tests.tui.test_whole_loop import start_run
@@ -641,23 +639,6 @@ async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_p
         # Another endpoint has no result yet.
         app.screen.query_one("#url", Input).value = "http://127.0.0.1:9"
         await until(lambda: "last time" not in screen_text(app))
-
-
-async def test_several_searches_of_a_server_count_together_on_the_first_screen_and_in_the_list(
-    tmp_path: Path, until: Until
-) -> None:
-    url, searched = "http://127.0.0.1:9", Plan(goal="capacity", slo="ttft_p90=2s", load=Closed(levels=(1, 2)))
-    fields = {"endpoints": (Endpoint(url=url, model="m"),), "server_flags": "--parallel 2", "plan": searched}
-    for id in ("20261115-014455-3f9a", "20261115-015000-3f9a"):
-        write_summary(write_session(tmp_path / id, full_session(id, **fields)))
-    app = SwarmApp(session_root=tmp_path, config=Config(defaults=Defaults(endpoint=url)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(lambda: "last time: 2 agents, perhaps fewer or more, by 2 searches" in screen_text(app))
-        await pilot.press("L")
-        await until(lambda: "searches   2 agents, perhaps" in screen_text(app))
-        assert "answer     2 agents" in screen_text(app)
-        await pilot.press("G")
-        await until(lambda: "searches   " not in screen_text(app))
 
 
 @pytest.mark.parametrize(

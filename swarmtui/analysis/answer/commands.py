@@ -27,17 +27,19 @@ def same_target(summary: Summary) -> str:
     return f"{f' {shlex.quote(address)}' if address else ''}{given}"
 
 
-def command_again(summary: Summary) -> str:
+def command_again(summary: Summary, *, longer: bool = False) -> str:
     """Return the command that measures the same server again, often enough for a verdict; empty for another tool's.
 
-    A quick search is repeated as it is: several count as one, with their mean.
+    A quick search is repeated as it is, unless a `longer` one is asked for.
     """
     plan = summary.session.plan
     if not any(endpoint.url for endpoint in summary.session.endpoints):
         return ""
     cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
     if plan.goal in ("capacity", "cliff"):
-        command = "run --find-cliff" if plan.goal == "cliff" else "quick" if plan.budget_s is not None else "capacity"
+        command = (
+            "run --find-cliff" if plan.goal == "cliff" else "quick" if plan.budget_s and not longer else "capacity"
+        )
         return f"swarmtui {command}{same_target(summary)}{cap}"
     option = "--rate" if is_open_loop(summary.levels) else "--levels"
     loads = ",".join(f"{level.offered_load:g}" for level in summary.levels)

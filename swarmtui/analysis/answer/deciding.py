@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, agents
-from swarmtui.analysis.compare.change import ServerChange, Side
+from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.numbers import percent
+
+Side = Literal["before", "after"]
 
 # The time of an answer changes by as much from one minute to the next, as a share.
 _DRIFT = 0.1
@@ -26,12 +30,6 @@ def _is_open(facts: AnswerFacts) -> bool:
     return not (found.decided or found.same or found.no_limit)
 
 
-def _needs_repeat(facts: AnswerFacts) -> bool:
-    """Whether two agents or more lie between single searches, of which it is not known how much they differ."""
-    found = _change(facts)
-    return _is_open(facts) and not found.repeated and found.apart > 1
-
-
 def _repeat_run(facts: AnswerFacts) -> str:
     found = _change(facts)
     quiet = " when the host is quiet" if found.busy else ""
@@ -50,47 +48,10 @@ def _takes(found: ServerChange, searches: int) -> str:
     return f" (about {f'{total:.0f} s' if total < 100 else f'{total / 60:.0f} min'})"
 
 
-def _more_searches(facts: AnswerFacts) -> str:
+def _longer_searches(facts: AnswerFacts) -> str:
     found = _change(facts)
-    before, after = found.more or (0, 0)
-    then = f"with {found.before}" if found.before else "as it was before"
-    if before == after:
-        said = f"{_searches(after)} of this server, then {'as many' if after > 1 else 'one'} {then}"
-    elif not before:
-        said = f"{_searches(after)} of this server"
-    else:
-        said = f"{_searches(after)} of this server, then {before} {then}"
-    return f"{said}: {_enough(found, before + after)}"
-
-
-def _earlier_searches(facts: AnswerFacts) -> str:
-    found = _change(facts)
-    before, _ = found.more or (0, 0)
-    then = f"restart the server with {found.before}" if found.before else "restart the server as it was before"
-    times = {1: "", 2: " twice"}.get(before, f" {before} times")
-    return f"{then} and repeat the search{times}: {_enough(found, before)}"
-
-
-def _first_repeat(facts: AnswerFacts) -> str:
-    found = _change(facts)
-    return f"1 more search{_and_before(found)}, to see how much they differ by chance{_takes(found, 2)}"
-
-
-def _meanwhile(facts: AnswerFacts) -> str:
-    """Say what to use if the change is not decided: what likely has more agents, faster answers or a longer context."""
-    found = _change(facts)
-    if not found.before:
-        return ""
-    if found.likely is not None:
-        return f"if you stop here, {_use(found, found.likely)}: likely more agents"
-    if _is_felt(found):
-        side, less = _faster_side(found)
-        return f"if you stop here, {_use(found, side)}: a whole answer likely takes {percent(less)} less time"
-    if found.context is None:
-        return ""
-    less, more = sorted(found.context)
-    side = "before" if found.context[0] == more else "after"
-    return f"if you stop here, {_use(found, side)}, with {more:,} tokens of context instead of {less:,}"
+    then = f"of this server, then of one with {found.before}," if found.before else "of each"
+    return f"a longer search {then} may tell them apart (99 % sure, some minutes each)"
 
 
 def _use(found: ServerChange, side: Side) -> str:
@@ -110,25 +71,6 @@ def _faster_side(found: ServerChange) -> tuple[Side, float]:
     """Return the side with the faster answers, and how much less time they take, as a share."""
     slower = found.slower or 0.0
     return ("before", slower / (1.0 + slower)) if slower > 0 else ("after", -slower)
-
-
-def _enough(found: ServerChange, searches: int) -> str:
-    return f"enough to show a change of {agents(found.apart)}{_takes(found, searches)}"
-
-
-def _of_before(facts: AnswerFacts) -> bool:
-    """Whether only the server as it was before has to be measured again."""
-    more = _change(facts).more
-    return more is not None and not more[1]
-
-
-def _searches(number: int) -> str:
-    return f"{number} more {'search' if number == 1 else 'searches'}"
-
-
-def _and_before(found: ServerChange) -> str:
-    """Say of which servers: the one that runs, then the one before."""
-    return f" of this server, then one with {found.before}" if found.before else " of each"
 
 
 def _costs(facts: AnswerFacts) -> bool:
@@ -163,12 +105,8 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
-    AnswerRow("change", "earlier_searches", ("change",), lambda f: _is_open(f) and _of_before(f), _earlier_searches,
-        lambda f: _change(f).command, meanwhile=_meanwhile),
-    AnswerRow("change", "more_searches", ("change",), lambda f: _is_open(f) and _change(f).more is not None,
-        _more_searches, lambda f: _change(f).command, meanwhile=_meanwhile),
-    AnswerRow("change", "first_repeat", ("change",), _needs_repeat,
-        _first_repeat, lambda f: _change(f).command, meanwhile=_meanwhile),
     AnswerRow("change", "faster_answers", ("change",), _costs, _by_answers),
+    AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and _change(f).apart > 1
+        and bool(_change(f).longer_command), _longer_searches, lambda f: _change(f).longer_command),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),
 )  # fmt: skip

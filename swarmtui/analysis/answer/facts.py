@@ -9,7 +9,6 @@ import msgspec
 from swarmtui.analysis.answer.commands import same_target
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_loop_sentence
-from swarmtui.analysis.compare.agents import PooledSearches
 from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
@@ -104,8 +103,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
-    `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it. `searches` are
-    this one and the earlier ones of its configuration, and `change` is that since another one.
+    `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it. `change`
+    is that since another session.
     """
 
     levels: int = 0
@@ -184,7 +183,6 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     kv_size: str | None = None
     eager: str | None = None
     power_effect: PowerEffect | None = None
-    searches: PooledSearches | None = None
     change: ServerChange | None = None
     command_endpoint: str = ""
 

@@ -1,4 +1,4 @@
-"""Use what a change has shown: compare the prediction with it, and advise nothing that did not help, or may not."""
+"""Use what a change has shown: advise nothing that did not help, or may not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.steps import PREDICTED, asked_clause, context_clause, forecast_agents, writes_clause
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
-from swarmtui.analysis.capacity.words import range_text
 from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
@@ -30,8 +29,7 @@ _FOLLOWS = ("slots", "context")
 class SlotsChange(NamedTuple):
     """A server with `was`, then `now` slots in total, and the answers of both sessions.
 
-    `agents` are the numbers of both, means where there are several searches of them. `setting` is the flag that gave it
-    the slots before; empty if that is not known.
+    `agents` are the numbers of both. `setting` is the flag that gave it the slots before; empty if that is not known.
     """
 
     was: int
@@ -74,11 +72,8 @@ class SlotsChange(NamedTuple):
         return f"{rate(first.out_tps)} → {rate(second.out_tps)} tok/s"
 
 
-def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] | None = None) -> SlotsChange | None:
-    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt.
-
-    `agents` are the numbers of both if they are not those of these sessions alone.
-    """
+def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
+    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt."""
     first, second = (one.scaling.reported_slots if one.scaling else None for one in (before, after))
     if first is None or second is None or first.total == second.total or before.answer is None or after.answer is None:
         return None
@@ -88,33 +83,8 @@ def find_slots_change(before: Summary, after: Summary, agents: tuple[int, int] |
         return None
     setting = f"{option_name(flags[0].what)} {flags[0].before}" if flags and flags[0].before else ""
     same = before.answer.slo == after.answer.slo
-    numbers = agents or ((before.answer.agents, after.answer.agents) if same else (None, None))
+    numbers = (before.answer.agents, after.answer.agents) if same else (None, None)
     return SlotsChange(first.total, second.total, before.answer, after.answer, numbers, setting)
-
-
-def prediction_text(change: SlotsChange, searches: int = 1) -> str:
-    """`6 to 10 agents, came out 9`; empty if nothing was predicted for these slots.
-
-    If they were predicted for an output that does not grow, it is said whether it did. `searches` are those of the
-    later side.
-    """
-    steps = (step.forecast for step in change.before.next)
-    found = next((one for one in steps if one and one.slots == change.now and _predicts(one)), None)
-    if found is None or change.after.agents is None or change.before.slo != change.after.slo:
-        return ""
-    came = f"{change.after.agents}{range_text(change.after.agents, *change.after.shown_range)}"
-    if searches > 1:
-        came = f"{change.agents[1]} by {searches} searches"
-    if found.agents_high is not None:
-        return f"{forecast_agents(found)}, came out {came}"
-    first, second = change.before.at_capacity, change.after.at_capacity
-    known = first and second and first.out_tps is not None and second.out_tps is not None
-    output = f" ({change.output})" if known else ""
-    return f"up to {agents(found.agents_shared or 0)} if the output does not grow{output}, came out {came}"
-
-
-def _predicts(found: SlotsForecast) -> bool:
-    return found.agents_high is not None or found.agents_shared is not None
 
 
 def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
@@ -147,9 +117,7 @@ def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextSt
     if not said or any(step.code == "slots_back" for step in steps[:1]):
         return tuple(steps)
     row = said[0]
-    first = NextStep(
-        code=row.code, sentence=row.text(facts), command=row.command(facts), meanwhile=row.meanwhile(facts)
-    )
+    first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
     flags = row.code == "repeat_run"
     others = (step for step in steps if (flags or step.forecast is None) and step.code not in _AGAIN)
     return (first, *others)

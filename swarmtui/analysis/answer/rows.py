@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import WAITS
 from swarmtui.model.answer import SlotsForecast
 from swarmtui.text import count_noun
 
-Question = Literal["headline", "searches", "missed", "limit", "next", "change", "power"]
+Question = Literal["headline", "missed", "limit", "next", "change", "power"]
 
 # A server with a slot free for a tenth of the time may still be full on average.
 _TAKEN = 0.9
@@ -26,7 +26,6 @@ class AnswerRow(NamedTuple):
     command: Callable[[AnswerFacts], str] = lambda facts: ""
     evidence: Callable[[AnswerFacts], str] = lambda facts: ""
     forecast: Callable[[AnswerFacts], SlotsForecast | None] = lambda facts: None
-    meanwhile: Callable[[AnswerFacts], str] = lambda facts: ""
 
     def is_said(self, facts: AnswerFacts) -> bool:
         return all(getattr(facts, name) is not None for name in self.needs) and self.holds(facts)

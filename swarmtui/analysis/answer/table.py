@@ -86,27 +86,6 @@ _HEADLINES = (
     AnswerRow("headline", "no_throughput", (), lambda f: True, lambda f: "no level has a throughput"),
 )  # fmt: skip
 
-# how many agents by several searches
-
-
-def _searches(facts: AnswerFacts) -> str:
-    found = facts.searches
-    assert found is not None
-    take = f"{count_noun(found.agents, 'agent')}{range_clause(found.agents, found.low, found.high)}"
-    searches = count_noun(len(found.numbers), "search", "searches")
-    if not found.is_mean:
-        return f"{take}: {searches} of this server gave {found.gave}"
-    left = f"; {', '.join(found.left_out)} not counted, as something slowed the server down" if found.left_out else ""
-    if len(found.numbers) == 1:
-        return f"{take}, by one search{left}"
-    return f"{take}, the mean of {searches}: {found.gave}{left}"
-
-
-_SEARCHES = (
-    AnswerRow("searches", "repeated_searches", ("searches",),
-        lambda f: f.searches is not None and f.searches.agents > 0, _searches),
-)  # fmt: skip
-
 # why no more: what was missed
 
 
@@ -302,7 +281,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_SEARCHES, *_MISSED, *_LIMITS, *STEPS, *DECIDING, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *DECIDING, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:

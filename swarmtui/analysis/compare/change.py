@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-from swarmtui.analysis.compare.agents import AgentsChange
+from swarmtui.analysis.answer.commands import command_again
+from swarmtui.analysis.compare.agents import SURE, AgentsChange
 from swarmtui.analysis.compare.differences import context_change, flag_differences, option_name, server_differences
 from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
-
-Side = Literal["before", "after"]
 
 # Lines of measurement quality that are about other programs on the host, or on its hypervisor.
 _HOST = ("host_pressure", "host_steal")
@@ -20,26 +18,20 @@ _HOST = ("host_pressure", "host_steal")
 class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
-    `before` and `after` are the setting that changed, empty unless it is one. `had` are the agents of both, and `apart`
-    how many of them lie between both means. A change that is `decided` is one, which may be `worse`; `same` is none,
-    and with `no_limit` neither side has an upper end. `likely` is the better side of one that is not decided.
-    `more` searches of both would show it, null if too many; `repeated`: it is known how much searches differ. `slower`
-    is the change of the time of a whole answer with as many agents, and `context` the tokens of a request on both
-    sides, if they differ. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search
-    takes `search_s`, and `command` makes one.
+    `before` and `after` are the setting that changed, empty unless it is one. `had` are the agents of both. A change
+    that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
+    `slower` is the change of the time of a whole answer with as many agents, and `context` the tokens of a request on
+    both sides, if they differ. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A
+    search takes `search_s`; `command` repeats it, and `longer_command` makes a surer one, empty if both are sure.
     """
 
     before: str = ""
     after: str = ""
     had: tuple[int, int]
-    apart: int
     decided: bool = False
     worse: bool = False
     same: bool = False
     no_limit: bool = False
-    likely: Side | None = None
-    more: tuple[int, int] | None = None
-    repeated: bool = False
     slower: float | None = None
     context: tuple[int, int] | None = None
     repeat_before: bool = False
@@ -47,16 +39,15 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     busy: bool = False
     search_s: float | None = None
     command: str = ""
+    longer_command: str = ""
+
+    @property
+    def apart(self) -> int:
+        return abs(self.had[1] - self.had[0])
 
 
 def server_change(
-    older: Summary,
-    newer: Summary,
-    found: AgentsChange,
-    times: Sequence[float | None],
-    command: str,
-    *,
-    swapped: bool,
+    older: Summary, newer: Summary, found: AgentsChange, times: Sequence[float | None], *, swapped: bool
 ) -> ServerChange:
     """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round.
 
@@ -66,36 +57,27 @@ def server_change(
     before, after = "", ""
     if len(flags) == 1 and flags[0].before and flags[0].after:
         before, after = (f"{option_name(flags[0].what)} {value}" for value in (flags[0].before, flags[0].after))
-    had, more = (found.before, found.after), found.more
+    had = (found.before, found.after)
     if swapped:
-        had, more, times = had[::-1], more and more[::-1], times[::-1]
+        had, times = had[::-1], times[::-1]
+    unsure = any(one.answer is not None and (one.answer.confidence or 1.0) < SURE for one in (older, newer))
     return ServerChange(
         before=before,
         after=after,
         had=had,
-        apart=abs(had[1] - had[0]),
         decided=found.word in ("more agents", "fewer agents"),
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
         no_limit=found.reason == "no_limit",
-        likely=_likely(found, swapped=swapped),
-        more=more,
         slower=times[1] / times[0] - 1.0 if len(times) == 2 and times[0] and times[1] is not None else None,
         context=context_change(server_differences(older, newer), flags),
-        repeated=found.repeated,
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),
         busy=_was_busy((older, newer)),
         search_s=newer.session.plan.budget_s,
-        command=command,
+        command=command_again(newer),
+        longer_command=command_again(newer, longer=True) if unsure else "",
     )
-
-
-def _likely(found: AgentsChange, *, swapped: bool) -> Side | None:
-    """Return the side that likely has more agents."""
-    if found.likely is None:
-        return None
-    return "after" if (found.likely == "more agents") != swapped else "before"
 
 
 def _was_busy(sides: Sequence[Summary]) -> bool:

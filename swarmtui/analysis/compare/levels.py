@@ -42,8 +42,8 @@ _KINDS: dict[Figure, Kind] = {"ttft_s": "first_token", "e2e_s": "time"}
 # A change of a level needs this many requests of each side to be called likely, more than one visit of a quick search
 # has: the same server was 26 % faster at one visit, and 7 % at another.
 _LIKELY_REQUESTS = 30
-# With fewer, a rate or a time of a whole answer has to change by this share.
-_LIKELY_OF_FEW = 0.5
+# With fewer, a rate or a time of a whole answer has to change by this share, and a time to first token four-fold.
+_LIKELY_OF_FEW, _LIKELY_FIRST_OF_FEW = 0.5, 3.0
 _OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
 
 
@@ -161,7 +161,8 @@ def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool, few: bool) -
         row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
         return row
-    if few and (row.figure == "ttft_s" or abs(log1p(row.change or 0.0)) < log1p(_LIKELY_OF_FEW)):
+    least = _LIKELY_FIRST_OF_FEW if row.figure == "ttft_s" else _LIKELY_OF_FEW
+    if few and abs(log1p(row.change or 0.0)) < log1p(least):
         return row
     return msgspec.structs.replace(
         row, likely=likely_change(row.change, row.half_width, _KINDS.get(row.figure, "rate"))

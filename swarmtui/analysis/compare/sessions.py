@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
-from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps, prediction_text
+from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.change import server_change
@@ -26,11 +26,11 @@ from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.repeats import find_answers, find_repeats, pool_earlier_searches, pool_sides
+from swarmtui.analysis.compare.repeats import find_repeats
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep, PooledSentence
+from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, is_open_loop
@@ -45,8 +45,7 @@ class Pair(Stored, frozen=True, kw_only=True):
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
     two capacities; the sentence of the pair is about them, else about the headline level. `point_a` and `point_b` have
     the figures of each with its own number of agents, and `limit_a` and `limit_b` say why there were no more. `next` is
-    what to try after the newer session of ours, by what both have shown; `predicted` holds the prediction of the older
-    one against it. `searches` says what the search of `b` and the earlier ones of its configuration give together.
+    what to try after the newer session of ours, by what both have shown.
     `again` is the command that measures the newer one's server again. `doubts` are those about either measurement, with
     the run they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of them chose its
     levels itself. `measured_again`: the newer one repeats a plan on a server that was measured before as it is. `since`
@@ -73,8 +72,6 @@ class Pair(Stored, frozen=True, kw_only=True):
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
-    predicted: str = ""
-    searches: PooledSentence | None = None
     again: str = ""
     doubts: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
@@ -100,12 +97,12 @@ class Pair(Stored, frozen=True, kw_only=True):
         return self.agents.word if self.agents else row.word if row else None
 
     @property
-    def likely(self) -> Literal["faster", "slower", "more agents", "fewer agents"] | None:
+    def likely(self) -> Literal["faster", "slower"] | None:
         """Say what a change that is not sure most likely is; null if it may be chance, or either run is in doubt."""
         if self.refused or self.doubts:
             return None
         row = headline_row(self)
-        return self.agents.likely if self.agents else row.likely if row else None
+        return row.likely if row and not self.agents else None
 
 
 class Comparison(Stored, frozen=True, kw_only=True):
@@ -127,24 +124,19 @@ def compare(
     )
 
 
-def compare_pair(
-    a: Summary, b: Summary, *, history: Sequence[Summary] = (), detect: float = DETECT, alone: bool = False
-) -> Pair:
+def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), detect: float = DETECT) -> Pair:
     """Compare `b` with `a`. Runs of one session share its conditions: two sessions can only be said to differ.
 
-    The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance. Levels are
-    those of all searches that the agents are means of; `alone`, those of these two sessions.
+    The earlier sessions with the configuration of `a` in `history` show how much sessions differ by chance.
     """
     refused, pooled = comparison_refusals(a, b), is_pooled(a)
     if pooled != is_pooled(b):
         refused += (Finding(code="replicates", text="one side has runs as replicates, the other has sessions"),)
-    together = (a, b) if refused or pooled else pool_sides(a, b, history)
-    sides = (a, b) if alone else together
-    both = _common_levels(*sides)
-    only_a, only_b = ([level for level in side.levels if level.key not in both] for side in sides)
+    both = _common_levels(a, b)
+    only_a, only_b = ([level for level in side.levels if level.key not in both] for side in (a, b))
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
-    evidence = {} if refused else level_evidence(*sides, both, () if pooled else find_repeats(a, b, history))
+    evidence = {} if refused else level_evidence(a, b, both, () if pooled else find_repeats(a, b, history))
     if searched and not pooled:
         # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
@@ -153,7 +145,7 @@ def compare_pair(
     rows = level_rows(both, evidence, judge, searched=searched, doubted=bool(doubts))
     # What to do next is about a server that can be asked again: that of a shared session is somewhere else.
     newer = max(a, b, key=lambda side: (any(endpoint.url for endpoint in side.session.endpoints), side.session.id))
-    headline = _headline(*sides, both)
+    headline = _headline(a, b, both)
     flags, differences = flag_differences(a, b), (*session_differences(a.session, b.session), *server_differences(a, b))
     # Flags that are not known may have changed.
     unchanged = not flags and all(found.code in CLIENT_DIFFERENCES for found in differences)
@@ -161,17 +153,14 @@ def compare_pair(
     agents = None
     slots = None
     if not refused:
-        earlier: Sequence[Summary] = () if unchanged else history
-        agents = compare_agents(find_answers(a, b, earlier), find_answers(b, a, earlier), unchanged=unchanged)
-        shown = (agents.before, agents.after) if agents else None
-        slots = find_slots_change(a, b, shown) if newer is b else find_slots_change(b, a, shown and shown[::-1])
+        agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
+        slots = find_slots_change(a, b) if newer is b else find_slots_change(b, a)
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
     if agents and not unchanged:
-        older, command = a if newer is b else b, command_again(newer)
-        steps = decide_first(
-            server_change(older, newer, agents, _answer_times(*together), command, swapped=newer is a), steps
-        )
+        times = tuple(level.e2e_s.median for level in both[headline.key]) if headline else ()
+        change = server_change(a if newer is b else b, newer, agents, times, swapped=newer is a)
+        steps = decide_first(change, steps)
     return Pair(
         a=a.session.id,
         b=b.session.id,
@@ -193,8 +182,6 @@ def compare_pair(
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=steps,
-        predicted=prediction_text(slots, agents.searches[newer is b] if agents else 1) if slots else "",
-        searches=pool_earlier_searches(b, (a, *history)),
         again=command_again(newer),
         doubts=doubts,
         doubtful=tuple(one.session.id for one in (a, b) if doubts and doubts_of(one)),
@@ -233,13 +220,6 @@ def _notes(a: Summary, b: Summary) -> Findings:
 def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]]:
     after = {level.key: level for level in b.levels}
     return {level.key: (level, after[level.key]) for level in a.levels if level.key in after}
-
-
-def _answer_times(a: Summary, b: Summary) -> tuple[float | None, ...]:
-    """Return the median time of a whole answer of both, at the headline level; empty without one."""
-    both = _common_levels(a, b)
-    headline = _headline(a, b, both)
-    return tuple(level.e2e_s.median for level in both[headline.key]) if headline else ()
 
 
 def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:

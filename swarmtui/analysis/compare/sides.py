@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.compare.differences import is_same_configuration, known_flags
-from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, name_doubts
+from swarmtui.analysis.quality.doubts import find_doubts, name_doubts
 from swarmtui.model.session import Summary
 from swarmtui.numbers import local_time
 
@@ -36,39 +35,30 @@ def doubts_of(summary: Summary, *, named: bool = True) -> tuple[str, ...]:
     return (*stopped, *find_doubts(summary.quality, named=named))
 
 
-def counted_doubts(summary: Summary) -> tuple[str, ...]:
-    """Return why a search does not count: all doubts but those that make a server look slower, at most."""
-    slowing = find_disturbances(summary.quality)
-    return tuple(doubt for doubt in doubts_of(summary) if doubt not in slowing)
-
-
 def since_text(a: Summary, b: Summary) -> str:
     """Return the time of the baseline, `a`; empty if it is the later one, or its time is not known."""
     return local_time(a.session.created, _time_form(a, b)) if a.session.id < b.session.id else ""
 
 
 def left_out(a: Summary, b: Summary, history: Sequence[Summary]) -> str:
-    """Name the last session that does not count because it is in doubt, and why; empty if all do.
+    """Name the last session between both that is in doubt, and so was no baseline: `the run of 12:10 is left out: …`
 
-    `the run of 12:10 is left out: the server restarted`. It is between both, or a search of one configuration.
+    A baseline that is in doubt itself was not chosen for its quality.
     """
-    found = [(one, why) for one in history if one.session.id < b.session.id and (why := _why_left_out(one, a, b))]
-    if not found:
+    if find_doubts(a.quality):
         return ""
-    last, why = max(found, key=lambda one: one[0].session.id)
-    return f"the run of {local_time(last.session.created, _time_form(a, b))} is left out: {name_doubts(why)}"
-
-
-def _why_left_out(one: Summary, a: Summary, b: Summary) -> tuple[str, ...]:
-    """Return the doubts that keep a session from being counted or compared."""
-    if one.session.plan.goal != b.session.plan.goal:
-        return ()
-    counts = any(known_flags(side) is not None and is_same_configuration(side, one) for side in (a, b))
-    if counts and one.session.plan.goal == "capacity":
-        return counted_doubts(one)
-    # A baseline that is in doubt itself was not chosen for its quality.
-    between = a.session.id < one.session.id and not find_doubts(a.quality)
-    return find_doubts(one.quality) if between else ()
+    between = [
+        one
+        for one in history
+        if a.session.id < one.session.id < b.session.id
+        and one.session.plan.goal == b.session.plan.goal
+        and find_doubts(one.quality)
+    ]
+    if not between:
+        return ""
+    last = max(between, key=lambda one: one.session.id)
+    at = local_time(last.session.created, _time_form(a, b))
+    return f"the run of {at} is left out: {name_doubts(find_doubts(last.quality))}"
 
 
 def _time_form(a: Summary, b: Summary) -> str:

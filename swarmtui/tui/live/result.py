@@ -10,12 +10,11 @@ import msgspec
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.words import doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.model.answer import Answer, NextStep, PooledSentence
+from swarmtui.model.answer import Answer, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
 from swarmtui.report.answer import (
-    ALL_SEARCHES,
     NO_STEP,
     NOT_SURE,
     answer_number,
@@ -87,18 +86,16 @@ def result_view(
     *,
     repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
-    searches: PooledSentence | None = None,
     again_key: str = "",
 ) -> ResultView:
     """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
 
-    `steps` are what to try by what both have shown, and `searches`
-    is what this search gives with earlier ones. `again_key` asks a server again that was restarted for such a step.
+    `steps` are what to try by what both have shown. `again_key` asks a server again that was restarted for such a step.
     """
     failed = ended is not None and bool(ended.message)
     answer = frame.answer if frame else None
-    if answer is not None and (steps or searches):
-        answer = msgspec.structs.replace(answer, next=steps or answer.next, searches=searches)
+    if answer is not None and steps:
+        answer = msgspec.structs.replace(answer, next=steps)
     number, unit = _large(answer, frame)
     finding, compared = _finding(frame) if answer is None else "", ResultRow("Compared", comparison)
     rows = _answer_rows(answer, compared, repeats, again_key) if answer else (ResultRow("", finding, "bold"), compared)
@@ -139,7 +136,6 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
         then = (f"restart the server {restarted}", f"restart {restarted}")
     return (
         ResultRow("", answer.headline.sentence, "bold"),
-        ResultRow(ALL_SEARCHES, answer.searches.sentence if answer.searches else ""),
         ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
@@ -192,13 +188,11 @@ def result_of(data: LiveData) -> ResultView:
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
     repeats = session is not None and bool(session.previous)
-    steps, searches = (data.pair.next, data.pair.searches) if data.pair else ((), None)
+    steps = data.pair.next if data.pair else ()
     # A simulator of this process is no server that the user restarts.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
     key = data.again_key if real else ""
-    return result_view(
-        frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, searches=searches, again_key=key
-    )
+    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, again_key=key)
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:

@@ -42,8 +42,8 @@ _PICTURES = {
 _NO_CHANGE = "no level can be compared"
 # The changes that a narrow terminal shows at least, and the lines of their titles and frame.
 _LEAST_LEVELS, _AROUND_LEVELS = 6, 3
-# The lines that the figures below the changes have at least.
-_LEAST_FIGURES = 8
+# From this height on, the figures have a region below the changes, with these lines at least.
+_ALL_PANELS, _LEAST_FIGURES = 48, 8
 # The share of the lines that the answer of a wide terminal has at most.
 _MOST_ANSWER = 0.45
 # The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
@@ -64,8 +64,6 @@ class OverlayPanel(ChartPanel):
 
 class CompareScreen(PanelScreen):
     key_context = "compare"
-    # A narrow terminal shows the changes first: with the answer, they are what a comparison is for.
-    shared = (3, 2, 4)
 
     def __init__(
         self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
@@ -85,6 +83,12 @@ class CompareScreen(PanelScreen):
                 yield Page("change", key=3, id="changes")
                 yield Page("figures", key=4, id="figures")
         yield KeyFooter()
+
+    def sharing(self) -> Sequence[int]:
+        """The changes come first: with the answer, they are what a comparison is for."""
+        if self.is_narrow:
+            return (3, 2, 4)
+        return () if self.app.size.height >= _ALL_PANELS else (3, 4)
 
     def actions(self) -> list[Action]:
         curves = any(panel.display for panel in self.query(OverlayPanel))
@@ -111,7 +115,7 @@ class CompareScreen(PanelScreen):
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
-        from swarmtui.report.changes import change_tables, compared_rows
+        from swarmtui.report.changes import change_tables
         from swarmtui.report.comparison import figure_blocks
 
         found = self._found = compare(self._summaries, self._baseline, history=self._history)
@@ -124,13 +128,6 @@ class CompareScreen(PanelScreen):
         changes.title = bars[0].title.lower() if bars else "change"
         shown = [bars[0]._replace(title=""), *bars[1:]] if bars else [Sentence(_NO_CHANGE, "detail")]
         changes.show_blocks(shown)
-        single = len(bars) == 1
-        changes.titles, changes.leading = int(single), range(0)
-        if single:
-            # The explanation of the signs comes after the levels.
-            leading = compared_rows(found.pairs[0])
-            start = min(leading.start, max(0, len(bars[0].rows) - _LEAST_LEVELS))
-            changes.leading = range(start, leading.stop)
         others = [self._names.get(pair.b, pair.b) for pair in found.pairs]
         sides = [Sentence(f"A: {before} · B: {others[0]}", "detail")] if len(others) == 1 else []
         figures.show_blocks([*sides, *figure_blocks(found)])
@@ -157,7 +154,8 @@ class CompareScreen(PanelScreen):
             least = _LEAST_CURVES
         most = room - least if narrow else round(room * _MOST_ANSWER)
         answer.styles.height = min(wanted, most)
-        changes.styles.height = None if narrow else min(below, room - min(wanted, most) - _LEAST_FIGURES)
+        shares = changes.key in self.sharing()
+        changes.styles.height = None if shares else min(below, room - min(wanted, most) - _LEAST_FIGURES)
 
     def _show_curves(self, panel: OverlayPanel) -> None:
         """Show the chosen picture; beside the title, what it is and what its signs mean."""
@@ -192,13 +190,9 @@ class CompareScreen(PanelScreen):
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
         """Return the charts that have a curve per session, the baseline first; with room the main ones are one."""
-        from swarmtui.analysis.compare.repeats import pool_sides
-
         first = self._summaries[self._baseline]
         others = [summary for summary in self._summaries if summary is not first]
-        # The curves are of the searches that the numbers are means of.
-        pooled = [pool_sides(first, other, self._history) for other in others]
-        ordered = [pooled[0][0] if pooled else first, *(after for _, after in pooled)]
+        ordered = [first, *others]
         names = (self._names.get(summary.session.id, summary.session.id) for summary in ordered)
         data = [SessionData(name, summary) for name, summary in zip(names, ordered, strict=True)]
         charts = comparison_charts(data)

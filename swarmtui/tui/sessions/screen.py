@@ -13,7 +13,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from swarmtui.experiments.baseline import pooled_searches
 from swarmtui.experiments.groups import (
     Entry,
     GroupText,
@@ -53,7 +52,6 @@ from swarmtui.tui.table_list import TableList
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
-    from swarmtui.model.answer import PooledSentence
     from swarmtui.sessions.index import SessionRow
 
 SessionOrder = Literal["newest first", "best first", "by model", "by workload"]
@@ -92,8 +90,8 @@ def read_sessions(root: Path) -> ListedSessions:
     return ListedSessions(rows, session_flags(rows), describe_groups(root, rows), baseline_effects(root))
 
 
-def preview_blocks(entry: Entry, changes: str, pooled: PooledSentence | None = None) -> list[Block]:
-    """Describe the session or experiment under the cursor; `pooled` is what a search and earlier ones give together."""
+def preview_blocks(entry: Entry, changes: str) -> list[Block]:
+    """Describe the session or experiment under the cursor."""
     if isinstance(entry, SessionGroup):
         count = count_noun(len(entry.sessions), "session")
         return [
@@ -109,7 +107,6 @@ def preview_blocks(entry: Entry, changes: str, pooled: PooledSentence | None = N
         ("workload", entry.workload),
         ("endpoint", entry.endpoint),
         ("answer", f"{answer_text(entry)} ({known})" if known else answer_text(entry)),
-        ("searches", pooled.sentence if pooled else ""),
         ("cliff", "" if entry.cliff is None else f"C={entry.cliff}"),
         ("requests", "" if entry.requests is None else f"{entry.requests:,}"),
         ("tags", " ".join(f"{name}={value}" for name, value in entry.tags.items())),
@@ -146,7 +143,6 @@ class SessionsScreen(PanelScreen):
         self._opened: set[str] = set()
         self._shown: dict[str, ListRow] = {}
         # What the search of a session and earlier ones give together, once it was under the cursor.
-        self._pooled: dict[str, PooledSentence | None] = {}
         self._deleted = DeletedSessions(root)
         self._problem = ""
         self._is_read = False
@@ -215,7 +211,6 @@ class SessionsScreen(PanelScreen):
         before = {row.id for row in self._listed.rows}
         try:
             self._listed = await asyncio.to_thread(read_sessions, self._root)
-            self._pooled.clear()
         except BadInput as problem:
             self._problem = sanitize(str(problem))
         self._is_read = True
@@ -264,10 +259,8 @@ class SessionsScreen(PanelScreen):
         selected, names, preview = self._selected, self._listed.changes, self.query_one(Page)
         row = self._shown.get(self.query_one(TableList).selected)
         preview.note = selected.id if selected else ""
-        blocks = preview_blocks(row.entry, names.get(row.id, ""), self._pooled.get(row.id)) if row else []
+        blocks = preview_blocks(row.entry, names.get(row.id, "")) if row else []
         preview.show_blocks(blocks)
-        if selected and selected.goal == "capacity" and selected.id not in self._pooled:
-            run_in_background(self, partial(self._pool, selected), group="pool")
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
@@ -285,10 +278,6 @@ class SessionsScreen(PanelScreen):
                 () if empty else (Chart("curve", "", "levels", unit, "output tok/s", curves, linear=True),), (), empty
             )
         )
-
-    async def _pool(self, row: SessionRow) -> None:
-        self._pooled[row.id] = await asyncio.to_thread(pooled_searches, row)
-        self._show_preview()
 
     def on_resize(self) -> None:
         super().on_resize()

@@ -18,7 +18,6 @@ from swarmtui.tui.setup.view import last_time_texts
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
-    from swarmtui.model.answer import PooledSentence
     from swarmtui.sessions.index import SessionRow
 
 # Older sessions are found in the list of all.
@@ -33,8 +32,6 @@ class LastTime(LineWidget):
         self.display = False
         self._rows: tuple[SessionRow, ...] = ()
         self._found: SessionRow | None = None
-        # What the search of a session and earlier ones give together.
-        self._pooled: dict[str, PooledSentence | None] = {}
         self._endpoint: tuple[str, str, Mapping[str, str] | None] = ("", "", None)
 
     def load(self) -> None:
@@ -51,26 +48,17 @@ class LastTime(LineWidget):
         simulated = url.startswith(SIMULATOR_PREFIX)
         self._found = next((row for row in self._rows if url and row.is_at(url, model, simulated)), None)
         self.display = self._found is not None
-        if self._found is not None and self._found.goal == "capacity" and self._found.id not in self._pooled:
-            run_in_background(self, partial(self._pool, self._found), group="pool")
-        self.redraw()
-
-    async def _pool(self, row: SessionRow) -> None:
-        self._pooled[row.id] = await asyncio.to_thread(_pooled_searches, row)
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Line]:
         row = self._found
         if row is None:
             return []
-        from swarmtui.report.answer import pooled_text
         from swarmtui.report.session_list import answer_text
 
-        pooled = self._pooled.get(row.id)
-        answer = answer_text(row) if pooled is None else pooled_text(pooled)
         age_s = time.time() - datetime.fromisoformat(row.created).timestamp()
         *_, now = self._endpoint
-        texts = last_time_texts(answer, age_s, naming_flags(row.flags, now))
+        texts = last_time_texts(answer_text(row), age_s, naming_flags(row.flags, now))
         return [[(" [0] ", "title"), (shorten(longest_fit(texts, width - 6), width - 6), "good")]]
 
     def on_click(self, event: Click) -> None:
@@ -94,12 +82,6 @@ def naming_flags(flags: Mapping[str, str] | None, now: Mapping[str, str] | None)
         return differing
     slots = {name for engine in ENGINES for name in engine.slot_flags}
     return flags_text({name: value for name, value in flags.items() if option_name(name) in slots})
-
-
-def _pooled_searches(row: SessionRow) -> PooledSentence | None:
-    from swarmtui.experiments.baseline import pooled_searches  # lazily: not before the screen is shown
-
-    return pooled_searches(row)
 
 
 def _newest_sessions(root: Path) -> tuple[SessionRow, ...]:
