@@ -70,10 +70,9 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         Column("now", "now", lambda figure: figure.after),
         Column("change", "change", lambda figure: Cell(f"{_sign(figure.code)}{figure.change}", figure.code)),
     ]
-    if _has_bars(pair):
-        axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
-        drawn = {one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.code) for one in figures}
-        columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
+    axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
+    drawn = {one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.code) for one in figures}
+    columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
 
@@ -82,14 +81,10 @@ def _sign(code: Code | None) -> str:
     return f"{SIGNS[code]} " if code else ""
 
 
-def _has_bars(pair: Pair) -> bool:
-    """Bars below two numbers without an upper end would look like a gain or a loss."""
-    return pair.agents is None or pair.agents.reason != "no_limit"
-
-
 def _agents(pair: Pair) -> Iterator[_Figure]:
     found = pair.agents
-    if found is not None and found.before and found.after and _has_bars(pair):
+    # Bars below two numbers without an upper end would look like a gain or a loss.
+    if found is not None and found.before and found.after and found.reason != "no_limit":
         ratio = found.after / found.before
         yield _Figure("most agents", *found.numbers, signed_percent(ratio - 1.0, 0), ratio - 1.0, pair_code(pair))
 
@@ -124,8 +119,7 @@ def _level_changes(pair: Pair) -> list[Table]:
     if not rows:
         return []
     top = _axis_end(rows)
-    drawn = _has_bars(pair)
-    bars = {row.key: Cell(change_bar(row, top) if drawn else "", row_code(row)) for row in rows}
+    bars = {row.key: Cell(change_bar(row, top), row_code(row)) for row in rows}
     axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
 
     def change(row: ComparisonRow) -> Cell:
@@ -138,7 +132,7 @@ def _level_changes(pair: Pair) -> list[Table]:
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
         Column("change", "change", change),
-        *([Column[ComparisonRow]("bar", axis, lambda row: bars[row.key], right=False)] if drawn else []),
+        Column("bar", axis, lambda row: bars[row.key], right=False),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
         Column("verdict", "verdict", verdict, right=False),
     ]

@@ -43,7 +43,7 @@ _NO_CHANGE = "no level can be compared"
 # The changes that a narrow terminal shows at least, and the lines of their titles and frame.
 _LEAST_LEVELS, _AROUND_LEVELS = 6, 3
 # From this height on, the figures have a region below the changes, with these lines at least.
-_ALL_PANELS, _LEAST_FIGURES = 48, 8
+_ALL_PANELS, _LEAST_FIGURES = 36, 8
 # The share of the lines that the answer of a wide terminal has at most.
 _MOST_ANSWER = 0.45
 # The lines of a panel with curves that can be told apart: eight, with the names, the axis and the frame.
