@@ -18,22 +18,22 @@ from tests.analysis.level_builders import level, run, summary
     ("serial_s", "swarm_s", "seed"), [(74.5, 26.3, 2.83), (57.1, 27.7, 2.06), (229.1, 74.7, 3.07), (218.3, 39.5, 5.53)]
 )
 def test_s0_wall_speedup(serial_s: float, swarm_s: float, seed: float) -> None:
-    found = wall_speedup(Batch(tasks=4, wall_s=serial_s), Batch(tasks=4, wall_s=swarm_s))
-    assert found.raw == pytest.approx(seed, abs=0.005)
+    found, _ = wall_speedup(Batch(tasks=4, wall_s=serial_s), Batch(tasks=4, wall_s=swarm_s))
+    assert found.speedup == pytest.approx(seed, abs=0.005)
 
 
 def test_s0_dense_clean_speedup_is_3_12_with_token_ratio() -> None:
     """Two serial runs of four tasks, 218.3 s each on average; one task was cut at 8,192 tokens after 221 s."""
     serial = Batch(tasks=8, wall_s=2 * 218.3, tokens_out=round(2 * 218.3 * 39), capped=1, capped_s=221.0)
-    found = wall_speedup(serial, Batch(tasks=4, wall_s=39.5, tokens_out=round(39.5 * 127)))
-    assert found.raw == pytest.approx(5.53, abs=0.005)
-    assert found.clean == pytest.approx(3.12, abs=0.005)
-    assert found.token_ratio == pytest.approx(0.59, abs=0.005)
+    found, token_ratio = wall_speedup(serial, Batch(tasks=4, wall_s=39.5, tokens_out=round(39.5 * 127)))
+    assert found.speedup == pytest.approx(5.53, abs=0.005)
+    assert found.clean_speedup == pytest.approx(3.12, abs=0.005)
+    assert token_ratio == pytest.approx(0.59, abs=0.005)
 
 
 def test_no_clean_speedup_when_swarm_answers_were_cut() -> None:
-    found = wall_speedup(Batch(tasks=4, wall_s=100), Batch(tasks=4, wall_s=40, capped=1, capped_s=40))
-    assert found.clean is None
+    found, _ = wall_speedup(Batch(tasks=4, wall_s=100), Batch(tasks=4, wall_s=40, capped=1, capped_s=40))
+    assert found.clean_speedup is None
     assert found.reason.startswith("1 answer of the concurrent run hit the token limit too")
 
 
@@ -88,8 +88,8 @@ def test_s2_total_and_output_rates_differ() -> None:
     """51,200 tokens in and 25,600 out, in 70 s; 42 minutes serially."""
     assert ratio(25_600, 70.0) == pytest.approx(365.7, abs=0.05)
     assert ratio(51_200 + 25_600, 70.0) == pytest.approx(1097, abs=0.5)
-    found = wall_speedup(Batch(tasks=50, wall_s=2510), Batch(tasks=50, wall_s=70))
-    assert found.raw == pytest.approx(36, abs=0.2)
+    found, _ = wall_speedup(Batch(tasks=50, wall_s=2510), Batch(tasks=50, wall_s=70))
+    assert found.speedup == pytest.approx(36, abs=0.2)
 
 
 def test_s3_single_runs_have_no_verdict() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import islice
 from math import fsum
 from typing import Any, NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.levels.canaries import with_canaries
-from swarmtui.analysis.levels.flags import contention_flags, flag_misfits, level_flags, serial_flags
+from swarmtui.analysis.levels.flags import flag_misfits, level_flags
 from swarmtui.analysis.levels.jobs import whole_jobs
 from swarmtui.analysis.levels.runs import (
     LevelRun,
@@ -24,6 +22,7 @@ from swarmtui.analysis.levels.runs import (
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import (
     Tally,
+    count_gaps_us,
     count_known,
     mean,
     median,
@@ -47,12 +46,14 @@ from swarmtui.analysis.levels.window import (
 from swarmtui.analysis.limits.slo import SloTally, read_slo
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
+from swarmtui.model.findings import Finding
 from swarmtui.model.journal import CapacitySearch, StageEnd, StageStart
 from swarmtui.model.load import SerialRates, traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import Record
-from swarmtui.model.session import Level, Replica, RunFigures, Spread, TaskFigures
+from swarmtui.model.session import FASTER_TOLERANCE, Level, Replica, RunFigures, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HostLoad, Telemetry
+from swarmtui.numbers import short_percent
 
 # More types than this are not worth a table.
 _MAX_TYPES = 64
@@ -128,6 +129,7 @@ def _level(
     delays = [delay for run in runs for delay in run.send_delays_s]
     finished = [record for run in runs for record in run.finished]
     failed = [record for run in runs for record in run.failed]
+    unfinished = [record for run in runs for record in run.unfinished]
     ok = [record for record in finished if record.ok]
     verdicts = [record.verdict for record in finished if record.verdict is not None]
     wall_s = sum_known(run.wall_s for run in by_run)
@@ -138,14 +140,15 @@ def _level(
     per_stream, per_stream_clean, first_tokens = rate_summary(ok), rate_summary([r for r in ok if not r.cap_hit]), ok
     if in_window:
         per_stream = msgspec.structs.replace(per_stream, mean=window_stream_rate(in_window))
-        # Answers of the pre-roll may be cut on purpose.
-        clean_rate = window_stream_rate(in_window, lambda record: not record.cap_hit or record.phase == "preroll")
+        clean_rate = window_stream_rate(in_window, clean=True)
         per_stream_clean = msgspec.structs.replace(per_stream_clean, mean=clean_rate)
         first_tokens = [record for run in in_window for record in first_tokens_in(run)]
     half_width = steady_half_width(c, in_window, rejections)
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
-    gaps = _gaps_us(ok)
+    gaps = count_gaps_us(ok)
+    # Of some requests only the longest gap was stored.
+    longest_us = max((*_known(r.stall_us for r in ok), *gaps), default=None)
     jobs = [seconds for run in runs for seconds, _ in whole_jobs(run.records)]
     load, rate = runs[-1].load, runs[-1].rate
     level = Level(
@@ -154,7 +157,7 @@ def _level(
         n=len(finished),
         ok=len(ok),
         errors=len(failed),
-        unfinished=sum(len(run.unfinished) for run in runs),
+        unfinished=len(unfinished),
         error_counts=dict(sorted(Counter(r.error for r in failed if r.error is not None).items())),
         cap_hits=sum(r.cap_hit for r in ok),
         degenerate=sum(r.degenerate for r in ok),
@@ -177,13 +180,18 @@ def _level(
         total_tps=None,
         per_stream_tps=per_stream,
         per_stream_tps_clean=per_stream_clean,
-        ttft_s=spread(_known(r.ttft_s for r in first_tokens)) if finished else _first_tokens_of_unfinished(runs),
+        # Of a level that ended before a request did, some first tokens were still awaited.
+        ttft_s=spread(_known(r.ttft_s for r in first_tokens))
+        if finished
+        else survival_spread(
+            _known(r.ttft_s for r in unfinished), [record.age_s for record in unfinished if record.t_first_ns is None]
+        ),
         ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
         icl_s=tally_spread(Tally(gaps, unit=1e6)),
-        e2e_s=survival_spread(_known(r.e2e_s for r in ok), [record.age_s for run in runs for record in run.unfinished]),
+        e2e_s=survival_spread(_known(r.e2e_s for r in ok), [record.age_s for record in unfinished]),
         job_s=spread(jobs),
-        longest_stall_s=_longest_gap_s(gaps, ok),
+        longest_stall_s=None if longest_us is None else longest_us / 1e6,
         straggler=ratio(out_tps_wall, None if per_stream.mean is None or rate is not None else c * per_stream.mean),
         contention=None,
         rate_speedup=None,
@@ -200,10 +208,8 @@ def _level(
         load=load,
         rate=rate,
         send_delay_s=spread(delays) if delays else None,
-        arrived_per_s=_events_per_s(runs, lambda record: record.t_sent_ns) if rate is not None else None,
-        served_per_s=_events_per_s(runs, lambda record: record.t_last_ns if record.ok else None)
-        if rate is not None
-        else None,
+        arrived_per_s=None if rate is None else _events_per_s(runs, lambda record: record.t_sent_ns),
+        served_per_s=None if rate is None else _events_per_s(runs, lambda r: r.t_last_ns if r.ok else None),
         verdicts=dict(sorted(Counter(verdicts).items())),
         replicas=_replicas(counted, wall_s),
         replay=trace_figures(runs, block_size, len(jobs)),
@@ -238,12 +244,9 @@ def _with_serial(
     if found is None:
         return level
     serial, token_ratio = found
+    flags = [Finding(code="serial_extrapolated", text=f"serial time {serial.how}")] if serial.extrapolated else []
     return msgspec.structs.replace(
-        level,
-        serial=serial,
-        wall_speedup=serial.speedup,
-        token_ratio=token_ratio,
-        flags=(*level.flags, *serial_flags(serial)),
+        level, serial=serial, wall_speedup=serial.speedup, token_ratio=token_ratio, flags=(*level.flags, *flags)
     )
 
 
@@ -260,8 +263,7 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
         own = [record for record in finished if record.endpoint == number]
         ok = [record for record in own if record.ok]
         tokens = count_known(r.tokens_out for r in ok)
-        own_endpoint = partial(_is_served_by, number)
-        first_tokens = [r for run in in_window for r in first_tokens_in(run) if own_endpoint(r)] if in_window else ok
+        first_tokens = [r for run in in_window for r in first_tokens_in(run, number)] if in_window else ok
         replicas.append(
             Replica(
                 endpoint=number,
@@ -270,15 +272,11 @@ def _replicas(runs: Sequence[LevelRun], wall_s: float | None) -> tuple[Replica, 
                 errors=failed[number],
                 tokens_out=tokens,
                 out_tps_wall=ratio(sum_known(_wall_tokens(run, number) for run in runs), wall_s),
-                per_stream_tps=window_stream_rate(in_window, own_endpoint) if in_window else stream_rate(ok),
+                per_stream_tps=window_stream_rate(in_window, endpoint=number) if in_window else stream_rate(ok),
                 ttft_s=spread(_known(r.ttft_s for r in first_tokens)),
             )
         )
     return tuple(replicas)
-
-
-def _is_served_by(endpoint: int, record: Record) -> bool:
-    return record.endpoint == endpoint
 
 
 def _with_contention(level: Level, single: Level | None) -> Level:
@@ -286,23 +284,12 @@ def _with_contention(level: Level, single: Level | None) -> Level:
     if single is None:
         return level
     kept = ratio(level.per_stream_tps.mean, single.per_stream_tps.mean)
-    batches = not traits(level.load).holds_c
-    contention = None if kept is None else 1.0 - kept
-    return msgspec.structs.replace(
-        level,
-        flags=(*level.flags, *contention_flags(contention)),
-        contention=contention,
-        rate_speedup=ratio(level.out_tps_wall, single.out_tps_wall)
-        if batches
-        else ratio(level.out_tps_steady, single.out_tps_steady),
-    )
-
-
-def _first_tokens_of_unfinished(runs: Sequence[LevelRun]) -> Spread:
-    """Return the first tokens of a level that ended before a request did: some of them were still awaited."""
-    unfinished = [record for run in runs for record in run.unfinished]
-    waits = [record.age_s for record in unfinished if record.t_first_ns is None]
-    return survival_spread(_known(record.ttft_s for record in unfinished), waits)
+    contention, flags = None if kept is None else 1.0 - kept, level.flags
+    if contention is not None and contention < -FASTER_TOLERANCE:
+        text = f"a stream was {short_percent(-contention)} faster than at C=1"
+        flags = (*flags, Finding(code="faster_stream", text=text))
+    rates = ((x.out_tps_steady if traits(level.load).holds_c else x.out_tps_wall) for x in (level, single))
+    return msgspec.structs.replace(level, flags=flags, contention=contention, rate_speedup=ratio(*rates))
 
 
 def _judged_first_tokens(runs: Sequence[LevelRun], search: CapacitySearch | None) -> Spread | None:
@@ -381,19 +368,6 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
         per_stream_tps=window_stream_rate([run]) if windowed else stream_rate(ok),
         ttft_s=median(_known(r.ttft_s for r in (first_tokens_in(run) if windowed else ok))),
     )
-
-
-def _gaps_us(ok: Iterable[Record]) -> Counter[int]:
-    gaps: Counter[int] = Counter()
-    for record in ok:
-        gaps.update(islice(record.chunk_us, 1, None))
-    return gaps
-
-
-def _longest_gap_s(gaps: Counter[int], ok: Iterable[Record]) -> float | None:
-    """Include requests of which only the longest gap was stored."""
-    longest = max((*(record.stall_us for record in ok if record.stall_us is not None), *gaps), default=None)
-    return None if longest is None else longest / 1e6
 
 
 def _single_or_mixed(values: set[str]) -> Any:

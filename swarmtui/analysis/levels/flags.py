@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.journal import StageStart
 from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.session import FASTER_TOLERANCE, Event, Level, SerialBaseline
+from swarmtui.model.session import Event, Level
 from swarmtui.numbers import short, short_percent
 from swarmtui.text import count_noun
 
@@ -30,41 +30,29 @@ _STEADY_SHARE = 0.95
 # A level does not fit those beside it if its throughput is off by more than this factor.
 _MISFIT = 1.5
 
-_SERVER_GONE = Finding(code="server_gone", text="the server went away or restarted during this level")
-_HOST_SILENT = Finding(
-    code="host_silent", text="a host did not answer for a second or longer: its streams may have lacked tasks"
-)
-_SYNCHRONISED = Finding(
-    code="synchronised",
-    text="synchronised: streams keep in step, so that TTFT and stream depend on how they started, and the half-width "
-    "is not known; lengths that vary, or a longer run, separate them",
-)
-_CANCEL_IGNORED = Finding(
-    code="cancel_ignored",
-    text="the server went on with requests that were cancelled when this level ended: later levels wait for answers",
-)
-_PRECISION_MISSED = Finding(code="precision_missed", text="the precision was not reached within 16C requests")
+# What events say about the level in which they are.
 _EVENT_FLAGS = {
-    "server_gone": _SERVER_GONE, "server_restarted": _SERVER_GONE, "host_silent": _HOST_SILENT,
-    "cancel_ignored": _CANCEL_IGNORED, "precision_missed": _PRECISION_MISSED,
-}  # fmt: skip
+    "server_gone": "the server went away or restarted during this level",
+    "host_silent": "a host did not answer for a second or longer: its streams may have lacked tasks",
+    "cancel_ignored": "the server went on with requests that were cancelled when this level ended: later levels wait "
+    "for answers",
+    "precision_missed": "the precision was not reached within 16C requests",
+}
 
 
 def level_flags(level: Level, uncounted: int, unmeasured_errors: int, *, synchronised: bool = False) -> Findings:
     """`uncounted` answers have no token count, `unmeasured_errors` are failed pre-roll requests and fillers."""
-    found = tuple(Finding(code=code, text=text) for code, text in _flags(level, uncounted, unmeasured_errors))
-    return (*found, _SYNCHRONISED) if synchronised else found
+    flags = _flags(level, uncounted, unmeasured_errors, synchronised)
+    return tuple(Finding(code=code, text=text) for code, text in flags)
 
 
-def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tuple[str, str]]:
+def _flags(level: Level, uncounted: int, unmeasured_errors: int, synchronised: bool) -> Iterator[tuple[str, str]]:
     if not level.complete:
         yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request')}"
     if level.errors:
         unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
-        yield (
-            "errors",
-            f"{level.errors} of {level.ok + level.errors} requests failed{unmeasured}: {_names(level.error_counts)}",
-        )
+        names = ", ".join(f"{name} {count}" for name, count in level.error_counts.items())
+        yield "errors", f"{level.errors} of {level.ok + level.errors} requests failed{unmeasured}: {names}"
     if level.c_held is not None and IN_FLIGHT.grade(1.0 - level.c_held / level.c) != "ok":
         yield "c_held", f"C held {short(level.c_held)}, planned {level.c}"
     if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):
@@ -72,8 +60,8 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
     if level.cap_hits:
         yield "cap_hits", f"{level.cap_hits} of {level.ok} finished answers were cut at the token limit"
     if level.degenerate:
-        how = "empty, loops, garbage, ended at once or miscounted"
-        yield "degenerate", f"{level.degenerate} of {level.ok} answers are degenerate: {how}"
+        of = f"{level.degenerate} of {level.ok}"
+        yield "degenerate", f"{of} answers are degenerate: empty, loops, garbage, ended at once or miscounted"
     if uncounted:
         yield "uncounted", f"{uncounted} of {level.ok} answers have no token count and are in no rate"
     if level.token_source == "chunks":
@@ -86,38 +74,29 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int) -> Iterator[tup
             f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's timestamp",
         )
     late_s = level.first_error_s or 0.0
-    if FIRST_COALESCED.grade(level.first_coalesced or 0.0) != "ok" and late_s > FIRST_ERROR.note * (
-        level.ttft_s.mean or 0.0
-    ):
+    share = level.first_coalesced or 0.0
+    if FIRST_COALESCED.grade(share) != "ok" and late_s > FIRST_ERROR.note * (level.ttft_s.mean or 0.0):
         yield (
             "first_reads",
-            f"{short_percent(level.first_coalesced)} of first tokens share their timestamp with later ones:"
+            f"{short_percent(share)} of first tokens share their timestamp with later ones:"
             f" TTFT may be {short(1e3 * late_s)} ms too long",
         )
     if MISCOUNTED.grade(level.miscounted / max(1, level.ok)) == "doubtful":
         yield "miscounted", f"{level.miscounted} of {level.ok} answers have fewer tokens, by usage, than chunks of text"
-    if (share := send_delay_share(level)) is not None and SEND_DELAY.grade(share) != "ok":
-        yield "send_delay", f"requests were sent late: the delay is {short_percent(share)} of their TTFT"
+    if (delay := send_delay_share(level)) is not None and SEND_DELAY.grade(delay) != "ok":
+        yield "send_delay", f"requests were sent late: the delay is {short_percent(delay)} of their TTFT"
     if piles_up(level):
         yield "overloaded", "overloaded: requests pile up, so TTFT and e2e grow with the length of the run"
     if level.stamp == "read":
         yield "read_stamps", "timestamps are from the reader, not from the kernel"
     if level.stamp == "mixed":
         yield "read_stamps", "some timestamps are from the reader, not from the kernel"
-
-
-def _names(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def contention_flags(contention: float | None) -> Findings:
-    if contention is None or contention >= -FASTER_TOLERANCE:
-        return ()
-    return (Finding(code="faster_stream", text=f"a stream was {short_percent(-contention)} faster than at C=1"),)
-
-
-def serial_flags(serial: SerialBaseline) -> Findings:
-    return (Finding(code="serial_extrapolated", text=f"serial time {serial.how}"),) if serial.extrapolated else ()
+    if synchronised:
+        yield (
+            "synchronised",
+            "synchronised: streams keep in step, so that TTFT and stream depend on how they started, and the "
+            "half-width is not known; lengths that vary, or a longer run, separate them",
+        )
 
 
 def flag_misfits(levels: Sequence[Level]) -> tuple[Level, ...]:
@@ -127,40 +106,36 @@ def flag_misfits(levels: Sequence[Level]) -> tuple[Level, ...]:
     """
     rated = [x for x in levels if x.headline_tps and x.has_complete_run and x.n >= x.c and traits(x.load).holds_c]
     ordered = sorted(rated, key=lambda level: level.c)
-    found = {
-        level.key: flag
-        for below, level, above in zip(ordered, ordered[1:], ordered[2:], strict=False)
-        if (flag := _misfit(below, level, above)) is not None
-    }
-    return tuple(
-        msgspec.structs.replace(level, flags=(*level.flags, found[level.key])) if level.key in found else level
-        for level in levels
-    )
+    neighbours = zip(ordered, ordered[1:], ordered[2:], strict=False)
+    return _with_flags(levels, {three[1].key: flag for three in neighbours if (flag := _misfit(*three))})
 
 
-def _misfit(below: Level, level: Level, above: Level) -> Finding | None:
+def _misfit(below: Level, level: Level, above: Level) -> Findings:
     lower, here, upper = (x.headline_tps or 0.0 for x in (below, level, above))
     is_peak = here > _MISFIT * max(lower * level.c / below.c, upper)
     is_valley = _MISFIT * here < min(lower, upper)
     if not (is_peak or is_valley):
-        return None
-    beside = ((lower, below.name), (upper, above.name))
-    times = [f"{short(here / other, 2)} times those of {name}" for other, name in beside]
-    return Finding(
-        code="misfit",
-        text=f"does not fit the levels beside it: its tok/s are {' and '.join(times)}; measure it again",
-    )
+        return ()
+    times = [f"{short(here / tps, 2)} times those of {of.name}" for tps, of in ((lower, below), (upper, above))]
+    text = f"does not fit the levels beside it: its tok/s are {' and '.join(times)}; measure it again"
+    return (Finding(code="misfit", text=text),)
 
 
 def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: Sequence[Event]) -> tuple[Level, ...]:
     """Flag the levels by what happened in them, also those that were repeated after a server or host was away."""
     starts = sorted((stage.t_ns, (stage.c, stage.rate)) for stage in stages)
-    hit: defaultdict[LevelKey, dict[str, Finding]] = defaultdict(dict)
+    hit: defaultdict[LevelKey, dict[str, None]] = defaultdict(dict)
     for event in events:
         begun = [key for t_ns, key in starts if t_ns <= event.t_ns]
-        if begun and (flag := _EVENT_FLAGS.get(event.name)) is not None:
-            hit[begun[-1]][flag.code] = flag
+        name = "server_gone" if event.name == "server_restarted" else event.name
+        if begun and name in _EVENT_FLAGS:
+            hit[begun[-1]][name] = None
+    flags = {key: [Finding(code=name, text=_EVENT_FLAGS[name]) for name in names] for key, names in hit.items()}
+    return _with_flags(levels, flags)
+
+
+def _with_flags(levels: Sequence[Level], found: Mapping[LevelKey, Iterable[Finding]]) -> tuple[Level, ...]:
     return tuple(
-        msgspec.structs.replace(level, flags=(*level.flags, *hit[level.key].values())) if level.key in hit else level
+        msgspec.structs.replace(level, flags=(*level.flags, *found[level.key])) if level.key in found else level
         for level in levels
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import ratio
-from swarmtui.model.base import Stored
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record
 from swarmtui.model.session import SerialBaseline
 from swarmtui.text import count_noun
 
 
-class Batch(Stored, frozen=True, kw_only=True):
+class Batch(NamedTuple):
     """Totals of tasks that ran together or serially; `capped_s` is the sum of the e2e times of the `capped` answers."""
 
     tasks: int
@@ -20,15 +20,6 @@ class Batch(Stored, frozen=True, kw_only=True):
     tokens_out: int | None = None
     capped: int = 0
     capped_s: float = 0.0
-
-
-class Speedup(Stored, frozen=True, kw_only=True):
-    """`token_ratio` is the tokens of the concurrent run / those of the serial run; `reason` explains a null `clean`."""
-
-    raw: float
-    clean: float | None
-    token_ratio: float | None
-    reason: str = ""
 
 
 def compare_with_serial(
@@ -44,56 +35,53 @@ def compare_with_serial(
     """
     if not batch_wall_s or not any(record.ok for record in batch):
         return None
-    concurrent = summarise_batch(batch, batch_wall_s)
+    concurrent = _summarise(batch, batch_wall_s)
     if rates is not None:
         serial = _batch_from_rates(batch, rates)
         how = f"extrapolated from {rates.prompt_tps:g} prompt and {rates.decode_tps:g} output tok/s of a single stream"
-    else:
-        serial = summarise_batch(serial_records, serial_wall_s) if serial_wall_s else None
-        how = "measured"
+        return wall_speedup(serial, concurrent, how) if serial else None
+    serial = _summarise(serial_records, serial_wall_s) if serial_wall_s else None
     if serial is None or not serial.tasks:
         return None
-    extrapolated = rates is not None or serial.tasks < concurrent.tasks
-    if extrapolated and rates is None:
-        how = f"extrapolated from {count_noun(serial.tasks, 'task')} of {concurrent.tasks} run serially"
-    found = wall_speedup(serial, concurrent)
-    return (
-        SerialBaseline(
-            how=how,
-            extrapolated=extrapolated,
-            tasks=serial.tasks,
-            wall_s=serial.wall_s * concurrent.tasks / serial.tasks,
-            out_tps=ratio(serial.tokens_out, serial.wall_s),
-            speedup=found.raw,
-            clean_speedup=found.clean,
-            reason=found.reason,
-        ),
-        None if extrapolated else found.token_ratio,
+    few = f"extrapolated from {count_noun(serial.tasks, 'task')} of {concurrent.tasks} run serially"
+    return wall_speedup(serial, concurrent, few if serial.tasks < concurrent.tasks else "measured")
+
+
+def wall_speedup(serial: Batch, concurrent: Batch, how: str = "measured") -> tuple[SerialBaseline, float | None]:
+    """Divide wall time by wall time; for the clean speed-up, a cut serial answer counts as the mean of the uncut ones.
+
+    The second figure is the tokens of the concurrent run / those of the serial run, if that was measured.
+    """
+    wall_s = serial.wall_s * concurrent.tasks / serial.tasks
+    whole, clean, reason = serial.tasks - serial.capped, None, ""
+    if concurrent.capped:
+        cut = count_noun(concurrent.capped, "answer")
+        reason = f"{cut} of the concurrent run hit the token limit too, and the longest answer sets its wall time"
+    elif not whole:
+        reason = "every serial answer was cut"
+    else:
+        clean = (serial.wall_s - serial.capped_s) / whole * concurrent.tasks / concurrent.wall_s
+    share = ratio(concurrent.tokens_out, serial.tokens_out)
+    extrapolated = how != "measured"
+    baseline = SerialBaseline(
+        how=how,
+        extrapolated=extrapolated,
+        tasks=serial.tasks,
+        wall_s=wall_s,
+        out_tps=ratio(serial.tokens_out, serial.wall_s),
+        speedup=wall_s / concurrent.wall_s,
+        clean_speedup=clean,
+        reason=reason,
     )
+    return baseline, None if share is None or extrapolated else share * serial.tasks / concurrent.tasks
 
 
-def summarise_batch(records: Iterable[Record], wall_s: float) -> Batch:
+def _summarise(records: Iterable[Record], wall_s: float) -> Batch:
     ok = [record for record in records if record.ok]
     capped = [record.e2e_s or 0.0 for record in ok if record.cap_hit]
     counts = [record.tokens_out for record in ok]
     tokens = None if None in counts else sum(count or 0 for count in counts)
-    return Batch(tasks=len(ok), wall_s=wall_s, tokens_out=tokens, capped=len(capped), capped_s=sum(capped))
-
-
-def wall_speedup(serial: Batch, concurrent: Batch) -> Speedup:
-    """Divide wall time by wall time; for `clean`, a cut serial answer counts as the mean of the uncut ones."""
-    raw = serial.wall_s * concurrent.tasks / serial.tasks / concurrent.wall_s
-    share = ratio(concurrent.tokens_out, serial.tokens_out)
-    tokens = None if share is None else share * serial.tasks / concurrent.tasks
-    if concurrent.capped:
-        cut = count_noun(concurrent.capped, "answer")
-        why = f"{cut} of the concurrent run hit the token limit too, and the longest answer sets its wall time"
-        return Speedup(raw=raw, clean=None, token_ratio=tokens, reason=why)
-    whole = serial.tasks - serial.capped
-    if not whole:
-        return Speedup(raw=raw, clean=None, token_ratio=tokens, reason="every serial answer was cut")
-    clean = (serial.wall_s - serial.capped_s) / whole * concurrent.tasks / concurrent.wall_s
-    return Speedup(raw=raw, clean=clean, token_ratio=tokens)
+    return Batch(len(ok), wall_s, tokens, len(capped), sum(capped))
 
 
 def _batch_from_rates(batch: Sequence[Record], rates: SerialRates) -> Batch | None:
@@ -101,5 +89,4 @@ def _batch_from_rates(batch: Sequence[Record], rates: SerialRates) -> Batch | No
     if any(record.tokens_in is None or record.tokens_out is None for record in ok):
         return None
     tokens_in, tokens_out = sum(r.tokens_in or 0 for r in ok), sum(r.tokens_out or 0 for r in ok)
-    wall_s = tokens_in / rates.prompt_tps + tokens_out / rates.decode_tps
-    return Batch(tasks=len(ok), wall_s=wall_s, tokens_out=tokens_out)
+    return Batch(len(ok), tokens_in / rates.prompt_tps + tokens_out / rates.decode_tps, tokens_out)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from math import ceil, fsum, inf, isfinite, sqrt
 from typing import Any, Protocol
 
@@ -44,6 +45,14 @@ class Tally:
         if rank < 0:
             rank += len(self)
         return self._values[bisect_right(self._ranks, rank)] / self._unit
+
+
+def count_gaps_us(records: Iterable[Record]) -> Counter[int]:
+    """Count the gaps between chunks by their length."""
+    gaps: Counter[int] = Counter()
+    for record in records:
+        gaps.update(islice(record.chunk_us, 1, None))
+    return gaps
 
 
 def percentile(ordered: Ordered, q: float) -> float:

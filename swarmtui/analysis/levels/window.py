@@ -6,16 +6,16 @@ All requests that were in flight in the window count, whatever their phase, also
 from __future__ import annotations
 
 from cmath import rect
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
 from math import exp, fsum, hypot, pi, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import LevelRun, Span, steady, steady_parts
-from swarmtui.analysis.levels.stats import Tally, percentile, ratio, standard_deviation
+from swarmtui.analysis.levels.stats import Tally, count_gaps_us, percentile, ratio, standard_deviation
 from swarmtui.model.load import ERROR_PAUSE_S
 from swarmtui.model.record import CANCELLED, Record
 
@@ -40,16 +40,15 @@ _UNSEEN_SHARE, _ENOUGH_TO_SEE = 0.1, 29
 _EQUAL_LENGTHS, _IN_STEP = 0.05, 0.7
 
 
-def first_tokens_in(run: LevelRun) -> list[Record]:
+def first_tokens_in(run: LevelRun, endpoint: int | None = None) -> list[Record]:
     """Return the requests whose first token arrived in the window; failed ones are in no latency."""
-    window = run.steady_window
+    window = run.steady_window or (0, 0)
     return [
         record
         for record in run.records
         if record.error in (None, CANCELLED)
-        and window is not None
-        and record.t_first_ns is not None
-        and window[0] < record.t_first_ns <= window[1]
+        and endpoint in (None, record.endpoint)
+        and window[0] < (record.t_first_ns or 0) <= window[1]
     ]
 
 
@@ -75,22 +74,20 @@ def _phases(c: int, run: LevelRun) -> list[complex]:
     return [rect(1.0, 2 * pi * ((r.t_first_ns or 0) - window[0]) / cycle_ns) for r in first_tokens_in(run)]
 
 
-def window_stream_rate(
-    runs: Sequence[LevelRun], counts: Callable[[Record], bool] = lambda record: True
-) -> float | None:
+def window_stream_rate(runs: Sequence[LevelRun], *, endpoint: int | None = None, clean: bool = False) -> float | None:
     """Return the decode rate of a stream: Σ tokens after the first chunk / Σ time since it, both within the windows.
 
-    `counts` selects the requests.
+    `clean`: without cap hits, but for those of the pre-roll, whose answers may be cut on purpose.
     """
     parts = []
     for run in runs:
-        window, per_chunk = run.steady_window, run.tokens_per_chunk
-        if window is not None:
-            parts += [
-                part
-                for record in run.records
-                if counts(record) and (part := _decoded_within(record, window, per_chunk)) is not None
-            ]
+        window, per_chunk = run.steady_window or (0, 0), run.tokens_per_chunk
+        parts += [
+            part
+            for record in run.records
+            if endpoint in (None, record.endpoint) and not (clean and record.cap_hit and record.phase != "preroll")
+            if (part := _decoded_within(record, window, per_chunk)) is not None
+        ]
     return ratio(fsum(tokens for tokens, _ in parts), fsum(seconds for _, seconds in parts))
 
 
@@ -115,7 +112,7 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
 
 
 class Rejections(NamedTuple):
-    """Return what requests that fail at once take from their stream: the variance of seconds, 0 s for all others.
+    """What requests that fail at once take from their stream: the variance of seconds, 0 s for all others.
 
     `unseen_s`: the seconds that each request would lose to failures, if too few were sent to see that none fails.
     """
@@ -188,10 +185,7 @@ def _decode_rate(streams: int, runs: Sequence[LevelRun], length: float) -> float
 
     In the time of one token, streams / length prompts begin: a share of e^−that of the gaps, the shortest, has none.
     """
-    gaps: Counter[int] = Counter()
-    for run in runs:
-        for record in run.records:
-            gaps.update(islice(record.chunk_us, 1, None))
+    gaps = count_gaps_us(record for run in runs for record in run.records)
     if not gaps:
         return None
     gap_us = percentile(Tally(gaps), exp(-streams / length) / 2)
