@@ -96,33 +96,22 @@ def build_report(sessions: Sequence[SessionData]) -> Report:
 def _session_report(summary: Summary) -> Report:
     levels = summary.levels
     tables = (
-        *throughput_tables(levels), *mode_tables(summary), time_table(levels), clean_table(levels),
-        machine_table(levels), _limits(summary), goodput_table(summary), _scaling(summary), check_table(summary.checks),
+        *throughput_tables(levels), *load_tables(summary), *task_tables(summary), time_table(levels),
+        clean_table(levels), machine_table(levels), _limits(summary), goodput_table(summary), _scaling(summary),
+        _check_table(summary.checks),
     )  # fmt: skip
     headline = summary.answer.headline.sentence if summary.answer else ""
+    why = f": {summary.message}" if summary.message else "."
+    ended = [] if summary.state == "done" else [f"this session is {summary.state}{why}"]
     return Report(
         title=session_title([SessionData("", summary)]),
         headline=_capital(headline),
         answer=tuple((name, text) for name, text in answer_rows(summary) if text != headline),
-        lead=_lead(summary),
+        lead=tuple(map(_capital, (*ended, *(found.text for found in finding_sentences(summary))))),
         facts=session_facts(summary),
         tables=tuple(table for table in tables if table.rows),
         notes=(*remarks(levels), *event_lines(summary), FORMULAS),
     )
-
-
-def mode_tables(summary: Summary) -> tuple[Table, ...]:
-    """Return the tables that depend on the load, on answer checks and on replicas."""
-    return (*load_tables(summary), *task_tables(summary))
-
-
-def _lead(summary: Summary) -> tuple[str, ...]:
-    ended = f"This session is {summary.state}" + (f": {summary.message}" if summary.message else ".")
-    lines = [
-        *([] if summary.state == "done" else [ended]),
-        *(found.text for found in finding_sentences(summary)),
-    ]
-    return tuple(map(_capital, lines))
 
 
 def _capital(text: str) -> str:
@@ -130,11 +119,8 @@ def _capital(text: str) -> str:
 
 
 def _fact_table(facts: Sequence[tuple[str, str]]) -> Table:
-    columns: list[Column[tuple[str, str]]] = [
-        Column("name", "", lambda fact: fact[0], right=False),
-        Column("value", "", lambda fact: fact[1], right=False),
-    ]
-    return tabulate("Session", facts, columns)
+    columns = tuple(Column[object](name, "", right=False) for name in ("name", "value"))
+    return Table("Session", columns, tuple((Cell(name), Cell(value)) for name, value in facts))
 
 
 def session_facts(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -222,15 +208,10 @@ def goodput_table(summary: Summary) -> Table:
         Column("share", "share", lambda found: ratio(*met(found)), short_percent),
         Column("slo", "SLO", lambda found: _SLO_CELLS[found.kept], right=False),
         Column("good_s", "good/s", lambda found: found.per_s),
-        Column(
-            "good_tps",
-            "good tok/s",
-            lambda found: tokens(found.key in estimated and bool(found.out_tps), found.out_tps),
-        ),
+        Column("good_tps", "good tok/s", lambda of: tokens(of.key in estimated and bool(of.out_tps), of.out_tps)),
     ]
-    return tabulate(
-        "Goodput", summary.goodput, columns, summary.capacity.slo if summary.capacity else summary.session.plan.slo
-    )
+    slo = summary.capacity.slo if summary.capacity else summary.session.plan.slo
+    return tabulate("Goodput", summary.goodput, columns, slo)
 
 
 def _scaling(summary: Summary) -> Table:
@@ -241,35 +222,21 @@ def _scaling(summary: Summary) -> Table:
     step = None
     if found.step_a_s is not None and found.step_c_s is not None:
         step = f"{significant(1e3 * found.step_a_s)} + {significant(1e3 * found.step_c_s)}·b ms"
-    slots = found.slots
+    slots, ceiling = found.slots, refused.get("ceiling")
+    reason = slots.reason if slots else refused.get("slots", "not reported, no queue observed")
+    sigma = ceiling or "share of a step that grows with the number of streams"
+    delay = "mean TTFT {} that of the highest C with a slot for each"
     rows: list[tuple[str, str | None, str]] = [
         ("decode step", step, refused.get("fit", f"error at most {short_percent(found.fit_error)}")),
-        (
-            "slots",
-            str(slots.total) if slots else None,
-            slots.reason if slots else refused.get("slots", "not reported, no queue observed"),
-        ),
-        (
-            "σ",
-            significant(found.sigma, 3),
-            refused.get("ceiling", "share of a step that grows with the number of streams"),
-        ),
-        (
-            "ceiling",
-            significant(found.ceiling_tps),
-            refused.get("ceiling", "tok/s with any number of slots; extrapolated"),
-        ),
+        ("slots", str(slots.total) if slots else None, reason),
+        ("σ", significant(found.sigma, 3), sigma),
+        ("ceiling", significant(found.ceiling_tps), ceiling or "tok/s with any number of slots; extrapolated"),
         ("knee", significant(found.knee, 3), refused.get("knee", "C at half of the ceiling")),
         ("sweet spot", str(found.sweet_spot or MISSING), refused.get("sweet spot", "")),
-        *(
-            (
-                f"queueing delay at C={x.c}",
-                f"{'−' if x.seconds < 0 else '+'}{seconds(abs(x.seconds))}",
-                f"mean TTFT {factor(x.factor)} that of the highest C with a slot for each",
-            )
-            for x in found.queueing_delay
-        ),
     ]
+    for x in found.queueing_delay:
+        value = f"{'−' if x.seconds < 0 else '+'}{seconds(abs(x.seconds))}"
+        rows.append((f"queueing delay at C={x.c}", value, delay.format(factor(x.factor))))
     columns: list[Column[tuple[str, str | None, str]]] = [
         Column("quantity", "quantity", lambda row: row[0], right=False),
         Column("value", "value", lambda row: row[1]),
@@ -288,7 +255,7 @@ _CHECK_CELLS = {
 }
 
 
-def check_table(checks: Sequence[Check]) -> Table:
+def _check_table(checks: Sequence[Check]) -> Table:
     columns: list[Column[Check]] = [
         Column("state", "state", lambda check: _CHECK_CELLS[check.state], right=False),
         Column("check", "check", lambda check: check.name, right=False),
@@ -301,12 +268,12 @@ def check_table(checks: Sequence[Check]) -> Table:
 
 def check_sentences(checks: Sequence[Check]) -> list[Sentence]:
     """Return one sentence per check, with its value and its limit."""
-    return [Sentence(f"{_CHECK_CELLS[check.state].text[0]} {check.name}: {_reason(check)}: {check.sentence}",
-                     _CHECK_CELLS[check.state].code) for check in checks]  # fmt: skip
-
-
-def _reason(check: Check) -> str:
-    return check.state if check.state == "not applicable" else f"{check.value}; required {check.limit}"
+    found = []
+    for check in checks:
+        text, code = _CHECK_CELLS[check.state]
+        reason = check.state if check.state == "not applicable" else f"{check.value}; required {check.limit}"
+        found.append(Sentence(f"{text[0]} {check.name}: {reason}: {check.sentence}", code))
+    return found
 
 
 # in the terminal
@@ -357,7 +324,8 @@ def level_blocks(levels: Sequence[Level], summary: Summary | None = None) -> lis
 def result_tables(summary: Summary) -> list[Table]:
     """Return the tables of the load mode, the SLO and the machine; none for a plain closed loop without telemetry."""
     levels = summary.levels
-    tables = (*mode_tables(summary), time_table(levels), goodput_table(summary), machine_table(levels))
+    modes = (*load_tables(summary), *task_tables(summary))
+    tables = (*modes, time_table(levels), goodput_table(summary), machine_table(levels))
     return [table for table in tables if table.rows]
 
 

@@ -9,8 +9,14 @@ from typing import NamedTuple
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.shared import SHARED_SUFFIX
+from swarmtui.report.card import card_svg
 from swarmtui.report.environment import environment
+from swarmtui.report.images import rasterise
+from swarmtui.report.markdown import post_markdown
 from swarmtui.report.table import Block, Facts, Sentence
+from swarmtui.sessions.private import without_private
+from swarmtui.sessions.shared_file import shared_bytes
+from swarmtui.sessions.store import read_summary
 from swarmtui.text import count_noun
 
 _LEFT_OUT = (
@@ -40,9 +46,6 @@ def prepare(root: Path, which: str, *, label: str = "", model: str = "") -> Shar
 
     The label of a shared file was typed to be shown; that of a session was not.
     """
-    from swarmtui.sessions.private import without_private
-    from swarmtui.sessions.store import read_summary
-
     read = read_summary(root, which)
     if not read.levels:
         raise BadInput("nothing was measured, so there is nothing to share", key=which)
@@ -57,12 +60,11 @@ def _contents(summary: Summary) -> tuple[tuple[str, str], ...]:
     runs = sum(level.runs for level in summary.levels)
     levels = ", ".join(level.name for level in summary.levels)
     requests = count_noun(sum(level.n for level in summary.levels), "request")
-    figures = f"{levels}: {count_noun(runs, 'run')} of {requests} in all"
     client = session.client
     rows = (
         ("Label", session.label),
         ("Answer", summary.answer.headline.sentence if summary.answer else ""),
-        ("Figures", figures),
+        ("Figures", f"{levels}: {count_noun(runs, 'run')} of {requests} in all"),
         ("Quality", f"{len(summary.quality)} lines, {len(summary.checks)} checks" if summary.quality else ""),
         ("Hardware", known.hardware),
         ("Engine", known.engine),
@@ -95,36 +97,11 @@ def render_files(found: SharedSession, names: Sequence[str]) -> list[bytes]:
     return [form.render(found.summary, attached) for form in forms]
 
 
-def _png(summary: Summary, attached: str) -> bytes:
-    from swarmtui.report.card import card_svg
-    from swarmtui.report.images import rasterise
-
-    return rasterise(card_svg(summary), zoom=1)
-
-
-def _svg(summary: Summary, attached: str) -> bytes:
-    from swarmtui.report.card import card_svg
-
-    return card_svg(summary).encode()
-
-
-def _markdown(summary: Summary, attached: str) -> bytes:
-    from swarmtui.report.markdown import post_markdown
-
-    return post_markdown(summary, attached)
-
-
-def _shared(summary: Summary, attached: str) -> bytes:
-    from swarmtui.sessions.shared_file import shared_bytes
-
-    return shared_bytes(summary)
-
-
 FORMATS = (
-    SharedFormat(".png", _png),
-    SharedFormat(".svg", _svg),
-    SharedFormat(".md", _markdown),
-    SharedFormat(SHARED_SUFFIX, _shared, attached=True),
+    SharedFormat(".png", lambda summary, _: rasterise(card_svg(summary), zoom=1)),
+    SharedFormat(".svg", lambda summary, _: card_svg(summary).encode()),
+    SharedFormat(".md", post_markdown),
+    SharedFormat(SHARED_SUFFIX, lambda summary, _: shared_bytes(summary), attached=True),
 )
 
 

@@ -16,7 +16,7 @@ from swarmtui.analysis.tuning.outcome import (
 from swarmtui.model.tuning import POWER, Flags, Objective, format_flags
 from swarmtui.numbers import signed_percent, significant
 from swarmtui.report.table import Block, Column, Sentence, Table, tabulate
-from swarmtui.report.tuning import OBJECTIVES
+from swarmtui.report.tuning import OBJECTIVES, between
 
 _BETTER: dict[Objective, str] = {
     "agents": "more agents", "out_tps": "more tok/s", "ttft_s": "a shorter TTFT", "j_per_token": "fewer J/token",
@@ -41,16 +41,16 @@ def outcome_blocks(found: TuneOutcome) -> list[Block]:
     changed = {change.knob for change in found.changes}
     mattered = [effect for effect in found.effects if effect.knob in changed and effect.gain > 0.0]
     others = [effect for effect in found.effects if effect not in mattered]
-    blocks += [effect_table("What was changed", mattered, found.objective)] if mattered else []
-    blocks += [effect_table("What did not help", others, found.objective)] if others else []
+    blocks += [_effect_table("What was changed", mattered, found.objective)] if mattered else []
+    blocks += [_effect_table("What did not help", others, found.objective)] if others else []
     blocks += _recipe_blocks(found)
     if len(found.front) > 1:
         points = (
             f"{_flags(of.flags)} ({significant(of.value)}, {significant(of.j_per_token, 3)} J)" for of in found.front
         )
         blocks.append(Sentence(f"Pareto front of {OBJECTIVES[found.objective]} and J/token: {'; '.join(points)}"))
-    blocks += [failed_table(found.failed)] if found.failed else []
-    blocks += [not_tried_table(found.not_tried)] if found.not_tried else []
+    blocks += [_failed_table(found.failed)] if found.failed else []
+    blocks += [_not_tried_table(found.not_tried)] if found.not_tried else []
     blocks.append(Sentence(starts_sentence(found), "detail"))
     return blocks
 
@@ -73,29 +73,22 @@ def _flags(flags: Flags) -> str:
     return format_flags(flags) if flags else "the command"
 
 
-def effect_table(title: str, effects: Sequence[KnobEffect], objective: Objective) -> Table:
+def _effect_table(title: str, effects: Sequence[KnobEffect], objective: Objective) -> Table:
     columns: list[Column[KnobEffect]] = [
         Column("knob", "flag", lambda of: shown_name(of.knob), right=False, least=10),
-        Column("value", "value", _values, right=False, least=8),
+        Column(
+            "value", "value", lambda of: f"{of.value}" if of.base is None else f"{of.base} → {of.value}", right=False,
+            least=8,
+        ),
         Column("gain", "gain", lambda of: of.gain, signed_percent),
-        Column("range", "95 % range", _range),
+        Column("range", "95 % range", lambda of: between(of.low, of.high)),
         Column("starts", "starts", lambda of: of.starts),
     ]  # fmt: skip
     note = f"gain: {_BETTER[objective]}, all else equal; a gain above the range is ruled out"
     return tabulate(title, effects, columns, note, ("starts", "range"))
 
 
-def _values(effect: KnobEffect) -> str:
-    return f"{effect.value}" if effect.base is None else f"{effect.base} → {effect.value}"
-
-
-def _range(effect: KnobEffect) -> str | None:
-    if effect.low is None or effect.high is None:
-        return None
-    return f"{signed_percent(effect.low)} … {signed_percent(effect.high)}"
-
-
-def failed_table(failed: Sequence[FailedStart]) -> Table:
+def _failed_table(failed: Sequence[FailedStart]) -> Table:
     columns: list[Column[FailedStart]] = [
         Column("flags", "configuration", lambda of: _flags(of.flags), right=False, least=20),
         Column("reason", "failed", lambda of: of.reason, right=False, least=12),
@@ -104,7 +97,7 @@ def failed_table(failed: Sequence[FailedStart]) -> Table:
     return tabulate("What failed", failed, columns)
 
 
-def not_tried_table(rows: Sequence[NotTried]) -> Table:
+def _not_tried_table(rows: Sequence[NotTried]) -> Table:
     columns: list[Column[NotTried]] = [
         Column("what", "flag", lambda of: of.what, right=False, least=16),
         Column("reason", "why", lambda of: of.reason, right=False, least=20),

@@ -62,10 +62,11 @@ def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Tab
 
 
 def result_figures(row: Start) -> dict[str, Value]:
-    """Return the figures of a finished configuration by column id."""
+    """Return the figures of a finished configuration by column id, of agents with the range: `12 (11–13)`."""
+    agents = None if row.agents is None else f"{row.agents}{range_text(row.agents, row.agents_low, row.agents_high)}"
     return {
         "tps": Cell("failed", "failed") if row.state == "broken" else row.out_tps,
-        "agents": agents_text(row),
+        "agents": agents,
         "limit": row.limit_tps,
         "c": row.c,
         "ttft": row.ttft_s,
@@ -77,15 +78,6 @@ def result_figures(row: Start) -> dict[str, Value]:
         "start": row.start_s,
         "errors": row.errors,
     }
-
-
-def _configuration(row: Start, found: TuneSummary) -> str:
-    return "the command" if found.auto and not row.flags else format_flags(row.flags)
-
-
-def agents_text(row: Start) -> str | None:
-    """`12 (11–13)`"""
-    return None if row.agents is None else f"{row.agents}{range_text(row.agents, row.agents_low, row.agents_high)}"
 
 
 def leaderboard(found: TuneSummary) -> Table:
@@ -104,7 +96,9 @@ def leaderboard(found: TuneSummary) -> Table:
             result_figures(row)
             | {
                 "rank": Cell(MARKS["best"], "best") if best else str(rank),
-                "flags": Cell(_configuration(row, found), "best" if best else None),
+                "flags": Cell(
+                    "the command" if found.auto and not row.flags else format_flags(row.flags), "best" if best else None
+                ),
                 "starts": row.starts,
                 "change": Cell(" ".join(filter(None, words)), code) if any(words) else None,
             }
@@ -135,15 +129,12 @@ def tune_findings(found: TuneSummary) -> list[Block]:
     if found.command:
         which = "the best" if found.ranked else "the first"
         blocks += [Sentence(f"start {which}:"), Sentence(found.command, "command")]
-    for name, front in (("TTFT", found.front_ttft), ("J/token", found.front_energy)):
-        points = "; ".join(
-            f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, "
-            + (seconds(row.ttft_s) if name == "TTFT" else f"{significant(row.j_per_token, 3)} J/token")
-            + ")"
-            for row in front
-        )
-        simulated = " (SIMULATED)" if name == "J/token" and any(row.simulated for row in front) else ""
-        blocks += [Sentence(f"Pareto front of tok/s and {name}{simulated}: {points}")] if front else []
+    by_ttft = [(row, seconds(row.ttft_s)) for row in found.front_ttft]
+    by_energy = [(row, f"{significant(row.j_per_token, 3)} J/token") for row in found.front_energy]
+    simulated = " (SIMULATED)" if any(row.simulated for row in found.front_energy) else ""
+    for name, front in (("TTFT", by_ttft), (f"J/token{simulated}", by_energy)):
+        points = (f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, {other})" for row, other in front)
+        blocks += [Sentence(f"Pareto front of tok/s and {name}: {'; '.join(points)}")] if front else []
     known = [effect for effect in found.effects if effect.pairs]
     columns: list[Column[Effect]] = [
         Column("flag", "flag", lambda effect: effect.flag, right=False, least=10),
@@ -151,12 +142,9 @@ def tune_findings(found: TuneSummary) -> list[Block]:
         Column("before", f"{OBJECTIVES[found.objective]} before", lambda effect: effect.before, short="before"),
         Column("after", "after", lambda effect: effect.after),
         Column("change", "change", lambda effect: effect.change, signed_percent),
-        Column(
-            "range", "range over pairs",
-            lambda of: f"{signed_percent(of.low)} … {signed_percent(of.high)}" if of.pairs > 1 else None,
-        ),
+        Column("range", "range over pairs", lambda of: between(of.low, of.high) if of.pairs > 1 else None),
         Column("pairs", "pairs", lambda effect: effect.pairs),
-    ]  # fmt: skip
+    ]
     note = f"before, after: {OBJECTIVES[found.objective]}, all else equal"
     return blocks + ([tabulate("Effect of each flag", known, columns, note, ("pairs", "range"))] if known else [])
 
@@ -176,7 +164,12 @@ def power_table(found: TuneSummary) -> Table:
 
 
 def _between(interval: Interval | None) -> str | None:
-    return None if interval is None else f"{signed_percent(interval.low)} … {signed_percent(interval.high)}"
+    return None if interval is None else between(interval.low, interval.high)
+
+
+def between(low: float | None, high: float | None) -> str | None:
+    """`−3 % … +5 %`"""
+    return None if low is None or high is None else f"{signed_percent(low)} … {signed_percent(high)}"
 
 
 def commands_text(tune: TuneFile) -> str:
@@ -230,29 +223,18 @@ def ab_blocks(result: AbResult) -> list[Block]:
     decision = result.decision
     blocks: list[Block] = [Sentence(f"A  {test.a}"), Sentence(f"B  {test.b}{same}")]
     blocks += [tabulate("", runs, columns)] if runs else []
-    verdict = (
-        f"B compared with A, {name}: {decision.sentence}"
-        if decision
-        else f"B compared with A, {name}: {verdict_text(None)} of each"
-    )
-    blocks.append(Sentence(verdict, "lead"))
+    said = decision.sentence if decision else f"{verdict_text(None)} of each"
+    blocks.append(Sentence(f"B compared with A, {name}: {said}", "lead"))
     if result.header:
         blocks.append(Sentence(result.header.sentence))
-    if test.aa and decision and decision.spread is not None:
-        blocks.append(Sentence(_noise_floor(decision.spread)))
+    if test.aa and decision and (spread := decision.spread) is not None:
+        seen = ", ".join(f"{signed_percent(detectable_at(n, spread))} with {n} v {n} runs" for n in CHECKPOINTS[:5])
+        floor = f"noise floor: runs of the same server differ by {short_percent(spread, 2)}"
+        blocks.append(Sentence(f"{floor}; changes that would very likely be seen: {seen}"))
     if not test.aa and result.sessions("A") and result.sessions("B"):
         command = f"swarmtui compare {result.sessions('A')} {result.sessions('B')}"
         blocks += [Sentence("details:"), Sentence(command, "command")]
     return blocks
-
-
-def _noise_floor(spread: float) -> str:
-    """`noise floor: runs of the same server differ by 1.2 %; …`"""
-    powers = ", ".join(f"{signed_percent(detectable_at(n, spread))} with {n} v {n} runs" for n in CHECKPOINTS[:5])
-    return (
-        f"noise floor: runs of the same server differ by {short_percent(spread, 2)}; "
-        f"changes that would very likely be seen: {powers}"
-    )
 
 
 def effect_text(change: LoggedChange, *, brief: bool = False) -> str:

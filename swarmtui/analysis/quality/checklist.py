@@ -30,17 +30,13 @@ def publication_checklist(
 ) -> tuple[Check, ...]:
     """Return the checks in reading order: the session's own conditions, then the lines of measurement quality."""
     flags_found = bool(servers) and all(server.flags is not None for server in servers)
-    return (
-        _warmup(warmup_requests),
-        _complete(levels),
-        _errors(levels),
-        _cap_hits(levels),
-        _samples(levels),
-        _spread(levels),
-        _server_flags(session, flags_found),
-        *_quality_checks(quality),
-        _journal(damaged_lines),
-    )
+    journal = _check(
+        "journal", "journal", not damaged_lines, f"{damaged_lines} damaged lines", "0",
+        "every figure is derived from the journal",
+        "lines of the journal could not be read, so requests may be missing",
+    )  # fmt: skip
+    own = _session_checks(session, levels, warmup_requests, flags_found)
+    return (*own, *_quality_checks(quality), journal)
 
 
 def checklist_sentence(found: Sequence[Check]) -> str:
@@ -61,7 +57,7 @@ def _quality_checks(quality: Sequence[QualityLine]) -> Iterator[Check]:
         line = lines.get(rule.code)
         if line is not None:
             ok = line.state in ("ok", "note") and not line.inexact
-            yield _check(rule.code, rule.name, ok, line.value, rule.limit, line.sentence)
+            yield _check(rule.code, rule.name, ok, line.value, rule.limit, line.sentence, line.sentence)
         elif rule.unknown:
             # Nothing is known about a session without requests, not even what could be.
             state: CheckState = "not applicable" if rule.external and quality else "unknown"
@@ -71,86 +67,68 @@ def _quality_checks(quality: Sequence[QualityLine]) -> Iterator[Check]:
             )
 
 
-def _check(code: str, name: str, ok: bool | None, value: str, limit: str, sentence: str) -> Check:
+def _check(code: str, name: str, ok: bool | None, value: str, limit: str, good: str, bad: str, none: str = "") -> Check:
+    """Return a check with the sentence for its state: good, bad, or that nothing was measured."""
     state: CheckState = "unknown" if ok is None else "ok" if ok else "not ok"
+    sentence = {True: good, False: bad, None: none or "nothing was measured"}[ok]
     return Check(code=code, name=name, state=state, value=value, limit=limit, sentence=sentence)
 
 
-def _warmup(requests: int) -> Check:
-    sentence = "the warm-up was done and discarded" if requests else "the first answers may include warm-up costs"
-    value = count_noun(requests, "request")
-    return _check("warm_up", "warm-up", requests > 0, value, "at least 1, discarded", sentence)
-
-
-def _complete(levels: Sequence[Level]) -> Check:
+def _session_checks(
+    session: Session, levels: Sequence[Level], warmup_requests: int, flags_found: bool
+) -> Iterator[Check]:
+    yield _check(
+        "warm_up", "warm-up", warmup_requests > 0, count_noun(warmup_requests, "request"), "at least 1, discarded",
+        "the warm-up was done and discarded", "the first answers may include warm-up costs",
+    )  # fmt: skip
     short = [level.name for level in levels if not level.complete]
-    sentence = f"ended early: {', '.join(short)}" if short else "every level ended as planned"
-    ok = None if not levels else not short
-    value = f"{len(levels) - len(short)} of {len(levels)}"
-    return _check("complete", "complete levels", ok, value, "all", sentence if levels else "nothing was measured")
-
-
-def _errors(levels: Sequence[Level]) -> Check:
-    failed = sum(level.errors for level in levels)
-    n = failed + sum(level.ok for level in levels)
-    sentence = "no request failed" if not failed else "requests failed; they are in no latency figure"
-    ok = None if not n else not failed
-    return _check("errors", "errors", ok, f"{failed} of {n}", "0", sentence if n else "nothing was measured")
-
-
-def _cap_hits(levels: Sequence[Level]) -> Check:
-    """Cap hits pass, because raw and clean figures are always shown side by side."""
-    hits, ok = sum(level.cap_hits for level in levels), sum(level.ok for level in levels)
-    sentence = "no answer was cut"
-    if hits:
-        sentence = "answers were cut at the token limit; raw and clean figures are shown"
-    return _check(
-        "cap_hits", "cap hits", None if not ok else True, f"{hits} of {ok}", "0, or raw and clean shown", sentence
+    yield _check(
+        "complete", "complete levels", not short if levels else None, f"{len(levels) - len(short)} of {len(levels)}",
+        "all", "every level ended as planned", f"ended early: {', '.join(short)}",
+    )  # fmt: skip
+    failed, ok = sum(level.errors for level in levels), sum(level.ok for level in levels)
+    yield _check(
+        "errors", "errors", not failed if failed + ok else None, f"{failed} of {failed + ok}", "0",
+        "no request failed", "requests failed; they are in no latency figure",
+    )  # fmt: skip
+    # Cap hits pass, because raw and clean figures are always shown side by side.
+    hits = sum(level.cap_hits for level in levels)
+    shown = "answers were cut at the token limit; raw and clean figures are shown" if hits else "no answer was cut"
+    yield _check(
+        "cap_hits", "cap hits", True if ok else None, f"{hits} of {ok}", "0, or raw and clean shown", shown, "", shown
     )
+    yield _samples(levels)
+    yield _spread(levels)
+    known = bool(session.server_flags.strip()) or session.simulated or flags_found
+    yield _check(
+        "server_flags", "workload and flags", known,
+        f"{session.workload} {session.workload_digest[:12]}, flags {'known' if known else 'not known'}",
+        "same workload, flags known", "one workload, and the server's flags are known",
+        "the run cannot be repeated without the server's flags; pass them with --server-flags",
+    )  # fmt: skip
 
 
 def _samples(levels: Sequence[Level]) -> Check:
     """Only closed loops have a half-width; the others are judged by their runs."""
-    limit = f"half-width ≤ {short_percent(HALF_WIDTH)}, ≥ {MIN_RUNS} runs"
-    if not levels:
-        return _check("samples", "samples", None, "none", limit, "nothing was measured")
-    runs = min(level.runs for level in levels)
+    runs = min((level.runs for level in levels), default=0)
     widths = [(width, level.name) for level in levels if (width := level.half_width) is not None]
     widest, at = max(widths, default=(0.0, ""))
-    sentence = "enough requests and runs"
+    bad = f"the steady rate of {at} is not known well enough; more requests narrow it"
     if runs < MIN_RUNS:
-        sentence = "too few runs to know the spread between them"
-    elif widest > HALF_WIDTH:
-        sentence = f"the steady rate of {at} is not known well enough; more requests narrow it"
+        bad = "too few runs to know the spread between them"
     ok = runs >= MIN_RUNS and widest <= HALF_WIDTH
-    value = f"± {short_percent(widest)} at {at}, " if at else ""
-    return _check("samples", "samples", ok, f"{value}{count_noun(runs, 'run')}", limit, sentence)
+    value = (f"± {short_percent(widest)} at {at}, " if at else "") + count_noun(runs, "run") if levels else "none"
+    limit = f"half-width ≤ {short_percent(HALF_WIDTH)}, ≥ {MIN_RUNS} runs"
+    return _check("samples", "samples", ok if levels else None, value, limit, "enough requests and runs", bad)
 
 
 def _spread(levels: Sequence[Level]) -> Check:
-    limit = f"CV ≤ {short_percent(SPREAD)}"
-    rows = [(level.name, coefficient_of_variation(level.headline_by_run)) for level in levels]
-    known = [(spread, name) for name, spread in rows if spread is not None]
-    if not known or len(known) < len(rows):
-        missing = ", ".join(name for name, spread in rows if spread is None)
-        sentence = f"one run has no spread ({missing})" if missing else "no runs"
-        return _check("spread", "spread", None, "one run", limit, sentence)
-    largest, at = max(known)
-    sentence = "the runs agree" if largest <= SPREAD else f"the runs of {at} differ too much"
-    return _check("spread", "spread", largest <= SPREAD, f"{short_percent(largest)} at {at}", limit, sentence)
-
-
-def _server_flags(session: Session, found: bool) -> Check:
-    known = bool(session.server_flags.strip()) or session.simulated or found
-    sentence = "one workload, and the server's flags are known"
-    if not known:
-        sentence = "the run cannot be repeated without the server's flags; pass them with --server-flags"
-    value = f"{session.workload} {session.workload_digest[:12]}, flags {'known' if known else 'not known'}"
-    return _check("server_flags", "workload and flags", known, value, "same workload, flags known", sentence)
-
-
-def _journal(damaged: int) -> Check:
-    sentence = "every figure is derived from the journal"
-    if damaged:
-        sentence = "lines of the journal could not be read, so requests may be missing"
-    return _check("journal", "journal", not damaged, f"{damaged} damaged lines", "0", sentence)
+    rows = [(coefficient_of_variation(level.headline_by_run), level.name) for level in levels]
+    known = [(spread, name) for spread, name in rows if spread is not None]
+    missing = ", ".join(name for spread, name in rows if spread is None)
+    largest, at = max(known, default=(0.0, ""))
+    ok = None if missing or not known else largest <= SPREAD
+    value = "one run" if ok is None else f"{short_percent(largest)} at {at}"
+    none = f"one run has no spread ({missing})" if missing else "no runs"
+    limit, bad = f"CV ≤ {short_percent(SPREAD)}", f"the runs of {at} differ too much"
+    return _check("spread", "spread", ok, value, limit, "the runs agree", bad, none)

@@ -17,7 +17,6 @@ from swarmtui.analysis.quality.doubts import temper
 from swarmtui.analysis.tuning.figures import error_line, mean_value, objective_value, score
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.analysis.tuning.steps import TuneProgress
-from swarmtui.engines.knobs import Knob
 from swarmtui.model.base import Stored, Versioned
 from swarmtui.model.tuning import POWER, Flags, Objective, Start, Value, configuration_key, format_flags
 from swarmtui.numbers import significant
@@ -29,11 +28,8 @@ OutcomeCode = Literal[
 
 _CONFIDENCE = 0.95
 _UNITS: dict[Objective, str] = {
-    "out_tps": "tok/s",
-    "ttft_s": "s to the first token",
-    "j_per_token": "J/token",
-    "agents": "agents",
-}
+    "out_tps": "tok/s", "ttft_s": "s to the first token", "j_per_token": "J/token", "agents": "agents",
+}  # fmt: skip
 
 
 class KnobChange(Stored, frozen=True, kw_only=True):
@@ -160,9 +156,7 @@ def tune_outcome(
     )
     before, after = _sides(starts, flags)
     values = [value for start in after if (value := objective_value(start, objective)) is not None]
-    shown = (median(values) if objective == "agents" else mean_value(after, objective)) if values else None
-    known = [value for start in before if (value := objective_value(start, objective)) is not None]
-    first = (median(known) if objective == "agents" else mean_value(before, objective)) if known else None
+    first, shown = _typical(before, objective), _typical(after, objective)
     code = _code(progress, flags)
     sessions = [start.session for start in after if start.session]
     doubts = tuple(dict.fromkeys(doubt for start in (*before, *after) for doubt in start.doubts))
@@ -202,11 +196,17 @@ def tune_outcome(
     )
 
 
+def _typical(starts: Sequence[Start], objective: Objective) -> float | None:
+    """Return the mean of what starts measured, of agents the median; null without any."""
+    known = [value for start in starts if (value := objective_value(start, objective)) is not None]
+    return median(known) if known and objective == "agents" else mean_value(starts, objective)
+
+
 def _code(progress: TuneProgress, flags: Flags) -> OutcomeCode:
     if progress.ask is not None:
         return "running"
-    if progress.ended in ("no_baseline", "unreliable"):
-        return "no_baseline" if progress.ended == "no_baseline" else "unreliable"
+    if progress.ended == "no_baseline" or progress.ended == "unreliable":
+        return progress.ended
     if not flags:
         return "no_gain"
     if progress.decision is None:
@@ -243,6 +243,7 @@ def _sentence(
     figures = f"{_figure(before)} → {_figure(after)} {unit}{spread}"
     sides = f"{progress.decision.n} v {progress.decision.n} starts" if progress.decision else ""
     first = starts[0] if starts else None
+    base = [start for start in starts if not start.flags and start.agents is not None]
     if code == "no_baseline" and first is not None and first.state == "done":
         return f"nothing to optimise: {unit} could not be measured"
     match code:
@@ -266,7 +267,7 @@ def _sentence(
             )
         case "no_gain" if progress.ended == "budget" and not progress.tried:
             return f"{_figure(before)} {unit} with the command; the budget ended before a change of it was measured"
-        case "no_gain" if objective == "agents" and _has_no_limit(starts):
+        case "no_gain" if objective == "agents" and base and all(start.agents_high is None for start in base):
             return (
                 f"{_figure(before)} {unit} or more with the command: no search was long enough to find its limit, and "
                 "no change that was tried shows more; give a larger --budget"
@@ -277,12 +278,6 @@ def _sentence(
             return f"{what}: {figures}, but starts failed again and again during the A/B test; keep the command"
         case "no_baseline":
             return f"the command itself failed: {error_line(first) if first else 'it was not started'}"
-
-
-def _has_no_limit(starts: Sequence[Start]) -> bool:
-    """Whether no search with the command as it is came to a level that it does not carry."""
-    base = [start for start in starts if not start.flags and start.agents is not None]
-    return bool(base) and all(start.agents_high is None for start in base)
 
 
 def _figure(value: float | None) -> str:
@@ -328,9 +323,8 @@ def _effects(
 
 def _gain(starts: Sequence[Start], flags: Flags, objective: Objective) -> float | None:
     """Return the gain of a configuration in the screening; null if it was not measured."""
-    before, after = (
-        [start for start in starts if start.step == "screen" and start.flags == each] for each in ({}, flags)
-    )
+    screened = [start for start in starts if start.step == "screen"]
+    before, after = ([start for start in screened if start.flags == each] for each in ({}, flags))
     gain = score(after, objective) - score(before, objective) if before and after else inf
     return expm1(gain) if isfinite(gain) else None
 
@@ -386,33 +380,22 @@ def _not_tried(space: SearchSpace, progress: TuneProgress, starts: Sequence[Star
         elif progress.ask is None:
             best = space.value(progress.winner or progress.leader or {}, knob.name)
             open_values: dict[str, list[Value]] = {}
-            for value in _open_values(space, knob, starts, progress):
-                open_values.setdefault(_why_open(space, knob, value, best, starts, progress), []).append(value)
+            had = {space.value(start.flags, knob.name) for start in starts}
+            ruled_out = {each.value for each in progress.skipped if each.knob == knob.name}
+            later = "budget" if knob.name in progress.out_of_time else "promise"
+            for value in space.ladder(knob):
+                if value not in had | ruled_out:
+                    # Without a gain of a value between it and the best, it was not tried.
+                    nearer = knob.ordered and any(_is_between(each, value, best) for each in had)
+                    open_values.setdefault("direction" if nearer else later, []).append(value)
             for code, values in open_values.items():
                 text = ", ".join(_shown(value) for value in values)
                 yield NotTried(what=f"{shown_name(knob.name)} {text}", code=code, reason=_WHY_OPEN[code])
 
 
-def _open_values(space: SearchSpace, knob: Knob, starts: Sequence[Start], progress: TuneProgress) -> list[Value]:
-    """Return the values of a knob that no start had, without those that were ruled out."""
-    used = {space.value(start.flags, knob.name) for start in starts}
-    used |= {skipped.value for skipped in progress.skipped if skipped.knob == knob.name}
-    return [value for value in space.ladder(knob) if value not in used]
-
-
-def _why_open(
-    space: SearchSpace, knob: Knob, value: Value, best: Value | None, starts: Sequence[Start], progress: TuneProgress
-) -> str:
-    """Return why a value had no start: one between it and the best did not gain, or others promised more."""
-    used = (space.value(start.flags, knob.name) for start in starts)
-    if knob.ordered and any(each is not None and _is_between(each, value, best) for each in used):
-        return "direction"
-    return "budget" if knob.name in progress.out_of_time else "promise"
-
-
-def _is_between(each: Value, value: Value, best: Value | None) -> bool:
+def _is_between(each: Value | None, value: Value, best: Value | None) -> bool:
     """Whether a number is nearer to the best; if the server chose that by itself, any other is."""
-    if isinstance(each, str) or isinstance(value, str) or isinstance(best, str):
+    if each is None or isinstance(each, str) or isinstance(value, str) or isinstance(best, str):
         return False
     return best is None or min(value, best) < each < max(value, best)
 
@@ -421,7 +404,6 @@ def starts_sentence(outcome: TuneOutcome) -> str:
     """`17 starts of 9 configurations, of 168 possible, in 12.3 of 45 min`; a recipe may have others than the knobs."""
     possible = f", of {outcome.size:,} possible" if outcome.configurations <= outcome.size else ""
     return (
-        f"{count_noun(outcome.starts, 'start', 'starts')} of "
-        f"{count_noun(outcome.configurations, 'configuration', 'configurations')}{possible}, "
+        f"{count_noun(outcome.starts, 'start')} of {count_noun(outcome.configurations, 'configuration')}{possible}, "
         f"in {outcome.spent_s / 60:.1f} of {outcome.budget_s / 60:g} min"
     )
