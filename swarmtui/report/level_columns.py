@@ -38,11 +38,7 @@ def _per_token(id: str, title: str, value: Callable[[Level], float | None]) -> C
     return Column(id, title, lambda level: tokens(level.tokens_estimated, value(level)))
 
 
-def rate_column(
-    id: str,
-    title: str,
-    value: Callable[[Level], float | None],
-) -> Column[Level]:
+def rate_column(id: str, title: str, value: Callable[[Level], float | None]) -> Column[Level]:
     """A rate, in as many digits as the steady rate of its level has."""
     return Column(id, title, lambda x: tokens(x.tokens_estimated, value(x), lambda tps: rate(tps, x.half_width)), rate)
 
@@ -79,18 +75,11 @@ def mark_weak_base(columns: Sequence[Column[Level]], levels: Sequence[Level]) ->
     """Mark what is compared with one agent, as not sure, if the rate of one agent is not known well."""
     if not is_weak_base(levels):
         return list(columns)
-    return [_doubted(column) if column.id in ("slowdown", "scaling") else column for column in columns]
 
+    def doubt(level: Level, value: Value) -> Value:
+        return Cell(value.text, "unsure") if isinstance(value, Cell) and level.key != (1, None) else value
 
-def _doubted(column: Column[Level]) -> Column[Level]:
-    read = column.value
-    assert read is not None
-
-    def value(level: Level) -> Value:
-        found = read(level)
-        return Cell(found.text, "unsure") if isinstance(found, Cell) and level.key != (1, None) else found
-
-    return column._replace(value=value)
+    return [column.then(doubt) if column.id in ("slowdown", "scaling") else column for column in columns]
 
 
 def _of(part: Callable[[Level], Part | None], value: Callable[[Part], Value]) -> Callable[[Level], Value]:
@@ -114,15 +103,11 @@ def _with_range(spread: Spread) -> str | None:
     return f"{seconds(spread.median)} ({seconds(spread.min)}–{seconds(spread.max)})"
 
 
-def _with_interval(value: float | None, interval: tuple[float, float] | None) -> str | None:
+def _with_interval(spread: Spread, name: Literal["p90", "p99"]) -> str | None:
     """`1.21 s (1.08 s … 1.44 s)`"""
-    if value is None or interval is None:
-        return None if value is None else seconds(value)
-    return f"{seconds(value)} ({seconds(interval[0])} … {seconds(interval[1])})"
-
-
-def _ttft_with_interval(name: Literal["p90", "p99"]) -> Callable[[Level], Value]:
-    return lambda x: _with_interval(getattr(x.shown_ttft_s, name), getattr(x.shown_ttft_s, f"{name}_interval"))
+    value, interval = getattr(spread, name), getattr(spread, f"{name}_interval")
+    ends = f" ({seconds(interval[0])} … {seconds(interval[1])})" if interval is not None else ""
+    return None if value is None else f"{seconds(value)}{ends}"
 
 
 def tail(spread: Spread | None) -> float | None:
@@ -136,10 +121,6 @@ def _ttft_part(value: Callable[[TtftSplit], float | None]) -> Callable[[Level], 
         return Cell(f"est. {seconds(part)}", "estimated") if part is not None and split.estimated else part
 
     return _of(lambda level: level.ttft_split, read)
-
-
-def _positions(shares: Sequence[float]) -> str | None:
-    return " · ".join(map(percent, shares)) or None
 
 
 def _hit_rate(level: Level) -> Value:
@@ -179,8 +160,8 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("ttft", "TTFT", lambda x: x.shown_ttft_s.median, seconds),
         Column[Level]("ttft_range", "TTFT", lambda x: _with_range(x.shown_ttft_s)),
         Column[Level]("ttft_mean", "TTFT mean", lambda x: x.shown_ttft_s.mean, seconds),
-        Column[Level]("ttft_p90", "TTFT p90", _ttft_with_interval("p90")),
-        Column[Level]("ttft_p99", "TTFT p99", _ttft_with_interval("p99")),
+        Column[Level]("ttft_p90", "TTFT p90", lambda x: _with_interval(x.shown_ttft_s, "p90")),
+        Column[Level]("ttft_p99", "TTFT p99", lambda x: _with_interval(x.shown_ttft_s, "p99")),
         Column[Level]("ttft_max", "TTFT max", lambda x: x.shown_ttft_s.max, seconds),
         Column[Level]("ttft_tail", "p99/max", lambda x: tail(x.shown_ttft_s), seconds),
         Column[Level](
@@ -189,7 +170,7 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("tpot_p90", "TPOT p90", lambda x: tokens(x.tokens_estimated, x.tpot_s.p90, milliseconds)),
         Column[Level]("e2e", "e2e", lambda x: x.e2e_s.median, seconds),
         Column[Level]("e2e_range", "e2e", lambda x: _with_range(x.e2e_s)),
-        Column[Level]("e2e_p90", "e2e p90", lambda x: _with_interval(x.e2e_s.p90, x.e2e_s.p90_interval)),
+        Column[Level]("e2e_p90", "e2e p90", lambda x: _with_interval(x.e2e_s, "p90")),
         Column[Level]("stall", "longest stall", lambda x: x.longest_stall_s, seconds),
         # compared with C=1
         Column[Level]("slowdown", "slowdown", _slowdown),
@@ -244,7 +225,10 @@ COLUMNS: dict[str, Column[Level]] = {
         Column[Level]("spec_steps", "steps/s", _of(lambda x: x.speculation, lambda s: s.steps_per_s)),
         Column[Level]("spec_drafted", "drafted", _of(lambda x: x.speculation, lambda s: s.drafted_per_step), _three),
         Column[Level]("spec_share", "accepted", _of(lambda x: x.speculation, lambda s: s.acceptance), percent),
-        Column[Level]("spec_at", "by position", _of(lambda x: x.speculation, lambda s: _positions(s.by_position))),
+        Column[Level](
+            "spec_at", "by position",
+            _of(lambda x: x.speculation, lambda s: " · ".join(map(percent, s.by_position)) or None),
+        ),
         # machine
         Column[Level]("gpu_w", "GPU W", _of(lambda x: x.energy, lambda e: e.mean_w)),
         _per_token("j_token", "J/token", lambda x: x.energy.j_per_token if x.energy else None),

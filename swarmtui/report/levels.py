@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.capacity.words import visit_counts
@@ -62,11 +62,16 @@ def level_table(
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open, growing)
     headline = next(column for column in columns if column.id in ("steady", "wall"))
-    columns = [_with_figure(column, headline) if column.id == "change" else column for column in columns]
+    own: dict[str, Callable[[Level, Value], Value]] = {
+        # A level whose row has no figure for it has no change.
+        "change": lambda level, value: None if headline.cell(level).code == "missing" else value,
+        # One that ended before most first tokens came has no median, but it is known to be past the limit.
+        "ttft": lambda level, value: (over or {}).get(level.offered_load) if value is None else value,
+    }
+    columns = [column.then(own[column.id]) if column.id in own else column for column in columns]
     if slo is not None:
         met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
         columns = [met if column.id == "n" else column for column in columns]
-    columns = [_with_limit(column, over) if column.id == "ttft" and over else column for column in columns]
     if levels and not growing:
         columns = [column for column in columns if any(column.cell(level).code != "missing" for level in levels)]
     marks = marks or level_marks(levels)
@@ -103,11 +108,9 @@ def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> d
 
 def slo_cells(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, Cell] | None:
     """Return by load how many requests met the SLO, with the verdict on the level; None without an SLO."""
-    cells = {
-        load: Cell(f"{SLO_SIGNS[state][0]} {good} of {n}", SLO_SIGNS[state][1])
-        for load, (state, good, n) in slo_counts(found, search).items()
-    }
-    return cells or None
+    counts = slo_counts(found, search)
+    cells = {load: (SLO_SIGNS[state], f"{good} of {n}") for load, (state, good, n) in counts.items()}
+    return {load: Cell(f"{sign} {text}", code) for load, ((sign, code), text) in cells.items()} or None
 
 
 def visit_texts(search: SearchState | None) -> dict[float, tuple[str, ...]]:
@@ -157,16 +160,12 @@ def mark_names(marks: LevelMarks) -> tuple[str, str]:
     """Explain the signs in words, and in few words; with an SLO, only those that are used."""
     if not marks.by_slo:
         return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
-    loads = (marks.best, marks.past)
-    long, short = ("▸ most agents that keep the SLO", "▼ first level past it"), ("▸ most agents", "▼ past it")
+    best, past = ("▸ most agents that keep the SLO", "▸ most agents"), ("▼ first level past it", "▼ past it")
     if marks.doubted:
         why = "? not sure: something else slowed the server" if marks.disturbed else "? not sure yet"
-        long, short = (long[0], why), (short[0], "? not sure")
-    return _joined(long, loads), _joined(short, loads)
-
-
-def _joined(names: Sequence[str], loads: Sequence[float | None]) -> str:
-    return " · ".join(name for name, load in zip(names, loads, strict=True) if load is not None)
+        past = why, "? not sure"
+    used = [names for names, load in ((best, marks.best), (past, marks.past)) if load is not None]
+    return " · ".join(long for long, _ in used), " · ".join(short for _, short in used)
 
 
 def _main_columns(
@@ -177,30 +176,14 @@ def _main_columns(
     shown = _OPEN if is_open else _MIXED if load.primary else _SESSIONS if load.replayed else _MAIN
     if loads and all(load.batch or load.by_type for load in loads):
         shown = _BATCH
-    unused = set(() if any(level.verdicts for level in levels) else ("passed",))
-    unused |= set(() if baseline else ("baseline", "change"))
-    if not growing:
-        unused |= set(() if any(level.cap_hits for level in levels) else ("cap_hits",))
+    used = {
+        "passed": any(level.verdicts for level in levels),
+        "cap_hits": growing or any(level.cap_hits for level in levels),
+    } | dict.fromkeys(("baseline", "change"), baseline is not None)
     own = _baseline_columns(baseline) | _task_columns(tasks)
-    names = [name for name in f"{_FIRST} {shown}".split() if name not in unused]
+    names = [name for name in f"{_FIRST} {shown}".split() if used.get(name, True)]
     columns = mark_weak_base([own.get(name) or COLUMNS[name] for name in names], levels)
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
-
-
-def _with_limit(ttft: Column[Level], over: Mapping[float, str]) -> Column[Level]:
-    """A level that ended before most first tokens came has no median, but it is known to be past the limit."""
-    read = ttft.value
-    assert read is not None
-    return ttft._replace(
-        value=lambda level: value if (value := read(level)) is not None else over.get(level.offered_load)
-    )
-
-
-def _with_figure(change: Column[Level], headline: Column[Level]) -> Column[Level]:
-    """Leave out the change of a level whose row has no figure for it."""
-    read = change.value
-    assert read is not None
-    return change._replace(value=lambda level: None if headline.cell(level).code == "missing" else read(level))
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
@@ -219,12 +202,8 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
         row = rows.get(level.key)
         return rate(row.before, row.half_widths[0]) if row else None
 
-    if pair is None:
-        return {}
-    return {
-        "baseline": Column("baseline", "baseline", before),
-        "change": Column("change", "change", change),
-    }
+    columns = [Column("baseline", "baseline", before), Column("change", "change", change)]
+    return {column.id: column for column in columns}
 
 
 def _task_columns(tasks: Sequence[TaskFigures]) -> dict[str, Column[Level]]:
@@ -243,9 +222,8 @@ def _task_columns(tasks: Sequence[TaskFigures]) -> dict[str, Column[Level]]:
 
 def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
     """The rate over all turns and types: tokens / time, so that a short answer counts by its tokens."""
-    known = [
-        (task.per_stream_tps, task.ok * task.tokens_out) for task in tasks if task.per_stream_tps and task.tokens_out
-    ]
+    rated = ((task.per_stream_tps, task.ok, task.tokens_out) for task in tasks)
+    known = [(tps, ok * tokens) for tps, ok, tokens in rated if tps and tokens]
     return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
 
 

@@ -60,6 +60,11 @@ class Column(NamedTuple, Generic[Item]):
     short: str = ""
     keeps_end: bool = False
 
+    def then(self, change: Callable[[Item, Value], Value]) -> Column[Item]:
+        """Return the column with values that are made from its own."""
+        value = self.value
+        return self._replace(value=lambda item: change(item, value(item) if value else None))
+
     def cell(self, item: Item) -> Cell:
         return self.format(self.value(item) if self.value else None)
 

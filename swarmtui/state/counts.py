@@ -124,7 +124,7 @@ class RunningSlo:
         if not limited:
             return None
         number = max(limited, key=lambda at: conditions[at].share)
-        limit_s, came = conditions[number].limits["ttft"], list(self._tally.counted_values(number))
+        limit_s, came = conditions[number].limits["ttft"], list(self._tally.counted_values[number])
         came += [request.ttft_s for request in self._in_flight.values() if not request.awaited]
         waits = [request.ttft_s for request in self._in_flight.values() if request.awaited]
         in_time, late = sum(one <= limit_s for one in came), sum(one > limit_s for one in (*came, *waits))

@@ -120,8 +120,8 @@ def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:
     left, safe = 1.0 - taken, _SAFE if taken > _UNDISTURBED else 1.0
     return left > 0.0 and any(
         len(values) >= FIRST_LOOK and len(condition.limits) == 1 and _lateness(condition, values) > safe / left
-        for number, condition in enumerate(tally.slo.conditions)
-        for values in [sorted(tally.least_values(number))]
+        for condition, least in zip(tally.slo.conditions, tally.least_values, strict=True)
+        for values in [sorted(least)]
     )
 
 
@@ -139,7 +139,7 @@ def _margin(tally: SloTally) -> _Margin | None:
     if any(len(condition.limits) > 1 for condition in tally.slo.conditions):
         return None
     found = []
-    counted = [sorted(tally.least_values(number)) for number in range(len(tally.slo.conditions))]
+    counted = [sorted(values) for values in tally.least_values]
     enough = [len(values) >= FIRST_LOOK for values in counted]
     for condition, values in zip(compress(tally.slo.conditions, enough), compress(counted, enough), strict=True):
         ((name, limit),) = condition.limits.items()

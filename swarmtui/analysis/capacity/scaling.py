@@ -13,7 +13,6 @@ from math import fsum
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import Queues, find_cliff, find_queues, slots_seen, throughput_gain
-from swarmtui.engines.base import Engine
 from swarmtui.engines.registry import ENGINES
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.load import traits
@@ -311,18 +310,20 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     return "; ".join(parts)
 
 
-def _spellings(engine: Engine, flag: str) -> str:
-    """Return a pattern for a flag, its short forms, and underscores in place of dashes."""
-    short = [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
-    return "|".join([flag[:2] + flag[2:].replace("-", "[-_]"), *short])
-
-
-_SLOT_FLAGS = tuple((flag, _spellings(engine, flag)) for engine in ENGINES for flag in engine.slot_flags)
+# The flags that set the slots, each with a pattern for its short forms, and for underscores in place of dashes.
+_SLOT_FLAGS = {
+    flag: "|".join(
+        [flag[:2] + flag[2:].replace("-", "[-_]")]
+        + [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
+    )
+    for engine in ENGINES
+    for flag in engine.slot_flags
+}
 
 
 def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
     """Return the slots that a flag sets; `replicas` are the endpoints, or the engines behind one."""
-    for name, pattern in _SLOT_FLAGS:
+    for name, pattern in _SLOT_FLAGS.items():
         found = re.search(rf"(?:^|\s)(?:{pattern})[=\s]+(\d+)(?=\s|$)", flags)
         if found and int(found.group(1)) > 0:
             return Slots(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")

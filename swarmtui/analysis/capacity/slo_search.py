@@ -278,7 +278,9 @@ def next_visit(
     some = decide if quick else -(-decide // _SOME)
     if not failed:
         if low < highest:
-            step = _climb(low, slots) if quick else _FIRST_STEP if low == 1 else 2 * low
+            step = _FIRST_STEP if low == 1 and not quick else 2 * low
+            if quick and slots is not None and _MANY_SLOTS <= slots > low:
+                step = min(_FAST_CLIMB * low, slots)
             following = min(max(step, 1), highest)
             least = _QUICK_REQUESTS if quick else _CLIMB_REQUESTS
             return NextVisit(following, max(_CLIMB_CYCLES * following, least), "climb")
@@ -343,12 +345,6 @@ def _aims(levels: Sequence[JudgedLevel], line: Sequence[JudgedLevel], low: int, 
     if missed > (1.0 + _QUICK_PRECISION) * (may_be_kept + 1):
         aims.append(may_be_kept + 1)
     return [c for c in aims if all(level.c != c for level in line)]
-
-
-def _climb(low: int, slots: int | None) -> int:
-    if slots is None or slots < _MANY_SLOTS or low >= slots:
-        return 2 * low
-    return min(_FAST_CLIMB * low, slots)
 
 
 def _check(

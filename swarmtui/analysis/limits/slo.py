@@ -88,9 +88,9 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
     def met_by(self, record: Record) -> bool:
         """Whether a request meets all limits: a failed one does not, nor one without the output that a limit is for."""
-        values = {name: _FIGURES[name](record) for name in self.limits if name != JOB}
+        values = ((name, _FIGURES[name](record)) for name in self.limits if name != JOB)
         return record.ok and all(
-            name in _MAY_BE_MISSING if value is None else self._is_within(name, value) for name, value in values.items()
+            name in _MAY_BE_MISSING if value is None else self._is_within(name, value) for name, value in values
         )
 
     def met_unfinished(self, record: Record) -> bool | None:
@@ -118,7 +118,8 @@ class SloCondition(Stored, frozen=True, kw_only=True):
 
     def words(self, *, brief: bool = False) -> str:
         """`a first token within 2 s`, or short `first token ≤ 2 s`; without the share."""
-        return " and ".join(_WORDS[name][brief].format(_amount(name, limit)) for name, limit in self.limits.items())
+        amounts = {name: f"{short(x)} tok/s" if name == RATE else time_text(x) for name, x in self.limits.items()}
+        return " and ".join(_WORDS[name][brief].format(amount) for name, amount in amounts.items())
 
     def __str__(self) -> str:
         """`TTFT p95 ≤ 2 s`, `≥ 20 tok/s per user (p5)`, `TTFT ≤ 500 ms and TPOT ≤ 50 ms for 95 %`"""
@@ -134,10 +135,6 @@ class SloCondition(Stored, frozen=True, kw_only=True):
     @property
     def counted(self) -> Literal["requests", "jobs", "requests and jobs"]:
         return "jobs" if self.limits.keys() == {JOB} else "requests and jobs" if JOB in self.limits else "requests"
-
-
-def _amount(name: str, limit: float) -> str:
-    return f"{short(limit)} tok/s" if name == RATE else time_text(limit)
 
 
 def time_text(value: float) -> str:
@@ -170,15 +167,12 @@ class Slo(Stored, frozen=True, kw_only=True):
 
     def strictest(self, figure: str) -> float | None:
         """Return the shortest of the limits on a time, or the highest on a rate; None without one."""
-        limits = [condition.limits[figure] for condition in self.conditions if figure in condition.limits]
-        if not limits:
-            return None
-        return max(limits) if figure == RATE else min(limits)
+        limits = (condition.limits[figure] for condition in self.conditions if figure in condition.limits)
+        return (max if figure == RATE else min)(limits, default=None)
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a limit is about jobs."""
-        return any(JOB in condition.limits for condition in self.conditions)
+        return JOB in self.figures
 
     def stricter(self, factor: float) -> Slo:
         """Return the same conditions with limits that leave room: shorter times, and higher rates."""
@@ -268,7 +262,9 @@ class SloTally:
     """Counts the requests and jobs that meet an SLO, and each of its conditions, by run.
 
     `n` are all that finished, and the unfinished ones that had already met or missed it. A job may begin or end with
-    requests that are not measured, which are added, too.
+    requests that are not measured, which are added, too. `counted_values` are the figure of each counted request by
+    condition, infinite if it missed it without one; `least_values` the same, with how long one that did not get so far
+    had waited.
     """
 
     def __init__(self, slo: Slo, records: Iterable[Record] = ()) -> None:
@@ -277,8 +273,8 @@ class SloTally:
         self._jobs = Jobs() if slo.has_jobs else None
         self._by_run: dict[tuple[int, int], list[tuple[int, int]]] = {}
         # Of each condition with one limit.
-        self._values: list[list[float]] = [[] for _ in slo.conditions]
-        self._at_least: list[list[float]] = [[] for _ in slo.conditions]
+        self.counted_values: list[list[float]] = [[] for _ in slo.conditions]
+        self.least_values: list[list[float]] = [[] for _ in slo.conditions]
         self._first_tokens: list[float] = []
         for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
@@ -296,8 +292,8 @@ class SloTally:
             if one is not None and len(condition.limits) == 1:
                 value = condition.counted_value(record, job, one)
                 awaited = value == inf and record.phase == "unfinished" and condition.limits.keys() <= _AGES
-                self._values[number].append(value)
-                self._at_least[number].append(record.age_s if awaited else value)
+                self.counted_values[number].append(value)
+                self.least_values[number].append(record.age_s if awaited else value)
         counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
         if record.phase in _JUDGED and any("ttft" in condition.limits for condition in counted):
             # Failed requests are in no latency, and a first token that was still awaited was already late.
@@ -335,19 +331,11 @@ class SloTally:
 
     def values(self, number: int) -> tuple[float | None, float | None]:
         """Return the median of a condition's figure, and the percentile that its limit is on, of what was counted."""
-        ordered, named = sorted(self._values[number]), self.slo.conditions[number].percentile
+        ordered, named = sorted(self.counted_values[number]), self.slo.conditions[number].percentile
         median = percentile(ordered, 0.5) if ordered else inf
         enough = len(ordered) >= SMALLEST_N.get(f"p{named}", inf)
         value = percentile(ordered, named / 100) if named is not None and enough else inf
         return median if isfinite(median) else None, value if isfinite(value) else None
-
-    def counted_values(self, number: int) -> tuple[float, ...]:
-        """Return a condition's figure of each request that was counted; infinite if it missed it without one."""
-        return tuple(self._values[number])
-
-    def least_values(self, number: int) -> tuple[float, ...]:
-        """Return the same, with the time that a request which did not get so far had waited."""
-        return tuple(self._at_least[number])
 
     def conditions(self, late: Sequence[int] = ()) -> tuple[KeptShare, ...]:
         """`late` are requests in flight that have already missed each condition."""
@@ -391,6 +379,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
         )
         low, high = share_bounds(tally.good, tally.n)
         seconds = _output_s(level, records)
+        good_tokens = sum(record.tokens_out or 0 for record in records if slo.met_by(record))
         found.append(
             Goodput(
                 c=level.c,
@@ -401,9 +390,7 @@ def goodput(levels: Sequence[Level], finished: Mapping[LevelKey, Sequence[Record
                 share_low=low,
                 share_high=high,
                 per_s=ratio(tally.good, seconds),
-                out_tps=ratio(sum(record.tokens_out or 0 for record in records if slo.met_by(record)), seconds)
-                if not slo.has_jobs
-                else None,
+                out_tps=None if slo.has_jobs else ratio(good_tokens, seconds),
                 kept=all_kept([condition.kept for condition in conditions]),
                 conditions=conditions,
             )

@@ -106,12 +106,10 @@ def _within(readings: Sequence[tuple[int, list[Gpu]]], spans: Sequence[Span], di
 
 
 def _peak_memory(readings: Sequence[Sequence[Gpu]]) -> int | None:
-    return max((used for gpus in readings if (used := _memory(gpus)) is not None), default=None)
-
-
-def _memory(gpus: Sequence[Gpu]) -> int | None:
-    known = [gpu.memory_used for gpu in gpus if gpu.memory_used is not None]
-    return sum(known) if known and len(known) == len(gpus) else None
+    """Return the most memory in use in all GPUs together, of the readings that have that of each."""
+    known = ([gpu.memory_used for gpu in gpus if gpu.memory_used is not None] for gpus in readings)
+    sums = (sum(used) for used, gpus in zip(known, readings, strict=True) if 0 < len(used) == len(gpus))
+    return max(sums, default=None)
 
 
 def throttled_share(samples: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:

@@ -70,14 +70,14 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     queueing is not known. None if headers and prefill together exceed the TTFT: the headers came with the first token.
     """
     reported = [
-        (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s, _queue_s(record))
+        (ttft_s, (record.t_headers_ns - record.t_sent_ns) / 1e9, record.engine_prefill_s, record.engine)
         for record in records
         if record.ok and (ttft_s := record.ttft_s) is not None and record.engine_prefill_s is not None
         if record.t_headers_ns is not None and record.t_sent_ns is not None
     ]
     if not reported or 2 * len(reported) < len(records):
         return None
-    queues = [queue_s for *_, queue_s in reported if queue_s is not None]
+    queues = [engine.queue_s for *_, engine in reported if engine is not None and engine.queue_s is not None]
     ttft_s, headers_s, prefill_s = (
         sum(column) / len(reported)
         for column in zip(*((ttft, at, read) for ttft, at, read, _ in reported), strict=True)
@@ -91,10 +91,6 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
     return TtftSplit(
         ttft_s=ttft_s, queue_s=queue_s, prefill_s=min(ttft_s, prefill_s), rest_s=max(0.0, rest_s - (queue_s or 0.0))
     )
-
-
-def _queue_s(record: Record) -> float | None:
-    return record.engine.queue_s if record.engine is not None else None
 
 
 def level_split(

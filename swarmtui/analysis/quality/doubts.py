@@ -74,10 +74,9 @@ def temper(sentence: str, doubts: Sequence[str]) -> str:
 
 def name_doubts(doubts: Sequence[str]) -> str:
     """`the host was busy, chunks arrived together and 1 other doubt`"""
-    named, more = doubts[:_MAX_DOUBTS], len(doubts) - _MAX_DOUBTS
-    if more > 0:
-        return f"{', '.join(named)} and {count_noun(more, 'other doubt')}"
-    return " and ".join(named)
+    if (more := len(doubts) - _MAX_DOUBTS) > 0:
+        return f"{', '.join(doubts[:_MAX_DOUBTS])} and {count_noun(more, 'other doubt')}"
+    return " and ".join(doubts)
 
 
 def judge_host(use: HostUse | None) -> tuple[QualityLine, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from swarmtui.analysis.levels.runs import Span, in_flight_span, in_flight_spans
+from swarmtui.analysis.levels.runs import Span, group_by_stage, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
@@ -204,15 +204,16 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
     energy = [level.energy for level in levels if level.energy is not None]
     silences = [silence for level in levels for silence in level.silences]
     throttled = [(used.throttled, used.throttle) for used in energy if used.throttled is not None]
+    kinds = Counter(silence.kind for silence in silences)
     return QualityFacts(
         load=levels[-1].load if levels else None,
         c=furthest.c if furthest else None,
         c_held=furthest.c_held if furthest else None,
         send_delay=max(delays, default=None),
         host=busiest(level.host for level in levels),
-        frozen=sum(silence.kind == "frozen" for silence in silences) if levels else None,
-        all_waiting=sum(silence.kind == "all_waiting" for silence in silences) if levels else None,
-        no_cpu=sum(silence.kind == "no_cpu" for silence in silences) if levels else None,
+        frozen=kinds["frozen"] if levels else None,
+        all_waiting=kinds["all_waiting"] if levels else None,
+        no_cpu=kinds["no_cpu"] if levels else None,
         silence_s=max((silence.seconds for silence in silences if silence.kind != "no_cpu"), default=None),
         throttled=max((share for share, _ in throttled), default=None),
         throttle=tuple(sorted({reason for share, reasons in throttled if share for reason in reasons})),
@@ -246,11 +247,11 @@ def counter_facts(growth: ServerState | None, prompt_tokens: float = 0.0) -> Qua
 
 
 def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], prompt_tokens: float) -> QualityFacts:
-    spans = in_flight_spans(records)
-    if not spans:
+    own = len(in_flight_spans(records))
+    if not own:
         return QualityFacts()
     cancelled = sum(record.error == CANCELLED and record.t_sent_ns is not None for record in records)
-    first_ns, last_ns = min(start for start, _ in spans), max(end for _, end in spans)
+    first_ns, last_ns = _window(records)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     before = [sample.servers for sample in samples if sample.servers_read_ns < first_ns]
     after = [sample.servers for sample in samples if sample.servers_read_ns > last_ns]
@@ -260,10 +261,10 @@ def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], 
         QualityFacts(
             clock_spread=_clock_spread(records, telemetry),
             idle_before=_idle(before[-1]) if before else None,
-            other_requests=_other_requests(len(spans), cancelled, before[-1], after[0])
+            other_requests=_other_requests(own, cancelled, before[-1], after[0])
             if before and after and not reset
             else None,
-            own_requests=len(spans),
+            own_requests=own,
             engine_ratio=None if reset else _engine_ratio(records, samples),
         ),
         counter_facts(None if growth is None else growth.state, prompt_tokens),
@@ -279,13 +280,9 @@ def _was_reset(samples: Sequence[Telemetry]) -> bool:
     return False
 
 
-def _stages(records: Sequence[Record]) -> dict[int, list[Record]]:
+def _stages(records: Sequence[Record]) -> Iterable[list[Record]]:
     """Return the requests of each stage of a level."""
-    stages: defaultdict[int, list[Record]] = defaultdict(list)
-    for record in records:
-        if record.phase in LEVEL_PHASES:
-            stages[record.stage].append(record)
-    return stages
+    return group_by_stage([record for record in records if record.phase in LEVEL_PHASES]).values()
 
 
 def _window(records: Sequence[Record]) -> Span:
@@ -296,7 +293,7 @@ def _window(records: Sequence[Record]) -> Span:
 def _clock_spread(records: Sequence[Record], telemetry: Sequence[Telemetry]) -> float | None:
     """Return the largest spread of the clocks of a GPU during a stage, without the lowest and highest tenth."""
     spreads = []
-    for start, end in map(_window, _stages(records).values()):
+    for start, end in map(_window, _stages(records)):
         by_gpu: defaultdict[str, list[int]] = defaultdict(list)
         for gpu in (gpu for sample in telemetry if start <= sample.t_ns <= end for gpu in sample.serving_gpus):
             if gpu.sm_mhz and (gpu.utilisation is None or gpu.utilisation >= _BUSY):
@@ -337,7 +334,7 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
     of their rates. With drafts an inter-token time is not that of a token.
     """
     ratios = []
-    for found in _stages(records).values():
+    for found in _stages(records):
         start, end = _window(found)
         inside = [sample for sample in samples if start <= sample.servers_read_ns <= end]
         change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None

@@ -36,11 +36,6 @@ class Asked(NamedTuple):
     figures: frozenset[str]
     agents: bool = False
 
-    @property
-    def untouched(self) -> str:
-        """Say that a line touches none of the figures."""
-        return "the number of agents is not touched" if self.agents else "tok/s and first tokens are not touched"
-
 
 EVERYTHING = Asked(frozenset(FIGURES))
 
@@ -75,6 +70,7 @@ def judge(facts: QualityFacts, asked: Asked = EVERYTHING, so_far: Enough | None 
     `so_far` is what a running session has measured; too little of it makes a doubt a remark.
     """
     lines = []
+    untouched = "the number of agents is not touched" if asked.agents else "tok/s and first tokens are not touched"
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
@@ -82,18 +78,12 @@ def judge(facts: QualityFacts, asked: Asked = EVERYTHING, so_far: Enough | None 
                 grade = grade.as_remark("too early to tell")
             inexact = rule.touches if grade.state == "doubtful" else ()
             if grade.state != "ok" and asked.figures.isdisjoint(rule.touches):
-                grade = grade.as_remark(asked.untouched)
-            lines.append(
-                QualityLine(
-                    code=rule.code,
-                    name=rule.name,
-                    state=grade.state,
-                    value=grade.value,
-                    sentence=grade.sentence,
-                    inexact=inexact,
-                    programs=grade.programs,
-                )
-            )
+                grade = grade.as_remark(untouched)
+            line = QualityLine(
+                code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=grade.sentence,
+                inexact=inexact, programs=grade.programs,
+            )  # fmt: skip
+            lines.append(line)
     return tuple(lines)
 
 
@@ -105,17 +95,13 @@ def _server_restart(facts: QualityFacts) -> Grade | None:
 def _server_stall(facts: QualityFacts) -> Grade | None:
     if not facts.frozen and not facts.all_waiting:
         return None
-    parts = [f"frozen {_times(facts.frozen)}"] if facts.frozen else []
-    parts += [f"all waiting {_times(facts.all_waiting)}"] if facts.all_waiting else []
-    value = f"{', '.join(parts)}, the longest {short(facts.silence_s)} s" if facts.silence_s else ", ".join(parts)
+    times = (("frozen", facts.frozen), ("all waiting", facts.all_waiting))
+    parts = [f"{name} {count_noun(count, 'time')}" for name, count in times if count]
+    parts += [f"the longest {short(facts.silence_s)} s"] if facts.silence_s else []
     bad_sentence = "no stream received anything for that time: the server or the network froze"
     if not facts.frozen:
         bad_sentence = "all requests waited for their first token for longer than reading their prompts takes"
-    return Grade("doubtful", value, "", bad_sentence)
-
-
-def _times(count: int | None) -> str:
-    return count_noun(count or 0, "time")
+    return Grade("doubtful", ", ".join(parts), "", bad_sentence)
 
 
 def _several_servers(facts: QualityFacts) -> Grade | None:

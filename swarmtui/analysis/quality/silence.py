@@ -8,15 +8,14 @@ no CPU time for the client and a server on it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.analysis.levels.runs import LevelRun, Span
-from swarmtui.analysis.levels.stats import Tally, percentile
+from swarmtui.analysis.levels.stats import Tally, count_gaps_us, percentile
 from swarmtui.analysis.levels.window import first_tokens_in
 from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.quality.quality_limits import OTHER_PROGRAMS
@@ -191,11 +190,10 @@ def _holes(records: Iterable[Record], gaps: Mapping[int, list[Span]], window: Sp
     return holes
 
 
-def _usual_gap_ns(records: Iterable[Record], gaps: Mapping[int, list[Span]], hole: Span) -> float:
+def _usual_gap_ns(records: Sequence[Record], gaps: Mapping[int, list[Span]], hole: Span) -> float:
     """Return the 99th percentile of the gaps of streams, without those over the hole itself."""
-    pool: Counter[int] = Counter()
+    pool = count_gaps_us(records)
     for record in records:
-        pool.update(islice(record.chunk_us, 1, None))
         pool.subtract((end - start) // 1000 for start, end in gaps[id(record)] if start <= hole[0] and hole[1] <= end)
     pool = +pool
     return 1000.0 * percentile(Tally(pool), 0.99) if pool else 0.0
