@@ -100,7 +100,10 @@ def _answer(summary: Summary, answer: Answer) -> str:
         f'<text x="{_LEFT}" y="190" class="figure" style="font-size:{size}px{hue}">{escape(large.number)}'
         f'<tspan class="unit" dx="14">{escape(large.unit)}</tspan></text>'
     ]
-    lines = wrap(_without_number(large), 400, 22, 4)
+    # Without what is written large beside it.
+    start = f"{large.number.strip('?+')} {large.unit} "
+    rest = large.sentence.removeprefix("at least ").removeprefix(start) if large.number else large.sentence
+    lines = wrap(rest, 400, 22, 4)
     parts += [_line(_LEFT, 232 + 28 * at, text) for at, text in enumerate(lines)]
     y = 232 + 28 * len(lines) + 16
     for name, figure, more, colour in _figures(summary, answer)[: (460 - y) // 32 + 1]:
@@ -110,12 +113,6 @@ def _answer(summary: Summary, answer: Answer) -> str:
         )
         y += 32
     return "".join(parts)
-
-
-def _without_number(large: Large) -> str:
-    """Return the sentence without what is written large beside it."""
-    start = f"{large.number.strip('?+')} {large.unit} "
-    return large.sentence.removeprefix("at least ").removeprefix(start) if large.number else large.sentence
 
 
 def _figures(summary: Summary, answer: Answer) -> list[tuple[str, str, str, str]]:
@@ -177,10 +174,8 @@ def _facts(summary: Summary) -> str:
     )
     parts = [f'<path d="M{_LEFT} 578H{_RIGHT}" class="grid"/>']
     for at, text in enumerate(lines):
-        kind = "card small" if at == 0 else "card small soft"
-        parts.append(
-            f'<text x="{_LEFT}" y="{605 + 26 * at}" class="{kind}">{escape(_fit(text, _RIGHT - _LEFT, 20))}</text>'
-        )
+        kind, fitted = " soft" if at else "", escape(_fit(text, _RIGHT - _LEFT, 20))
+        parts.append(f'<text x="{_LEFT}" y="{605 + 26 * at}" class="card small{kind}">{fitted}</text>')
     return "".join(parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 from math import ceil, exp, frexp, fsum, inf, isfinite, ldexp, log
 from typing import Literal, NamedTuple
 
@@ -61,16 +61,10 @@ def session_title(sessions: Sequence[SessionData]) -> str:
 def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
     """Return the charts that have data. Several sessions are drawn in the same charts."""
     first = sessions[0]
-    charts = (
-        *comparison_charts(sessions),
-        *(
-            chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart
-            for chart in (
-                _side_tasks(first),
-                *_gpu_charts(first.summary.session.t0_ns, first.telemetry, first.stages),
-            )
-        ),
-    )
+    t0_ns = first.summary.session.t0_ns
+    own = (_side_tasks(first), *_gpu_charts(t0_ns, first.telemetry, first.stages))
+    named = (chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart for chart in own)
+    charts = (*comparison_charts(sessions), *named)
     return tuple(chart for chart in charts if any(series.points for series in chart.series))
 
 
@@ -111,9 +105,9 @@ def curve_charts(
     )
     measured = {level.offered_load for level in (*levels, *provisional)}
     missing = tuple(sorted(float(load) for load in planned if load not in measured))
-    kept, missed = marks.best, marks.past
-    proven = marks.by_slo and not marks.doubted
-    boundary = (kept, missed) if proven and kept is not None and missed is not None else None
+    boundary = None
+    if marks.by_slo and not marks.doubted and marks.best is not None and marks.past is not None:
+        boundary = marks.best, marks.past
     return upper._replace(planned=missing, boundary=boundary), lower._replace(planned=missing, boundary=boundary)
 
 
@@ -277,8 +271,7 @@ def _hue(number: int, hue: Hue) -> ChartHue:
 
 def main_first(count: int, hue: Hue) -> list[ChartHue]:
     """Return the hues of several curves of which the first is the one that counts."""
-    hues: tuple[ChartHue, ...] = (hue, "dim", *_MORE)
-    return [hues[number % len(hues)] for number in range(count)]
+    return [*islice(cycle((hue, "dim", *_MORE)), count)]
 
 
 def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:
@@ -352,10 +345,8 @@ def _side_tasks(session: SessionData) -> Chart:
         labels.append(f"{kind}{passed}")
         if value is not None:
             points.append((float(index), value))
-    title = f"Tasks at C={highest}: median e2e"
-    return Chart(
-        "side_tasks", title, "bars", "", "s", (ChartSeries("e2e", tuple(points), hue="latency"),), tuple(labels)
-    )
+    series = ChartSeries("e2e", tuple(points), hue="latency")
+    return Chart("side_tasks", f"Tasks at C={highest}: median e2e", "bars", "", "s", (series,), tuple(labels))
 
 
 _READINGS: tuple[tuple[str, str, str, Hue, Callable[[Gpu], float | None], str], ...] = (
@@ -385,11 +376,8 @@ def _gpu_charts(t0_ns: int, telemetry: Sequence[Telemetry], stages: Sequence[Sta
             ChartSeries(f"GPU {index}", _thinned(points), hue=shown)
             for ((index, _), points), shown in zip(sorted(by_gpu.items()), main_first(len(by_gpu), hue), strict=True)
         )
-        named = f"{title} (SIMULATED)" if simulated else title
-        linear = unit == "%"
-        charts.append(
-            Chart(name, named, "time", "s", unit, series, note=note, marks=marks if series else (), linear=linear)
-        )
+        chart = Chart(name, f"{title} (SIMULATED)" if simulated else title, "time", "s", unit, series)
+        charts.append(chart._replace(note=note, marks=marks if series else (), linear=unit == "%"))
     return tuple(charts)
 
 
@@ -406,9 +394,9 @@ def _marks(t0_ns: int, stages: Sequence[StageStart]) -> Marks:
 def _thinned(points: Sequence[tuple[float, float]]) -> Points:
     """Average neighbouring points so that at most _MAX_POINTS remain."""
     each = ceil(len(points) / _MAX_POINTS)
-    parts = [points[start : start + each] for start in range(0, len(points), each)] if each > 1 else []
-    if not parts:
+    if each < 2:
         return tuple(points)
+    parts = [points[start : start + each] for start in range(0, len(points), each)]
     return tuple((fsum(x for x, _ in part) / len(part), fsum(y for _, y in part) / len(part)) for part in parts)
 
 

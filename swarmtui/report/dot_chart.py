@@ -302,7 +302,8 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
     sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
     dots = [frame.dot(x, y) for x, y in series.points]
     if pointed and sparse:
-        dots = [_centred(dot) for dot in dots]
+        # To the nearest of the two rows that pass through a sign in its cell: by one row at most.
+        dots = [(x, y + {0: 1, UP - 1: -1}.get(y % UP, 0)) for x, y in dots]
     if series.stroke != "points":
         drawn, of = _PATTERNS[series.line]
         for start, end in pairwise(dots):
@@ -336,12 +337,6 @@ def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> No
         if text and grid.is_free(column, at, len(text)):
             grid.put(column, at, text, style)
             return
-
-
-def _centred(dot: Dot) -> Dot:
-    """Move a dot to the nearest of the two rows that pass through a sign in its cell: by one row at most."""
-    x, y = dot
-    return x, y + {0: 1, UP - 1: -1}.get(y % UP, 0)
 
 
 def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from swarmtui.report.chart import Chart
 from swarmtui.report.charts import PICTURE, SessionData, build_charts
-from swarmtui.report.session import Report, build_report
+from swarmtui.report.session import build_report
 from swarmtui.report.svg import (
     DARK_PAGE,
     HEIGHT,
@@ -83,7 +83,7 @@ def render_html(sessions: Sequence[SessionData]) -> bytes:
         _facts(report.facts),
         _charts(others) if others else "",
         *map(_table, report.tables),
-        _notes(report),
+        f'<h2>Notes</h2>\n<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in report.notes)}</ul>',
     )
     return _page(report.title, parts)
 
@@ -121,10 +121,8 @@ def _facts(rows: Sequence[tuple[str, str]]) -> str:
 
 def _picture(charts: Sequence[Chart]) -> str:
     """Draw the charts that belong together in one figure, over the same x axis."""
-    drawn, height = draw_stacked(charts)
     title = escape(" and ".join(chart.title for chart in charts))
-    legends = "".join(_legend(chart) for chart in charts)
-    return f'<figure id="curve">{_svg(title, drawn, height)}{legends}</figure>'
+    return f'<figure id="curve">{_svg(title, *draw_stacked(charts))}{"".join(map(_legend, charts))}</figure>'
 
 
 def _charts(charts: Sequence[Chart]) -> str:
@@ -159,9 +157,8 @@ def _legend(chart: Chart) -> str:
 def _table(table: Table) -> str:
     """Build a table; one without numbers becomes a list where there is no room for columns."""
     words = not any(column.right for column in table.columns)
-    head = "".join(
-        f"<th{_class(['n'] if column.right else [])}>{escape(column.title)}</th>" for column in table.columns
-    )
+    titles = ((_class(["n"] if column.right else []), escape(column.title)) for column in table.columns)
+    head = "".join(f"<th{kind}>{title}</th>" for kind, title in titles)
     rows = "\n".join(
         f"<tr>{''.join(_cell(cell, column, words) for cell, column in zip(row, table.columns, strict=True))}</tr>"
         for row in table.rows
@@ -185,7 +182,3 @@ def _cell(cell: Cell, column: Column[Any], words: bool) -> str:
 
 def _class(names: Sequence[str]) -> str:
     return f' class="{" ".join(names)}"' if names else ""
-
-
-def _notes(report: Report) -> str:
-    return f'<h2>Notes</h2>\n<ul class="notes">{"".join(f"<li>{escape(note)}</li>" for note in report.notes)}</ul>'

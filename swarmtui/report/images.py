@@ -18,11 +18,11 @@ _STYLE = f"svg .title{{fill:{LIGHT_PAGE['fg']};font-size:15px;font-weight:bold}}
 
 
 def render_svg(sessions: Sequence[SessionData], chart: str | None) -> bytes:
-    return _sheet(_select(sessions, chart), _headline(sessions)).encode()
+    return _sheet(sessions, chart).encode()
 
 
 def render_png(sessions: Sequence[SessionData], chart: str | None) -> bytes:
-    return rasterise(_sheet(_select(sessions, chart), _headline(sessions)), _ZOOM)
+    return rasterise(_sheet(sessions, chart), _ZOOM)
 
 
 def rasterise(svg: str, zoom: int) -> bytes:
@@ -45,17 +45,14 @@ def _select(sessions: Sequence[SessionData], name: str | None) -> Sequence[Chart
     return selected
 
 
-def _headline(sessions: Sequence[SessionData]) -> tuple[str, str]:
-    """Name what was measured: an image is shared without its session."""
-    workloads = sorted({session.summary.session.workload for session in sessions})
-    ids = [session.summary.session.id for session in sessions]
-    return session_title(sessions), f"{', '.join(workloads)} · {', '.join(ids)}"
-
-
-def _sheet(charts: Sequence[Chart], headline: tuple[str, str]) -> str:
+def _sheet(sessions: Sequence[SessionData], chart: str | None) -> str:
+    """Draw charts below what was measured: an image is shared without its session."""
+    charts = _select(sessions, chart)
     columns = min(2, len(charts))
     width = columns * (WIDTH + _MARGIN) + _MARGIN
-    title, subtitle = (truncate(line, int((width - 2 * _MARGIN) / 8.5)) for line in headline)
+    workloads = sorted({session.summary.session.workload for session in sessions})
+    what = f"{', '.join(workloads)} · {', '.join(session.summary.session.id for session in sessions)}"
+    title, subtitle = (truncate(line, int((width - 2 * _MARGIN) / 8.5)) for line in (session_title(sessions), what))
     parts = [
         f'<text x="{_MARGIN}" y="{_MARGIN + 8}" class="title">{escape(title)}</text>'
         f'<text x="{_MARGIN}" y="{_MARGIN + 28}">{escape(subtitle)}</text>'

@@ -37,10 +37,9 @@ def localmaxxing(summary: Summary, level: int | None = None) -> LeaderboardFile:
         "quantization": payload["quantization"],
         "hardware.gpuName": hardware.get("gpuName") or hardware["hwClass"] == "CPU_ONLY",
     }
-    missing = [name for name, value in required.items() if not value]
+    missing = ", ".join(name for name, value in required.items() if not value)
     remarks = [f"figures of {at.name}; --level chooses another one"]
-    remarks += [f"to be filled in, since it is not known: {', '.join(missing)}"] if missing else []
-    return _file(payload, summary, remarks)
+    return _file(payload, summary, remarks + [f"to be filled in, since it is not known: {missing}"] * bool(missing))
 
 
 def _payload(summary: Summary, at: Level) -> dict[str, Any]:

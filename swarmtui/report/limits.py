@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from swarmtui.model.speed_of_light import GpuFigures, LevelLimit, ModelShape, SpeedOfLight
+from swarmtui.model.speed_of_light import Binding, GpuFigures, LevelLimit, ModelShape, SpeedOfLight
 from swarmtui.numbers import count, rate, seconds, short, short_percent
 from swarmtui.report.table import Block, Column, Facts, Sentence, Table, tabulate
 from swarmtui.text import count_noun
 
-_BINDINGS = {
-    "slots": "slots",
-    "kv_capacity": "KV cache",
-    "prefill": "prefill",
-    "client": "client or gateway",
-    "power": "power or heat",
+# What binds, where its code with blanks does not say it.
+_BINDINGS: dict[Binding, str] = {
+    "kv_capacity": "KV cache", "client": "client or gateway", "power": "power or heat",
     "server_cpu": "server's CPU side",
-    "launch_overhead": "launch overhead",
-    "compute": "compute",
-    "bandwidth": "bandwidth",
-    "not_known": "not known",
-}
+}  # fmt: skip
 _SOURCES = {
     "safetensors": "read from the headers of its files",
     "gguf": "read from the header of its file",
@@ -51,18 +44,11 @@ def limit_facts(found: SpeedOfLight) -> tuple[tuple[str, str], ...]:
         agents = int(found.kv_tokens / serving.context)
         fit = f"{agents:,} context{' fits' if agents == 1 else 's fit'}"
         rows.append(("KV cache", f"{count(found.kv_tokens)} tokens: {fit}{guess}"))
-    if found.fit is not None:
-        rows.append(("Fit", fit_text(found)))
+    if (fit := found.fit) is not None:
+        overhead = f"{seconds(fit.overhead_s, 2)} + " if fit.overhead_s else ""
+        off = f"{count_noun(fit.levels, 'level')}, off by {short_percent(fit.error, 2)} at most"
+        rows.append(("Fit", f"a step takes {overhead}the limit / {fit.efficiency:.2f} ({off})"))
     return tuple(rows)
-
-
-def fit_text(found: SpeedOfLight) -> str:
-    """`a step takes 0.62 ms + the limit / 0.77 (8 levels, off by 4 % at most)`"""
-    fit = found.fit
-    assert fit is not None
-    overhead = f"{seconds(fit.overhead_s, 2)} + " if fit.overhead_s else ""
-    off = f"{count_noun(fit.levels, 'level')}, off by {short_percent(fit.error, 2)} at most"
-    return f"a step takes {overhead}the limit / {fit.efficiency:.2f} ({off})"
 
 
 def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", note: str = "") -> Table:
@@ -77,7 +63,7 @@ def limit_table(found: SpeedOfLight, title: str = "What the hardware allows", no
         Column("each", "each", lambda level: _each(level, found), rate),
         Column("step", "step", lambda level: level.step_s, seconds),
         Column("share", "of limit", lambda level: level.share, short_percent),
-        Column("binds", "binds", lambda level: _BINDINGS[level.binds], right=False),
+        Column("binds", "binds", lambda of: _BINDINGS.get(of.binds, of.binds.replace("_", " ")), right=False),
         Column("because", "", lambda level: level.because, right=False, least=20),
     ]
     table = tabulate(title, found.levels, columns, note, drop=("fitted", "each", "expected"))

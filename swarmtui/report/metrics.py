@@ -69,21 +69,17 @@ def _one(value: Callable[[Frame], float | None]) -> Callable[[Frame], list[Sampl
 
 
 def _per_gpu(value: Callable[[Gpu], float | None]) -> Callable[[Frame], list[Sample]]:
-    def samples(frame: Frame) -> list[Sample]:
-        gpus = frame.telemetry.gpus if frame.telemetry is not None else ()
-        return [({"gpu": str(gpu.index), "name": gpu.name, "host": gpu.host}, value(gpu)) for gpu in gpus]
-
-    return samples
+    return lambda frame: [
+        ({"gpu": str(gpu.index), "name": gpu.name, "host": gpu.host}, value(gpu))
+        for gpu in (frame.telemetry.gpus if frame.telemetry is not None else ())
+    ]
 
 
 def _per_server(value: Callable[[ServerState], float | None]) -> Callable[[Frame], list[Sample]]:
-    def samples(frame: Frame) -> list[Sample]:
-        servers = frame.telemetry.servers if frame.telemetry is not None else ()
-        return [
-            ({"server": str(number), "engine": server.engine}, value(server)) for number, server in enumerate(servers)
-        ]
-
-    return samples
+    return lambda frame: [
+        ({"server": str(number), "engine": server.engine}, value(server))
+        for number, server in enumerate(frame.telemetry.servers if frame.telemetry is not None else ())
+    ]
 
 
 def _capacity(frame: Frame) -> list[Sample]:
@@ -190,16 +186,13 @@ def _level_lines(levels: Sequence[tuple[dict[str, str], Level]]) -> Iterator[str
         samples: list[Sample] = []
         for labels, level in levels:
             load = {"c": str(level.c)} if level.rate is None else {"rate": f"{level.rate:g}"}
-            samples += [(labels | load | quantile, value) for quantile, value in _family_values(family, level)]
+            if family.spread is None:
+                samples.append((labels | load, family.value(level)))
+                continue
+            spread = family.spread(level)
+            samples += [(labels | load | {"quantile": at}, getattr(spread, part)) for at, part in _QUANTILES.items()]
         kind = "gauge" if family.spread is None else "summary"
         yield from _lines(f"swarmtui_level_{family.name}", kind, family.help, samples, family.unit)
-
-
-def _family_values(family: Family, level: Level) -> list[Sample]:
-    if family.spread is None:
-        return [({}, family.value(level))]
-    spread = family.spread(level)
-    return [({"quantile": quantile}, getattr(spread, field)) for quantile, field in _QUANTILES.items()]
 
 
 def _session_labels(session: Session) -> dict[str, str]:

@@ -85,6 +85,5 @@ def _kind(code: str) -> str:
 
 
 def _where(levels: Sequence[Level]) -> str:
-    if len(levels) < _NAMED:
-        return f"at {' and '.join(level.name for level in levels)}"
-    return f"in {len(levels)} levels"
+    names = " and ".join(level.name for level in levels)
+    return f"at {names}" if len(levels) < _NAMED else f"in {len(levels)} levels"

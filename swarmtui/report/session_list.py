@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from swarmtui.analysis.capacity.words import agents_number
+from swarmtui.analysis.levels.stats import count_known
 from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time, rate
@@ -54,10 +55,9 @@ def session_table(
         return first(row, row.id)
 
     def effect(row: ListRow) -> Cell:
-        found = effects.get(row.id)
-        return (
-            Cell("") if found is None else verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip(), found.likely)
-        )
+        if (found := effects.get(row.id)) is None:
+            return Cell("")
+        return verdict_cell(found.verdict, f"{effect_text(found)} ".lstrip(), found.likely)
 
     # The app has no room for the whole id: there a change of a flag is not cut.
     least = 12 if "id" in shown else 16
@@ -69,7 +69,7 @@ def session_table(
         ),
         "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
-        "requests": Column("requests", "requests", _requests),
+        "requests": Column("requests", "requests", lambda row: count_known(of.requests for of in _sessions(row))),
         "answer": Column("answer", "answer", _answer, right=False),
         "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
         "effect": Column("effect", "compared when it ended", effect, right=False, short="compared then"),
@@ -147,10 +147,8 @@ def _newest(row: ListRow) -> SessionRow:
     return row.entry.newest if isinstance(row.entry, SessionGroup) else row.entry
 
 
-def _requests(row: ListRow) -> int | None:
-    sessions = row.entry.sessions if isinstance(row.entry, SessionGroup) else (row.entry,)
-    known = [found.requests for found in sessions if found.requests is not None]
-    return sum(known) if known else None
+def _sessions(row: ListRow) -> Sequence[SessionRow]:
+    return row.entry.sessions if isinstance(row.entry, SessionGroup) else (row.entry,)
 
 
 def _answer(row: ListRow) -> Cell | None:
@@ -162,6 +160,5 @@ def _answer(row: ListRow) -> Cell | None:
 
 def _state_cell(row: ListRow) -> Cell:
     """The state of a session; of an experiment, that of a session that has not ended well, if there is one."""
-    sessions = row.entry.sessions if isinstance(row.entry, SessionGroup) else (row.entry,)
-    state = next((found for found in map(session_state, sessions) if found != "done"), "done")
+    state = next((found for found in map(session_state, _sessions(row)) if found != "done"), "done")
     return Cell(state, "failed" if state in _FAILED else None)

@@ -27,13 +27,9 @@ _MAX_VALUES = 16
 _NAME = 70
 _DASHES = {"line": "", "solid": "", "dotted": "2 4", "dashed": "8 5", "sparse": "1 8", "points": ""}
 _MARK_NAMES: dict[Code, str] = {
-    "best": "best",
-    "cliff": "cliff",
-    "kept": "most agents",
-    "missed": "past it",
-    "unknown": "? not sure",
+    "best": "best", "cliff": "cliff", "kept": "most agents", "missed": "past it", "unknown": "? not sure",
     "failed": "drift",
-}
+}  # fmt: skip
 _SHAPES = (
     "M{x0} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M{x} {y0}l5 4l-5 4l-5 -4Z", "M{x} {y0}l5 8h-10Z", "M{x0} {y0}h8v8h-8Z",
     "M{x} {y1}l5 -8h-10Z", "M{x0} {y0}l8 8m0 -8l-8 8",
@@ -119,7 +115,8 @@ def draw_stacked(
 
     `upper` is the height of the first one, `lower` that of each other.
     """
-    along = _x_axis(charts)
+    xs = [*(x for chart in charts for x in chart.xs), *(x for x, _ in charts[0].marks)]
+    along = level_axis(xs) if charts[0].kind == "levels" else value_axis(xs, 7)
     important = {x for chart in charts for series in chart.series for x, _ in series.marks}
     parts: list[str] = []
     below = 0.0
@@ -131,7 +128,9 @@ def draw_stacked(
         inset, right = (_INSET if chart.kind == "levels" else 0.0), (40.0 if chart.kind == "xy" else _RIGHT)
         end = below + room - (_BOTTOM if last else 16)
         area = _Area(along, up, below + _TOP, end, inset, right, width)
-        parts.append(_axes(chart, area, _x_ticks(area, important) if last else ()))
+        labels = [TickLabel(tick, area.x(tick), _CHARACTER * len(f"{tick:g}")) for tick in along.ticks if last]
+        ticks = [(label.centre, f"{label.value:g}") for label in visible_ticks(labels, important, gap=_CHARACTER)]
+        parts.append(_axes(chart, area, ticks))
         parts.append(_content(chart, area, important, first=number == 0))
         below += room - (0 if last else _BOTTOM - 30)
     return "".join(parts), int(below)
@@ -141,16 +140,6 @@ def draw_key(series: ChartSeries, number: int) -> str:
     """Draw the line and the mark of a series for a legend, 34 by 12."""
     line = f'<path d="M1 6H33" class="line {series.hue}" stroke-dasharray="{_DASHES[series.line]}"/>'
     return line + (_mark(17, 6, series, number) if series.stroke in ("line", "points") else "")
-
-
-def _x_axis(charts: Sequence[Chart]) -> Axis:
-    xs = [x for chart in charts for x in chart.xs]
-    return level_axis(xs) if charts[0].kind == "levels" else value_axis([*xs, *(x for x, _ in charts[0].marks)], 7)
-
-
-def _x_ticks(area: _Area, important: set[float]) -> list[tuple[float, str]]:
-    labels = [TickLabel(tick, area.x(tick), _CHARACTER * len(f"{tick:g}")) for tick in area.along.ticks]
-    return [(label.centre, f"{label.value:g}") for label in visible_ticks(labels, important, gap=_CHARACTER)]
 
 
 def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
@@ -169,10 +158,8 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     turned = f'transform="translate(14 {middle:.1f}) rotate(-90)"'
     parts.append(f'<text {turned} text-anchor="middle" class="{chart.hue}">{escape(unit)}</text>')
     if ticks:
-        at = (_LEFT + area.width) / 2
-        parts.append(
-            f'<text x="{at}" y="{area.bottom + _BOTTOM - 6:.1f}" text-anchor="middle">{escape(chart.x)}</text>'
-        )
+        at, y = (_LEFT + area.width) / 2, area.bottom + _BOTTOM - 6
+        parts.append(f'<text x="{at}" y="{y:.1f}" text-anchor="middle">{escape(chart.x)}</text>')
     return "".join(parts)
 
 
