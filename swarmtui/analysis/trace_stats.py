@@ -16,10 +16,9 @@ _CLASSES = 40
 class TraceStats(Stored, frozen=True, kw_only=True):
     """Figures of a set of sessions. Token counts are sums over all requests; `hit_rate` is that of an unlimited cache.
 
-    `new_tokens` are the prompt tokens of a request that such a cache would not hold. `mean_context` is the mean over
-    the requests of prompt and answer. `fan_out` is the largest number of sub-agents between two requests. `arrivals_s`
-    is the time of the last arrival, null if the trace has no arrival times. `input_histogram` counts prompts by length,
-    in classes of `histogram_step` tokens.
+    `new_tokens` are the prompt tokens of a request that such a cache would not hold, `mean_context` those of prompt and
+    answer. `fan_out` is the largest number of sub-agents between two requests, `arrivals_s` the time of the last
+    arrival. `input_histogram` counts prompts by length, in classes of `histogram_step` tokens.
     """
 
     sessions: int
@@ -42,11 +41,7 @@ class TraceStats(Stored, frozen=True, kw_only=True):
 
 def trace_stats(sessions: Iterable[TraceSession]) -> TraceStats:
     """Read the sessions once; only numbers are kept of each."""
-    turns: list[float] = []
-    inputs: list[float] = []
-    outputs: list[float] = []
-    new: list[float] = []
-    thinks: list[float] = []
+    turns, inputs, outputs, new, thinks = (list[float]() for _ in range(5))
     subagents = fan_out = 0
     has_blocks, last_arrival = False, None
     shared: set[int] = set()

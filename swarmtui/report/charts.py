@@ -271,7 +271,8 @@ def _hue(number: int, hue: Hue) -> ChartHue:
 
 def main_first(count: int, hue: Hue) -> list[ChartHue]:
     """Return the hues of several curves of which the first is the one that counts."""
-    return [*islice(cycle((hue, "dim", *_MORE)), count)]
+    hues: tuple[ChartHue, ...] = (hue, "dim", *_MORE)
+    return [*islice(cycle(hues), count)]
 
 
 def _relative(level: Level, levels: Sequence[Level], value: Callable[[Level], float | None]) -> float | None:

@@ -50,10 +50,7 @@ class DotGrid:
                 self.dot(x, y, style)
 
     def band(self, start: tuple[int, int, int], end: tuple[int, int, int], style: str) -> None:
-        """Shade the area between two edges, given by x, the lowest and the highest y at both ends.
-
-        It has about one dot in each cell, half as many as a line.
-        """
+        """Shade the area between two edges, given by x, the lowest and the highest y at both ends."""
         (left, low, high), (right, last_low, last_high) = start, end
         for x in range(left, right + 1):
             share = (x - left) / ((right - left) or 1)

@@ -95,10 +95,7 @@ def level_table(
 
 
 def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:
-    """Return by load the verdict, the requests that met the condition that was met least often, and all of it.
-
-    A search for the capacity has its own verdicts on the levels that it visited.
-    """
+    """Return by load the verdict, the requests that met the condition that was met least often, and all of it."""
     counts = {level.offered_load: (KEPT[level.kept], *level.met_least) for level in found}
     if search is not None and search.goal == "capacity":
         states = {level.c: "so far" if search.keeps_so_far(level) else level.state for level in search.levels}

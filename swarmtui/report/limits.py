@@ -44,10 +44,10 @@ def limit_facts(found: SpeedOfLight) -> tuple[tuple[str, str], ...]:
         agents = int(found.kv_tokens / serving.context)
         fit = f"{agents:,} context{' fits' if agents == 1 else 's fit'}"
         rows.append(("KV cache", f"{count(found.kv_tokens)} tokens: {fit}{guess}"))
-    if (fit := found.fit) is not None:
-        overhead = f"{seconds(fit.overhead_s, 2)} + " if fit.overhead_s else ""
-        off = f"{count_noun(fit.levels, 'level')}, off by {short_percent(fit.error, 2)} at most"
-        rows.append(("Fit", f"a step takes {overhead}the limit / {fit.efficiency:.2f} ({off})"))
+    if (steps := found.fit) is not None:
+        overhead = f"{seconds(steps.overhead_s, 2)} + " if steps.overhead_s else ""
+        off = f"{count_noun(steps.levels, 'level')}, off by {short_percent(steps.error, 2)} at most"
+        rows.append(("Fit", f"a step takes {overhead}the limit / {steps.efficiency:.2f} ({off})"))
     return tuple(rows)
 
 

@@ -39,10 +39,7 @@ def render_markdown(sessions: Sequence[SessionData]) -> bytes:
 
 
 def post_markdown(summary: Summary, attached: str = "") -> bytes:
-    """Return the answer, the levels and what was measured, for a post or an issue.
-
-    `attached` is the name of the shared file that is sent with it.
-    """
+    """Return the answer, the levels and what was measured, for a post or an issue."""
     answer, session = summary.answer, summary.session
     if answer is None or not summary.levels:
         raise BadInput("nothing was measured, so there is nothing to post", key=session.id)

@@ -111,10 +111,7 @@ def draw_chart(chart: Chart) -> str:
 def draw_stacked(
     charts: Sequence[Chart], width: int = WIDTH, upper: int = HEIGHT, lower: int = LOWER
 ) -> tuple[str, int]:
-    """Draw charts one above the other over the same x axis; return their elements and their height.
-
-    `upper` is the height of the first one, `lower` that of each other.
-    """
+    """Draw charts one above the other over the same x axis; return their elements and their height."""
     xs = [*(x for chart in charts for x in chart.xs), *(x for x, _ in charts[0].marks)]
     along = level_axis(xs) if charts[0].kind == "levels" else value_axis(xs, 7)
     important = {x for chart in charts for series in chart.series for x, _ in series.marks}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.machine.ttft_split import estimate_split, split_by_counters, split_by_timings
 from swarmtui.model.record import EngineTimings
 from swarmtui.model.telemetry import ServerHistogram, ServerState
+from tests.analysis.level_builders import level
 from tests.analysis.record_builders import BOOT_NS, MS, request
 
 
@@ -49,12 +50,13 @@ def test_no_split_when_server_reports_more_time_than_client() -> None:
 
 
 def test_estimate_needs_prompts_of_equal_length() -> None:
-    found = estimate_split(3.0, 1024.0, 0.5, 1000.0)
+    single = level(1, ttft=0.5, n=1, tokens_in=1000)
+    found = estimate_split(3.0, 1024.0, single)
     assert found is not None and found.estimated
     assert (found.queue_s, found.prefill_s, found.rest_s) == (2.5, 0.5, None)
-    assert estimate_split(3.0, 2048.0, 0.5, 1024.0) is None
-    assert estimate_split(3.0, None, 0.5, 1024.0) is None
-    assert estimate_split(3.0, 1024.0, None, 1024.0) is None
+    assert estimate_split(3.0, 2048.0, single) is None
+    assert estimate_split(3.0, None, single) is None
+    assert estimate_split(3.0, 1024.0, level(1, n=1, tokens_in=1000)) is None
 
 
 @given(st.floats(0.001, 100.0), st.floats(0.0, 100.0), st.floats(0.0, 100.0))

@@ -214,10 +214,7 @@ def _at(levels: Sequence[int]) -> str:
 
 
 def kv_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
-    """`KV cache: room for 11 contexts of about 1,003 tokens; 16 slots; hit rate 0.94 at C=11, 0.71 at C=12`
-
-    `missed_c` is the first level that missed the SLO.
-    """
+    """`KV cache: room for 11 contexts of about 1,003 tokens; 16 slots; hit rate 0.94 at C=11, 0.71 at C=12`"""
     text = room_text(kv, missed_c) or "KV cache: its size is not reported, so that no cliff was predicted"
     if kv.c is None or kv.hit_before is None or kv.hit_after is None:
         return f"{text}; {'hit rates are not known' if kv.hit_before is None else 'the hit rate did not fall'}"

@@ -34,10 +34,7 @@ ANOTHER_MINUTE = 0.1
 
 
 class Margins(NamedTuple):
-    """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents.
-
-    `spread` is that of the speed from visit to visit, known with `df` degrees of freedom.
-    """
+    """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents."""
 
     line: tuple[tuple[int, float], ...]
     spread: float
@@ -90,10 +87,7 @@ class _Margin(NamedTuple):
 
 
 def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
-    """Return how far the levels of these visits are from the limits; margins that rise are averaged.
-
-    It is null if no margin is known, as where a condition has several limits.
-    """
+    """Return how far the levels of these visits are from the limits; margins that rise are averaged."""
     known = [(c, margin) for c, tally in visits if (margin := _margin(tally)) is not None]
     if not known:
         return None

@@ -32,10 +32,7 @@ def level_marks(
     answer: Answer | None = None,
     search: SearchState | None = None,
 ) -> LevelMarks:
-    """Mark what the answer says; before there is one, what a search for the capacity has found so far.
-
-    Nothing is marked if not even one agent keeps the SLO.
-    """
+    """Mark what the answer says; before there is one, what a search for the capacity has found so far."""
     if answer is not None and answer.agents is not None:
         disturbed, missed = bool(answer.disturbed), answer.missed_c
         # A level that is missed by far is past the range, whatever slowed the server down.

@@ -210,10 +210,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _with_sweet_spot(found: Scaling, levels: Sequence[Level], slots: Slots | None) -> Scaling:
-    """Add the sweet spot: the best level. There is none if tok/s still grew up to the last level, short of the slots.
-
-    `slots` may have been inferred from the same levels, which changes nothing: the cliff is where they end.
-    """
+    """Add the sweet spot: the best level. It has none if tok/s still grew up to the last level, short of the slots."""
     if len(levels) == 1:
         return _refuse(found, "single_level", "only one level", "sweet spot")
     best = _lowest_best(levels, found.cliff)

@@ -108,10 +108,7 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`.
-
-    The texts are from long to short; there is none before a request is measured.
-    """
+    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`."""
     known = frame.first_tokens
     if known is None or frame.status != "running":
         return ()

@@ -29,10 +29,7 @@ _MIN_REFERENCE = 0.5
 def with_canaries(
     levels: Sequence[Level], under_load: Sequence[Sequence[Record]], alone: Sequence[Record]
 ) -> list[Level]:
-    """Add canary figures and findings to levels.
-
-    `under_load` has the canaries of each level, `alone` those that ran at C=1 before the first level.
-    """
+    """Add canary figures and findings to levels."""
     reference = {record.type: record for record in _answered(alone)}
     if not reference:
         return list(levels)
@@ -102,9 +99,10 @@ def canary_findings(
 
 
 def _describe(figures: CanaryFigures) -> str:
-    interval = f"{percent(figures.pass_low)} to {percent(figures.pass_high)}"
-    passes = f"{figures.passed} of {figures.n} canaries pass ({interval})"
-    text = f"{passes}, alone {figures.alone_passed} of {figures.alone_n}"
+    text = (
+        f"{figures.passed} of {figures.n} canaries pass ({percent(figures.pass_low)} to {percent(figures.pass_high)})"
+    )
+    text += f", alone {figures.alone_passed} of {figures.alone_n}"
     if figures.compared:
         text += f"; {figures.compared - figures.diverged} of {figures.compared} answers are those of C=1"
     if figures.diverged_after is not None:
@@ -118,9 +116,8 @@ def _equal_chars(record: Record, reference: Record | None) -> int | None:
         return None
     if record.text == reference.text:
         return -1
-    pairs = zip(record.text, reference.text, strict=False)
-    shorter = min(len(record.text), len(reference.text))
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
+    pairs = enumerate(zip(record.text, reference.text, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(record.text), len(reference.text)))
 
 
 def wilson_interval(passed: int, n: int) -> tuple[float | None, float | None]:

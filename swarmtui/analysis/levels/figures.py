@@ -124,7 +124,7 @@ def _level(
     c: int, runs: list[LevelRun], block_size: int | None, readings: Sequence[LevelReading], rejections: Rejections
 ) -> Level:
     counted = [run for run in runs if run.finished]
-    steady_parts = [_steady_part(c, run) for run in counted]
+    steady_parts = [steady(run.records, c, run.steady_window) if run.has_counts else None for run in counted]
     by_run = tuple(map(_run_figures, counted, steady_parts))
     delays = [delay for run in runs for delay in run.send_delays_s]
     finished = [record for run in runs for record in run.finished]
@@ -302,16 +302,11 @@ def _judged_first_tokens(runs: Sequence[LevelRun], search: CapacitySearch | None
     return found if found.n else None
 
 
-def _steady_part(c: int, run: LevelRun) -> SteadyPart | None:
-    counted = any(record.ok and record.tokens_out is not None for record in run.finished)
-    return steady(run.records, c, run.steady_window) if counted else None
-
-
 def _wall_tokens(run: LevelRun, endpoint: int | None = None) -> float | None:
     """Return the output tokens of a run within its makespan, which unmeasured requests share with the measured ones."""
     if not run.filled and not run.steered:
         return count_known(r.tokens_out for r in run.finished if r.ok and endpoint in (None, r.endpoint))
-    if not any(record.ok and record.tokens_out is not None for record in run.finished):
+    if not run.has_counts:
         return None
     part = steady([r for r in run.records if endpoint in (None, r.endpoint)], 0, run.window)
     return part.tokens if part else None
@@ -322,13 +317,12 @@ def _c_held(runs: Sequence[LevelRun]) -> float | None:
 
     A stream is taken until its response ends: a server may end it long after the last token.
     """
-    windows = [(window, run) for run in runs if (window := run.held_window) is not None]
-    held = [
-        (mean_in_flight([(r.t_sent_ns, r.left_ns) for r in run.records if r.t_sent_ns is not None], window), window)
-        for window, run in windows
-    ]
-    known = [(mean, last - first) for mean, (first, last) in held if mean is not None]
-    return ratio(fsum(mean * length for mean, length in known), sum(length for _, length in known))
+    known = []
+    for run in runs:
+        spans = [(r.t_sent_ns, r.left_ns) for r in run.records if r.t_sent_ns is not None]
+        if (window := run.held_window) is not None and (held := mean_in_flight(spans, window)) is not None:
+            known.append((held, window[1] - window[0]))
+    return ratio(fsum(held * length for held, length in known), sum(length for _, length in known))
 
 
 def level_readings(samples: Iterable[Telemetry]) -> list[LevelReading]:
@@ -349,9 +343,7 @@ def _mean_queue(runs: Sequence[LevelRun], readings: Sequence[LevelReading]) -> f
 def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
     """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
-    windowed = run.has_cycles
-    tokens = count_known(r.tokens_out for r in ok)
-    wall_s = run.wall_s
+    windowed, wall_s = run.has_cycles, run.wall_s
     return RunFigures(
         run=run.number,
         complete=run.complete,
@@ -362,7 +354,7 @@ def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
         steady_s=part.seconds if part else None,
         c_achieved=ratio(run.busy_s, wall_s),
         c_held=_c_held([run]),
-        tokens_out=tokens or 0,
+        tokens_out=count_known(r.tokens_out for r in ok) or 0,
         out_tps_wall=ratio(_wall_tokens(run), wall_s),
         out_tps_steady=part.tokens / part.seconds if part else None,
         per_stream_tps=window_stream_rate([run]) if windowed else stream_rate(ok),

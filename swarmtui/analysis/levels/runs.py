@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from swarmtui.model.base import Stored
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
@@ -19,7 +18,7 @@ from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
 Span = tuple[int, int]
 
 
-class SteadyPart(Stored, frozen=True, kw_only=True):
+class SteadyPart(NamedTuple):
     """The length of a steady window, and the tokens that arrived in it."""
 
     seconds: float
@@ -27,10 +26,7 @@ class SteadyPart(Stored, frozen=True, kw_only=True):
 
 
 def in_flight_span(record: Record) -> Span | None:
-    """Return the time from the send to the last token; of a failed request to its end, since it occupied a stream.
-
-    None for a request that was never sent.
-    """
+    """Return the time from the send to the last token; of a failed request to its end, since it occupied a stream."""
     ends = (record.t_end_ns, record.t_done_ns) if record.ok else (record.t_done_ns, record.t_last_ns)
     end = ends[0] if ends[0] is not None else ends[1]
     if record.t_sent_ns is None or end is None or end < record.t_sent_ns:
@@ -69,12 +65,6 @@ def mean_in_flight(spans: Iterable[Span], window: Span) -> float | None:
     if last <= first:
         return None
     return sum(max(0, min(end, last) - max(start, first)) for start, end in spans) / (last - first)
-
-
-def most_at_once(spans: Iterable[Span]) -> int:
-    """Return the largest number of spans that overlap; one that ends as another begins does not overlap it."""
-    changes = sorted(change for start, end in spans for change in ((start, 1), (end, -1)))
-    return max(accumulate((change for _, change in changes), initial=0))
 
 
 def tokens_per_chunk(records: Iterable[Record]) -> float:
@@ -159,15 +149,21 @@ class LevelRun(NamedTuple):
 
     @property
     def streaming(self) -> int:
-        """The most streams that were between their first and last token at the same time."""
+        """The most streams that were between their first and last token at once; one may begin as another ends."""
         spans = ((record.t_first_ns or 0, record.t_last_ns or 0) for record in self.records)
-        return most_at_once((first, last) for first, last in spans if first < last)
+        changes = sorted(change for start, end in spans if start < end for change in ((start, 1), (end, -1)))
+        return max(accumulate((change for _, change in changes), initial=0))
 
     @property
     def filled(self) -> bool:
         """Whether requests before or after the measured ones kept C in flight; a single stream may have no others."""
         others = any(record.phase in ("preroll", "filler") for record in self.unmeasured)
         return not self.steered and (others or (self.c == 1 and bool(self.unfinished)))
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether the tokens of an answer were counted."""
+        return any(record.ok and record.tokens_out is not None for record in self.finished)
 
     @property
     def has_cycles(self) -> bool:
@@ -275,9 +271,7 @@ def runs_by_level(
             inside = [r for r in found if _ends_inside(r, end)]
             unmeasured = _overlapping(records, stage, end, inside)
             found = inside
-        delays: list[float | None] = []
-        if traits(stage.load).scheduled:
-            delays = [r.send_delay_s for r in found if r.ok]
+        delays = [r.send_delay_s for r in found if r.ok] if traits(stage.load).scheduled else []
         sent = [r for r in found if r.error != CANCELLED]
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(
@@ -332,18 +326,8 @@ def _from_due_time(record: Record) -> Record:
 
 def _with_missing_stages(stages: Sequence[StageStart], by_stage: dict[int, list[Record]]) -> list[StageStart]:
     """Add stages whose line in the journal was damaged, rebuilt from their requests."""
-    known = {stage.number for stage in stages}
-    missing = [found[0] for number, found in by_stage.items() if number not in known]
-    return [
-        *stages,
-        *(
-            StageStart(
-                number=r.stage,
-                t_ns=r.t_sent_ns or 0,
-                c=max(1, r.c),
-                run=r.run,
-                phase="level" if r.phase in LEVEL_PHASES else r.phase,
-            )
-            for r in missing
-        ),
-    ]
+    known, found = {stage.number for stage in stages}, list(stages)
+    for r in (records[0] for number, records in by_stage.items() if number not in known):
+        phase = "level" if r.phase in LEVEL_PHASES else r.phase
+        found.append(StageStart(number=r.stage, t_ns=r.t_sent_ns or 0, c=max(1, r.c), run=r.run, phase=phase))
+    return found

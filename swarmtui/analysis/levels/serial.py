@@ -29,10 +29,7 @@ def compare_with_serial(
     serial_wall_s: float | None,
     rates: SerialRates | None,
 ) -> tuple[SerialBaseline, float | None] | None:
-    """Return the serial baseline with the speed-up, and the token ratio; None without a baseline.
-
-    `serial_records` are the requests that ran serially; `rates` of a single stream replace them.
-    """
+    """Return the serial baseline with the speed-up, and the token ratio; None without a baseline."""
     if not batch_wall_s or not any(record.ok for record in batch):
         return None
     concurrent = _summarise(batch, batch_wall_s)

@@ -65,10 +65,7 @@ def percentile(ordered: Ordered, q: float) -> float:
 
 
 def falling_means(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Return means that never rise, of sums and their weights: those that would are averaged (isotonic regression).
-
-    The mean of nothing is infinite.
-    """
+    """Return means that never rise, of sums and their weights: those that would are averaged (isotonic regression)."""
     pools: list[tuple[float, float, int]] = []
     for total, weight in pairs:
         pool = total, weight, 1

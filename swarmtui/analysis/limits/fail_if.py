@@ -73,10 +73,7 @@ class FailCondition(NamedTuple):
 
 
 def parse_fail_if(text: str) -> FailCondition:
-    parser = _Parser(text)
-    node = parser.any_of(0)
-    parser.end()
-    return FailCondition(text, node)
+    return FailCondition(text, _Parser(text).parse())
 
 
 class _Token(NamedTuple):
@@ -108,27 +105,28 @@ class _Parser:
             position = match.end()
         return tokens
 
-    def any_of(self, depth: int) -> _Node:
-        parts = [self._all_of(depth)]
-        while self._take("or"):
-            parts.append(self._all_of(depth))
-        return parts[0] if len(parts) == 1 else _Group(True, tuple(parts))
+    def parse(self) -> _Node:
+        node = self._joined("or", 0)
+        if self._at < len(self._tokens):
+            raise self._error("expected and, or, or the end", self._tokens[self._at].start)
+        return node
 
-    def _all_of(self, depth: int) -> _Node:
-        parts = [self._one(depth)]
-        while self._take("and"):
-            parts.append(self._one(depth))
-        return parts[0] if len(parts) == 1 else _Group(False, tuple(parts))
+    def _joined(self, word: str, depth: int) -> _Node:
+        """Return the parts that this word joins; `and` binds them more closely than `or`."""
+        parts: list[_Node] = []
+        while not parts or self._take(word):
+            parts.append(self._joined("and", depth) if word == "or" else self._one(depth))
+        return parts[0] if len(parts) == 1 else _Group(word == "or", tuple(parts))
 
     def _one(self, depth: int) -> _Node:
         if depth > _MAX_DEPTH:
             raise self._error("too many brackets")
-        if self._take("("):
-            node = self.any_of(depth + 1)
-            if not self._take(")"):
-                raise self._error("a closing ) is missing")
-            return node
-        return self._comparison()
+        if not self._take("("):
+            return self._comparison()
+        node = self._joined("or", depth + 1)
+        if not self._take(")"):
+            raise self._error("a closing ) is missing")
+        return node
 
     def _comparison(self) -> _Compare:
         word = self._next("word", "a figure such as ttft_p50 or out_tps_steady")
@@ -164,10 +162,6 @@ class _Parser:
             raise self._error(f"expected {expected}", token.start)
         self._at += 1
         return token
-
-    def end(self) -> None:
-        if self._at < len(self._tokens):
-            raise self._error("expected and, or, or the end", self._tokens[self._at].start)
 
     def _error(self, problem: str, position: int | None = None) -> BadInput:
         """Return an error that names the position in the text, in one line."""

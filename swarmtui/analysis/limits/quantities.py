@@ -31,13 +31,9 @@ class Quantity(NamedTuple):
 
 
 def _figure(kind: Kind, path: str) -> Quantity:
-    return Quantity(kind, attrgetter(path))
-
-
-def _time(name: str, part: str) -> Quantity:
-    """Return a time; percentiles have an interval."""
-    found = _figure("time", f"{name}_s.{part}")
-    return found._replace(interval=attrgetter(f"{name}_s.{part}_interval")) if part.startswith("p") else found
+    """Return a figure of a level; percentiles of times have an interval."""
+    found = Quantity(kind, attrgetter(path))
+    return found._replace(interval=attrgetter(f"{path}_interval")) if kind == "time" and ".p" in path else found
 
 
 def _steady_interval(level: Level) -> Interval | None:
@@ -48,13 +44,10 @@ def _steady_interval(level: Level) -> Interval | None:
 _TIMES = ("ttft", "ttfo", "tpot", "icl", "e2e", "job")
 _PARTS = ("mean", "min", "p50", "p90", "p95", "p99", "max")
 QUANTITIES: dict[str, Quantity] = {
-    **{f"{name}_{part}": _time(name, part) for name in _TIMES for part in _PARTS},
+    **{f"{name}_{part}": _figure("time", f"{name}_s.{part}") for name in _TIMES for part in _PARTS},
     **{f"per_stream_tps_{part}": _figure("rate", f"per_stream_tps.{part}") for part in ("mean", "min", "p50", "max")},
     "per_stream_tps": _figure("rate", "per_stream_tps.mean"),
-    **{
-        name: _figure("rate", name)
-        for name in ("out_tps_steady_hw", "out_tps_wall", "prompt_tps", "total_tps")
-    },
+    **{name: _figure("rate", name) for name in ("out_tps_steady_hw", "out_tps_wall", "prompt_tps", "total_tps")},
     "out_tps_steady": _figure("rate", "out_tps_steady")._replace(interval=_steady_interval),
     **{name: _figure("share", name) for name in ("contention", "pass_rate", "coalesced_chunks")},
     **{

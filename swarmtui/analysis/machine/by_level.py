@@ -19,7 +19,7 @@ from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, TraceFigures
-from swarmtui.model.telemetry import DiscoveredServer, ServerState, Speculation, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, ServerState, Speculation, Telemetry
 
 
 def add_machine_figures(
@@ -48,7 +48,8 @@ def add_machine_figures(
         spans, tokens = _output_windows(level, counted)
         use = host_use_within(host, [(started[number], ended[number]) for number in timed])
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
-        parts = parts or (_estimate(level, single) if single else None)
+        if parts is None and single is not None:
+            parts = estimate_split(level.ttft_s.mean, ratio(level.tokens_in, level.ok), single)
         replay = _trace_figures(level, gpus, [(by_stage[n], started[n], ended[n]) for n in timed], samples)
         replayed = msgspec.structs.replace(level, replay=replay)
         seen = level_counters(level.c, stages, ends, samples)
@@ -112,11 +113,6 @@ def _trace_figures(
         cached_tokens=round(hit_rate * prompt),
         fresh_tokens=prompt - round(hit_rate * prompt),
     )
-
-
-def _estimate(level: Level, single: Level) -> TtftSplit | None:
-    prompt_tokens, single_prompt_tokens = (ratio(found.tokens_in, found.ok) for found in (level, single))
-    return estimate_split(level.ttft_s.mean, prompt_tokens, single.ttft_s.mean, single_prompt_tokens)
 
 
 # Counters of a level that an answer uses.

@@ -47,16 +47,15 @@ def _reported_split(ttft_s: float, queue_s: float | None, prefill_s: float | Non
     return TtftSplit(ttft_s=ttft_s, queue_s=queue_s, prefill_s=prefill_s, rest_s=max(0.0, rest_s))
 
 
-def estimate_split(
-    ttft_s: float | None, prompt_tokens: float | None, single_s: float | None, single_prompt_tokens: float | None
-) -> TtftSplit | None:
-    """Estimate from the TTFT of a single stream: everything above it is queueing.
+def estimate_split(ttft_s: float | None, prompt_tokens: float | None, single: Level) -> TtftSplit | None:
+    """Estimate from the TTFT of the level of a single stream: everything above it is queueing.
 
     None if the prompts differ in length by more than 10 %, or were not counted.
     """
-    if ttft_s is None or single_s is None or not prompt_tokens or not single_prompt_tokens:
+    single_s, single_tokens = single.ttft_s.mean, ratio(single.tokens_in, single.ok)
+    if ttft_s is None or single_s is None or not prompt_tokens or not single_tokens:
         return None
-    if abs(prompt_tokens / single_prompt_tokens - 1.0) > SAME_LENGTH:
+    if abs(prompt_tokens / single_tokens - 1.0) > SAME_LENGTH:
         return None
     prefill_s = min(single_s, ttft_s)
     return TtftSplit(ttft_s=ttft_s, queue_s=ttft_s - prefill_s, prefill_s=prefill_s, estimated=True)
@@ -145,7 +144,7 @@ def recent_split(
     single = next((level for level in levels if level.c == 1 and level.ok), None)
     if parts is not None or single is None:
         return parts
-    return estimate_split(*_means(recent), single.ttft_s.mean, ratio(single.tokens_in, single.ok))
+    return estimate_split(*_means(recent), single)
 
 
 def _undisturbed_window(ends: Sequence[tuple[int, int]], records: Sequence[Record]) -> tuple[int, int]:

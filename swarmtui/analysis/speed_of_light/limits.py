@@ -9,15 +9,7 @@ import msgspec
 from swarmtui.analysis.speed_of_light.fit import predicted_step
 from swarmtui.analysis.speed_of_light.step import batch_of, decode_step, kv_bytes, kv_room, tokens_per_s
 from swarmtui.model.findings import Finding, Findings
-from swarmtui.model.speed_of_light import (
-    Binding,
-    GpuFigures,
-    LevelLimit,
-    ModelShape,
-    Serving,
-    SpeedOfLight,
-    StepFit,
-)
+from swarmtui.model.speed_of_light import Binding, GpuFigures, LevelLimit, ModelShape, Serving, SpeedOfLight, StepFit
 from swarmtui.numbers import short
 
 # The bits of a number in the KV cache with an 8-bit cache, the narrowest that most servers have.

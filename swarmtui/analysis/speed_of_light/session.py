@@ -19,15 +19,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.findings import Finding, Slots
 from swarmtui.model.session import Level
 from swarmtui.model.session_tags import ModelFacts
-from swarmtui.model.speed_of_light import (
-    Binding,
-    GpuFigures,
-    LevelLimit,
-    ModelShape,
-    Serving,
-    SpeedOfLight,
-    StepFit,
-)
+from swarmtui.model.speed_of_light import Binding, GpuFigures, LevelLimit, ModelShape, Serving, SpeedOfLight, StepFit
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState
 from swarmtui.numbers import percent, rate, seconds, short
 from swarmtui.text import count_noun
@@ -95,7 +87,9 @@ def session_limits(
     measured = [_measure(level, single, serving, counters.get(level.c)) for level in closed]
     if model is None or gpu is None or not gpu.bandwidth:
         return msgspec.structs.replace(found, levels=tuple(_unlimited(one, slots) for one in measured))
-    steps = [_step(one, model, gpu, serving) for one in measured]
+    steps = [
+        decode_step(model, gpu, msgspec.structs.replace(serving, context=one.context), one.batch) for one in measured
+    ]
     fit = fit_steps([point for one, step in zip(measured, steps, strict=True) if (point := _point(one, step))])
     if fit is not None and fit.error > _MAX_FIT_ERROR:
         fit = None
@@ -217,10 +211,6 @@ def _prefill(level: Level, single: Level | None) -> tuple[float | None, tuple[fl
         return None, None
     now, alone = (level.tokens_in - (level.cached_tokens or 0)) / level.output_s, fresh / alone_s
     return min(1.0, now / alone), (now, alone)
-
-
-def _step(one: MeasuredLevel, model: ModelShape, gpu: GpuFigures, serving: Serving) -> DecodeStep:
-    return decode_step(model, gpu, msgspec.structs.replace(serving, context=one.context), one.batch)
 
 
 def _point(one: MeasuredLevel, step: DecodeStep) -> tuple[float, float] | None:

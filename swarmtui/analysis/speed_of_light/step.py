@@ -41,7 +41,8 @@ def decode_step(
     tokens = batch * (serving.draft_tokens + 1)
     weights = serving.weight_factor * _weight_bytes(model, serving, tokens, hard=hard)
     kv = batch * kv_bytes(model, serving, serving.context)
-    flops = tokens * (2.0 * model.active_parameters + _attention_flops(model, serving.context))
+    attention = sum(group.layers * group.flops * group.tokens(serving.context) for group in model.attention)
+    flops = tokens * (2.0 * model.active_parameters + attention)
     tp = max(1, serving.tensor_parallel)
     kv_parts = 1 if model.latent_kv else max(1, min(tp, model.kv_heads or tp))
     peak = gpu.peak(model.compute_bits)
@@ -103,7 +104,3 @@ def _weight_bytes(model: ModelShape, serving: Serving, tokens: float, *, hard: b
     experts = min(float(model.experts_used), float(model.experts)) if hard else experts_read(model, tokens)
     drafts = serving.draft_tokens if serving.draft_tokens and not hard else min(1, serving.draft_tokens)
     return model.dense_bytes + experts * model.expert_bytes + drafts * model.draft_bytes
-
-
-def _attention_flops(model: ModelShape, context: float) -> float:
-    return sum(group.layers * group.flops * group.tokens(context) for group in model.attention)

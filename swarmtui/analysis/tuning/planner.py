@@ -227,7 +227,9 @@ class _Search:
         self._take_known()
         model = self._model()
         self.leader = self._likely_best(model)
-        if not self._has_starts():
+        screens = sum(len(starts) for _, starts in self._screened.values())
+        # With those that follow, all starts are a small part of a grid.
+        if screens >= max(_LEAST_SCREENS, int(_PART_OF_GRID * self._space.size) - self._later_starts()):
             return
         best = model.estimate(self.leader).score
         promises = {key: (model.promise(flags, best), flags) for key, flags in self._near(self.leader).items()}
@@ -266,11 +268,6 @@ class _Search:
         best = model.simplest_best(usable or [self._floor])
         gain = model.estimate(best).score - model.estimate(self._floor).score
         return best if gain > log(1 + _GAIN) else self._floor
-
-    def _has_starts(self) -> bool:
-        """Whether the screening may have another start: with those that follow, all are a small part of a grid."""
-        screens = sum(len(starts) for _, starts in self._screened.values())
-        return screens < max(_LEAST_SCREENS, int(_PART_OF_GRID * self._space.size) - self._later_starts())
 
     def _later_starts(self) -> int:
         return self._rules.finalists * self._rules.restarts + 2 * CHECKPOINTS[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from math import prod
 from typing import Literal
 
 import msgspec
@@ -92,10 +93,7 @@ class SearchSpace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def size(self) -> int:
         """How many configurations there are."""
-        count = 1
-        for knob in self.knobs:
-            count *= len(self.ladder(knob))
-        return count
+        return prod(len(self.ladder(knob)) for knob in self.knobs)
 
     def ladder(self, knob: Knob) -> tuple[Value, ...]:
         """Return the values to try and that of the command, in order."""
@@ -106,10 +104,7 @@ class SearchSpace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(sorted((*values, known), key=_number)) if knob.ordered else (known, *values)
 
     def in_order(self, knobs: Iterable[Knob]) -> list[Knob]:
-        """Order knobs: those first that move what binds the highest level of the command as it is, then by stage.
-
-        In a stage, those come first that move what binds another level.
-        """
+        """Order knobs: those first that move what binds the highest level of the command as it is, then by stage."""
         found = [level.binds for level in self.limits.levels] if self.limits else []
         known = [{binds} - {"not_known"} for binds in found]
         highest, all_levels = known[-1] if known else set(), set[Binding]().union(*known)
@@ -254,10 +249,7 @@ def make_space(
     moe: bool | None = None,
     more: Iterable[Knob] = (),
 ) -> SearchSpace:
-    """Choose the knobs to try with this command: those of `grid` with its values, else the catalogue's that apply.
-
-    `more` are knobs that no engine has, such as the power limit of a GPU.
-    """
+    """Choose the knobs to try with this command: those of `grid` with its values, else the catalogue's that apply."""
     more = tuple(more)
     catalogue = (*engine.knobs, *more)
     knobs, left_out = [], []
