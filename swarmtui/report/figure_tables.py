@@ -46,15 +46,30 @@ def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
 
 def load_tables(summary: Summary) -> tuple[Table, ...]:
     """Tabulate what is specific to a serial baseline, a swarm, an open loop or recorded sessions."""
-    levels = summary.levels
+    levels, load = summary.levels, summary.session.plan.load
     return (
         _serial_table(levels),
-        _swarm_table(levels),
-        _open_loop_table(summary),
-        _sessions_table(summary),
+        _table(
+            "Prompt and output throughput", [level for level in levels if traits(level.load).prompt_heavy],
+            "load wall_s prompt wall total ttft_mean ttft_max",
+            "tok/s over the wall time; prompt tokens are read, not generated",
+        ),
+        _table(
+            "Open loop", [level for level in levels if level.rate is not None],
+            "load n errors arrived served in_flight send_delay ttft ttft_tail e2e",
+            f"arrivals: {load.arrival if isinstance(load, Open) else MISSING}; arrival and completion rate: requests/s "
+            "as scheduled and as finished; latencies count from the scheduled time; send delay: p99, or the maximum "
+            "below 299 requests",
+        ),
+        _sessions_table(levels, load if isinstance(load, Sessions) else Sessions()),
         kv_table(summary),
-        _speculation_table(levels),
-    )
+        _table(
+            "Speculative decoding", [level for level in levels if level.speculation],
+            "load stream spec_tokens spec_steps spec_drafted spec_share spec_at",
+            "stream = tokens/step × steps/s of one stream; drafted: tokens per step; accepted: share of these; "
+            "by position: how often the first, second … drafted token was right, of all drafts",
+        ),
+    )  # fmt: skip
 
 
 def clean_table(levels: Sequence[Level]) -> Table:
@@ -78,28 +93,7 @@ def _serial_table(levels: Sequence[Level]) -> Table:
     return _table("Serial and concurrent", shown, ids, "; ".join(notes))
 
 
-def _swarm_table(levels: Sequence[Level]) -> Table:
-    shown = [level for level in levels if traits(level.load).prompt_heavy]
-    note = "tok/s over the wall time; prompt tokens are read, not generated"
-    return _table("Prompt and output throughput", shown, "load wall_s prompt wall total ttft_mean ttft_max", note)
-
-
-def _open_loop_table(summary: Summary) -> Table:
-    load = summary.session.plan.load
-    note = (
-        f"arrivals: {load.arrival if isinstance(load, Open) else MISSING}; arrival and completion rate: requests/s as "
-        "scheduled and as finished; latencies count from the scheduled time; send delay: p99, or the maximum below "
-        "299 requests"
-    )
-    shown = [level for level in summary.levels if level.rate is not None]
-    ids = "load n errors arrived served in_flight send_delay ttft ttft_tail e2e"
-    return _table("Open loop", shown, ids, note)
-
-
-def _sessions_table(summary: Summary) -> Table:
-    load = summary.session.plan.load
-    if not isinstance(load, Sessions):
-        load = Sessions()
+def _sessions_table(levels: Sequence[Level], load: Sessions) -> Table:
     note = (
         "C: recorded sessions at a time, each with its sub-agents; jobs: sessions played from first to last request; "
         "jobs/h: requests as shares of their session; time per job: median, with pauses of at most "
@@ -107,7 +101,7 @@ def _sessions_table(summary: Summary) -> Table:
         "live context: tokens, mean; send delay: p99, or the maximum below 299 requests"
         f"{'' if load.rules is None else f'; rules of {load.rules}'}"
     )
-    shown = [level for level in summary.levels if level.replay is not None and traits(level.load).replayed]
+    shown = [level for level in levels if level.replay is not None and traits(level.load).replayed]
     ids = "load jobs jobs_failed jobs_h jobs_h_user jobs_h_gpu job_s context send_delay"
     return _table("Sessions", shown, ids, note)
 
@@ -119,9 +113,8 @@ def kv_table(summary: Summary) -> Table:
         return Table("", (), ())
     replays = [level.replay for level in levels if level.replay is not None]
     size = server_block_size(summary.servers) or 0
-    blocks = {0: "; the size of its blocks is not known", 1: ", token by token"}.get(
-        size, f", in blocks of {size} tokens"
-    )
+    known = {0: "; the size of its blocks is not known", 1: ", token by token"}
+    blocks = known.get(size, f", in blocks of {size} tokens")
     notes = ["hit rate: share of prompt tokens of the measured requests from the prefix cache"]
     if replays:
         notes.append(
@@ -141,16 +134,6 @@ def kv_table(summary: Summary) -> Table:
     notes += [f"full, or with preemptions, from {full}"] if full else []
     ids = "load hit max_hit cached external recomputed evicted preempted kv_use kv_context kv_fits"
     return _table("KV cache", levels, f"{ids} recorded prompt_error", "; ".join(notes))
-
-
-def _speculation_table(levels: Sequence[Level]) -> Table:
-    note = (
-        "stream = tokens/step × steps/s of one stream; drafted: tokens per step; accepted: share of these; "
-        "by position: how often the first, second … drafted token was right, of all drafts"
-    )
-    shown = [level for level in levels if level.speculation]
-    ids = "load stream spec_tokens spec_steps spec_drafted spec_share spec_at"
-    return _table("Speculative decoding", shown, ids, note)
 
 
 def _uses_cache(kv: KvFigures) -> bool:

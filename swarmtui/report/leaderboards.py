@@ -24,10 +24,7 @@ class LeaderboardFile(NamedTuple):
 
 
 def localmaxxing(summary: Summary, level: int | None = None) -> LeaderboardFile:
-    """Return the body of POST /api/benchmarks for one level: that with one agent, else the lowest one.
-
-    Its output tok/s are the decode rate of one agent, or those of all agents together.
-    """
+    """Return the body of POST /api/benchmarks for one level: that with one agent, else the lowest one."""
     at = _chosen(summary, level)
     payload = _payload(summary, at)
     hardware = payload["hardware"]

@@ -60,11 +60,10 @@ def probe_chart(history: ProbeHistory) -> Chart:
     points = [(probe.at.timestamp(), probe.tps or 0.0) for probe in history.probes]
     states = history.drift or (None,) * len(points)
     known = [(x, state) for (x, _), state in zip(points, states, strict=True) if state is not None]
-    drifted = [state is not None and state.drifted for state in states]
     series = (
         ChartSeries(
             "probe", tuple(points), hue="throughput", stroke="points",
-            marks=tuple((x, "failed") for (x, _), found in zip(points, drifted, strict=True) if found),
+            marks=tuple((x, "failed") for x, state in known if state.drifted),
         ),
         ChartSeries("smoothed", tuple((x, state.smoothed) for x, state in known), hue="latency", stroke="solid"),
         ChartSeries("drift limits", tuple((x, state.low) for x, state in known), hue="dim", stroke="dotted"),
@@ -109,8 +108,8 @@ def probe_line(root: Path, session: str) -> str:
         latest = next((probe for probe in probes if probe.id == session), None)
         if latest is not None and latest.runs:
             wall = " (whole request: the response arrived in one piece)" if latest.wall else ""
-            parts = [f"{latest.created} {significant(latest.tps)} tok/s{wall}"]
-            parts += [] if latest.engine_tps is None else [f"engine {significant(latest.engine_tps)}"]
-            parts += [] if latest.ttft_s is None else [f"TTFT {seconds(latest.ttft_s)}"]
-            return f"{', '.join(parts)}; {probe_history(probes).sentence}"
+            engine = "" if latest.engine_tps is None else f", engine {significant(latest.engine_tps)}"
+            ttft = "" if latest.ttft_s is None else f", TTFT {seconds(latest.ttft_s)}"
+            said = f"{latest.created} {significant(latest.tps)} tok/s{wall}{engine}{ttft}"
+            return f"{said}; {probe_history(probes).sentence}"
     return f"{session}: no rate was measured"

@@ -123,10 +123,7 @@ def session_state(row: SessionRow) -> str:
 
 
 def answer_text(row: SessionRow) -> str:
-    """Return the capacity that was found, else the best of several levels; empty if nothing was measured.
-
-    It has the doubt of the headline: `5+ agents`, `? 5 agents`, `16–35 agents`.
-    """
+    """Return the capacity that was found, else the best of several levels; empty if nothing was measured."""
     if row.agents is not None:
         sign, number = agents_number(row.agents, is_open=row.agents_open, doubtful=row.doubtful, wide=row.agents_range)
         return " ".join(filter(None, (sign, number, "agent" if number == "1" else "agents")))

@@ -22,13 +22,7 @@ _TASK: tuple[Column[TaskFigures], ...] = (
     Column("ttft", "TTFT", lambda task: task.ttft_s.median, seconds),
     Column("e2e", "e2e", lambda task: task.e2e_s, seconds),
     Column("tokens", "tokens", lambda task: task.tokens_out, lambda value: significant(value, 3)),
-    Column(
-        "answers",
-        "answers",
-        lambda task: _verdicts(Counter(task.verdicts)) if task.verdicts else "",
-        right=False,
-        least=8,
-    ),
+    Column("answers", "answers", lambda task: _verdicts(Counter(task.verdicts)), right=False, least=8),
 )
 
 

@@ -273,12 +273,16 @@ def runs_by_level(
             found = inside
         delays = [r.send_delay_s for r in found if r.ok] if traits(stage.load).scheduled else []
         sent = [r for r in found if r.error != CANCELLED]
+        finished = sent
+        if traits(stage.load).by_rate:
+            # Latencies count from when a request was due, so that a client that sends late does not hide queueing.
+            finished = [msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns) for record in sent]
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(
             number=len(same_level) + 1,
             stage=stage.number,
             c=stage.c,
-            finished=list(map(_from_due_time, sent)) if traits(stage.load).by_rate else sent,
+            finished=finished,
             sent=sent,
             unfinished=[r for r in found if r.error == CANCELLED],
             unmeasured=unmeasured,
@@ -317,11 +321,6 @@ def _overlapping(
         and span[1] > stage.t_ns
         and (end is None or span[0] < end.t_ns)
     ]
-
-
-def _from_due_time(record: Record) -> Record:
-    """Count latencies from when the request was due, so that a client that sends late does not hide queueing."""
-    return msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns)
 
 
 def _with_missing_stages(stages: Sequence[StageStart], by_stage: dict[int, list[Record]]) -> list[StageStart]:

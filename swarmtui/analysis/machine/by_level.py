@@ -125,10 +125,7 @@ _COUNTERS = (
 def level_counters(
     c: int, stages: Sequence[StageStart], ends: Sequence[StageEnd], telemetry: Sequence[Telemetry]
 ) -> ServerState:
-    """Sum the counters over the runs of a level, each from the last sample before it to the last within it.
-
-    `kv_use` and `running`, over all servers, are the maximum.
-    """
+    """Sum the counters over the runs of a level, each from the last sample before it to the last within it."""
     ended = {end.number: end.t_ns for end in ends}
     sums: dict[str, Any] = {}
     kv_use: list[float] = []
@@ -155,10 +152,7 @@ def level_counters(
 
 
 def _speculation(level: Level, ok: Sequence[Record], seen: ServerState) -> Speculation | None:
-    """Tell tokens per step, which the text decides, from steps per second; None without any draft.
-
-    The figures are those of the answers, else of the counters of the servers.
-    """
+    """Tell tokens per step, which the text decides, from steps per second; None without any draft."""
     told = [(record, record.engine) for record in ok if record.engine and record.engine.draft_tokens is not None]
     drafted, accepted, tokens = seen.draft_tokens or 0.0, seen.accepted_tokens or 0.0, seen.output_tokens or 0.0
     if told:

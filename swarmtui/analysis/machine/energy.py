@@ -78,10 +78,7 @@ def energy_used(
 
 
 def _joules(counter: Sequence[tuple[int, float]], span: Span) -> tuple[float, int] | None:
-    """Return the joules of a span and the time between the readings around its ends, 0 for a reading at an end.
-
-    Null if the counter was not read near both ends, or was reset in between.
-    """
+    """Return the joules of a span and the time between the readings around its ends, 0 for a reading at an end."""
     start, end = span
     times = [t for t, _ in counter]
     first, last = max(bisect_left(times, start + 1) - 1, 0), min(bisect_left(times, end), len(times) - 1)

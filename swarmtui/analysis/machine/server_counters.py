@@ -19,10 +19,7 @@ HISTOGRAMS = ("ttft", "itl", "queue", "prefill", "decode", "e2e", "accepted_at")
 
 
 class CounterChange(Stored, frozen=True, kw_only=True):
-    """The change between two samples: differences of counters and histograms, and the gauges of the later sample.
-
-    After a restart a counter is lower than before, and the differences are null.
-    """
+    """The change between two samples: differences of counters and histograms, and the gauges of the later sample."""
 
     state: ServerState
     restarted: bool

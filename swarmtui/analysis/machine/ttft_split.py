@@ -95,10 +95,7 @@ def split_by_timings(records: Sequence[Record]) -> TtftSplit | None:
 def level_split(
     runs: Sequence[Sequence[Record]], ends: Sequence[tuple[int, int]], samples: Sequence[Telemetry]
 ) -> TtftSplit | None:
-    """Split the TTFT of a level; None if servers report less than half of its requests.
-
-    `runs` are the requests of its runs, `ends` the `request_ends` of the session.
-    """
+    """Split the TTFT of a level; None if servers report less than half of its requests."""
     by_timings = split_by_timings([record for records in runs for record in records])
     if by_timings is not None:
         return by_timings

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -54,22 +55,7 @@ def waterfall(
                 sums[name] = sums.get(name, 0.0) + (t_ns - now) * count / max(1, shared) / 1e9
             now = t_ns
         active[part] += step
-    return _waterfall(len(answered), sums)
-
-
-def _waterfall(n: int, parts: dict[str, float], **fields: str) -> Waterfall:
-    return msgspec.structs.replace(Waterfall(n=n), **parts, **fields)
-
-
-def add_waterfalls(found: Sequence[Waterfall]) -> Waterfall:
-    """Add the parts; one that is null in all of them stays null."""
-    sums: dict[str, float] = {}
-    for one in found:
-        for field in WATERFALL_PARTS:
-            value = getattr(one, field)
-            if value is not None:
-                sums[field] = sums.get(field, 0.0) + value
-    return _waterfall(sum(one.n for one in found), sums)
+    return msgspec.structs.replace(Waterfall(n=len(answered)), **sums)
 
 
 def level_waterfall(runs: Sequence[LevelRun], block_size: int | None, split: TtftSplit | None) -> Waterfall | None:
@@ -82,9 +68,13 @@ def level_waterfall(runs: Sequence[LevelRun], block_size: int | None, split: Ttf
     found = per_job or [one for run in runs for record in run.finished if (one := waterfall([record], block_size))]
     if not found:
         return None
-    total = add_waterfalls(found)
-    means = {field: value / len(found) for field in WATERFALL_PARTS if (value := getattr(total, field)) is not None}
-    mean = _waterfall(len(found), means, per="job" if per_job else "request")
+    sums: dict[str, float] = {}
+    for one in found:
+        for field in WATERFALL_PARTS:
+            if (value := getattr(one, field)) is not None:
+                sums[field] = sums.get(field, 0.0) + value
+    means: dict[str, Any] = {field: value / len(found) for field, value in sums.items()}
+    mean = Waterfall(n=len(found), per="job" if per_job else "request", **means)
     return _divided(mean, split) if split is not None and not split.estimated else mean
 
 
@@ -121,10 +111,7 @@ def _segments(before: Record | None, record: Record, block_size: int | None) -> 
 
 
 def _first_token_parts(record: Record, known: int | None) -> Iterator[tuple[str, float]]:
-    """Yield the parts of the time to the first token, the last of which has what is left of it.
-
-    The server has read so many `known` tokens of the prompt before.
-    """
+    """Yield the parts of the time to the first token, the last of which has what is left of it."""
     split, ttft_s = split_by_timings([record]), record.ttft_s or 0.0
     queue_s = split.queue_s if split else record.engine.queue_s if record.engine else None
     prefill_s = split.prefill_s if split and split.prefill_s is not None else None
@@ -183,10 +170,7 @@ def _part(tokens: int | None, part: float | None, whole: float | None) -> int | 
 
 
 def sent_before(before: Record | None, record: Record, block_size: int | None) -> int | None:
-    """Return how many tokens of a prompt the server has read or written before, in this job; None if not counted.
-
-    `before` is the request before it, in the same conversation if this is not the first turn.
-    """
+    """Return how many tokens of a prompt the server has read or written before, in this job; None if not counted."""
     if record.replayed is not None:
         return reusable_tokens(record.replayed, record.tokens_in, block_size)
     if before is None or not record.turn:

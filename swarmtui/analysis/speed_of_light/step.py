@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from swarmtui.model.speed_of_light import GpuFigures, ModelShape, Serving
 
+# The share of the memory that a server takes, vLLM's default.
+_USED = 0.9
+
 
 class DecodeStep(NamedTuple):
     """A decode step of one replica: its work, and how long a GPU takes at least for its part; null is not known."""
@@ -85,14 +88,11 @@ def kv_bytes(model: ModelShape, serving: Serving, context: float) -> float:
     return read * bits / 8.0 + model.state_bytes
 
 
-def kv_room(model: ModelShape, gpu: GpuFigures, serving: Serving, used: float = 0.9) -> float | None:
-    """Predict how many tokens of the KV cache fit beside the weights, in all replicas; null if that is not known.
-
-    `used` is the share of the memory that a server takes, vLLM's default.
-    """
+def kv_room(model: ModelShape, gpu: GpuFigures, serving: Serving) -> float | None:
+    """Predict how many tokens of the KV cache fit beside the weights, in all replicas; null if that is not known."""
     if gpu.memory is None or not serving.context or not (each := kv_bytes(model, serving, serving.context)):
         return None
-    free = used * gpu.memory * serving.tensor_parallel - serving.weight_factor * model.total_bytes
+    free = _USED * gpu.memory * serving.tensor_parallel - serving.weight_factor * model.total_bytes
     if not model.latent_kv and model.kv_heads:
         each *= max(1.0, serving.tensor_parallel / model.kv_heads)
     elif model.latent_kv:
