@@ -23,6 +23,16 @@ class Environment(NamedTuple):
     tool: str
     date: str
 
+    def rows(self, more: str = "", flags: str = "not known") -> tuple[tuple[str, str], ...]:
+        """Return what was measured, by name and text; `more` is added to the workload, `flags` said without any."""
+        return (
+            ("Hardware", self.hardware),
+            ("Engine", self.engine),
+            ("Model", self.model),
+            ("Flags", self.flags or flags),
+            ("Workload", ", ".join(filter(None, (self.workload, self.plan))) + more),
+        )
+
 
 def environment(summary: Summary) -> Environment:
     session, plan = summary.session, summary.session.plan

@@ -26,7 +26,6 @@ def _table(title: str, levels: Iterable[Level], ids: str, note: str = "") -> Tab
 
 
 def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
-    """Tabulate throughput, latency, and both compared with C=1."""
     several = levels if len(levels) > 1 else ()
     return (
         _table(

@@ -139,7 +139,6 @@ def first_tokens_over(levels: Iterable[Level], found: Iterable[Goodput], slo: st
 
 
 def mark_code(marks: LevelMarks, load: float) -> Code | None:
-    """Return what is special about the level with this load."""
     if load == marks.best:
         return "kept" if marks.by_slo else "best"
     if load != marks.past:
@@ -184,7 +183,6 @@ def _main_columns(
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
-    """The throughput of the baseline, and the verdict on the change."""
     rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
 
     def change(level: Level) -> Value:
@@ -234,33 +232,28 @@ def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open
     else:
         known = [level.headline_is_steady for level in levels] or ["steady" in shown]
         headline = "steady" if any(known) else "wall"
-        rates = "wall and stream are output tok/s: "
+        rates, of = "wall and stream are output tok/s: ", ""
         if "steady" in shown:
             rates = "steady, wall and stream are output tok/s: while C requests were in flight, "
         elif "primary" in shown:
-            rates = "wall, primary and side are output tok/s: "
-        of = " of the primary task, and of the side tasks" if "primary" in shown else ""
-        precision = "±: half-width of the 95 % interval of steady. " if "half_width" in shown else ""
-        if "slo" in shown:
-            precision += "SLO met: requests that met the condition that was met least often. "
-        elif any(level.unfinished for level in levels):
-            precision += "n: requests that ended while steady was measured. "
+            rates, of = "wall, primary and side are output tok/s: ", " of the primary task, and of the side tasks"
+        unfinished = "slo" not in shown and any(level.unfinished for level in levels)
         by_slo = any(level.judged_ttft_s is not None for level in levels)
         judged = ", TTFT of the requests that the SLO counts" if by_slo else ""
-        if "cap_hits" in shown:
-            precision += "cut: answers that ended at the token limit. "
-        legend = (
-            f"{rates}from the first request to the last token, and of one stream{of} (mean). "
-            f"{precision}TTFT and e2e: median{judged}. TPOT: mean. "
-            "in flight: mean, Σ (last token − sent) / wall. "
-        )
-        if "scaling" in shown:
-            legend += f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1. "
-        if "slowdown" in shown and is_weak_base(levels):
-            legend += f"{WEAK_BASE}. "
-        legend = legend.rstrip()
-        if marks.best is not None and not marks.by_slo:
-            legend += f" ▸: best, the lowest C with 95 % of the most {headline} before a cliff; ▼: past it."
+        best = marks.best is not None and not marks.by_slo
+        said = {
+            f"{rates}from the first request to the last token, and of one stream{of} (mean).": True,
+            "±: half-width of the 95 % interval of steady.": "half_width" in shown,
+            "SLO met: requests that met the condition that was met least often.": "slo" in shown,
+            "n: requests that ended while steady was measured.": unfinished,
+            "cut: answers that ended at the token limit.": "cap_hits" in shown,
+            f"TTFT and e2e: median{judged}. TPOT: mean. in flight: mean, Σ (last token − sent) / wall.": True,
+            f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1.": "scaling"
+            in shown,
+            f"{WEAK_BASE}.": "slowdown" in shown and is_weak_base(levels),
+            f"▸: best, the lowest C with 95 % of the most {headline} before a cliff; ▼: past it.": best,
+        }
+        legend = " ".join(text for text, is_true in said.items() if is_true)
     if marks.by_slo and (names := mark_names(marks)[0]):
         legend += f" {names}."
     incomplete = " ○: incomplete, not compared with the others."

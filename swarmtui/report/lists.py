@@ -98,7 +98,6 @@ def _bars(counts: Sequence[int]) -> str:
 
 
 def leaderboard_blocks(rows: Sequence[LeaderboardRow]) -> list[Block]:
-    """Tabulate all sessions, then what changed from each to the next."""
     if len(rows) < 3:
         return []
     columns: list[Column[LeaderboardRow]] = [

@@ -39,7 +39,6 @@ def render_markdown(sessions: Sequence[SessionData]) -> bytes:
 
 
 def post_markdown(summary: Summary, attached: str = "") -> bytes:
-    """Return the answer, the levels and what was measured, for a post or an issue."""
     answer, session = summary.answer, summary.session
     if answer is None or not summary.levels:
         raise BadInput("nothing was measured, so there is nothing to post", key=session.id)
@@ -47,14 +46,7 @@ def post_markdown(summary: Summary, attached: str = "") -> bytes:
     headline = answer.headline.sentence
     title = f"{headline[:1].upper()}{headline[1:]}"
     rows = [(name, text) for name, text in answer_rows(summary) if text != headline]
-    facts = (
-        ("Hardware", known.hardware),
-        ("Engine", known.engine),
-        ("Model", known.model),
-        ("Flags", known.flags or "not known"),
-        ("Workload", ", ".join(filter(None, (known.workload, known.plan)))),
-        ("Measured with", ", ".join(filter(None, (known.tool, known.date)))),
-    )
+    facts = (*known.rows(), ("Measured with", ", ".join(filter(None, (known.tool, known.date)))))
     marks = summary_marks(summary)
     table = level_table(summary.levels, marks=marks).without(_LEFT_OUT)
     parts = [

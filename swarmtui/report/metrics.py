@@ -23,13 +23,12 @@ Sample = tuple[dict[str, str], float | None]
 
 
 class Family(NamedTuple):
-    """One metric of a level: a single value, or with `spread` its quantiles. OpenMetrics requires the unit's suffix."""
+    """One metric of a level: a single value, or the quantiles of a spread. OpenMetrics requires the unit's suffix."""
 
     name: str
     unit: str
     help: str
-    value: Callable[[Level], float | None] = lambda level: None
-    spread: Callable[[Level], Spread] | None = None
+    value: Callable[[Level], Spread | float | None]
 
 
 FAMILIES = (
@@ -39,9 +38,9 @@ FAMILIES = (
            lambda level: level.out_tps_wall),
     Family("stream_tokens_per_second", "", "Decode rate of one stream, mean",
            lambda level: level.per_stream_tps.mean),
-    Family("ttft_seconds", "seconds", "Time to first token", spread=lambda level: level.ttft_s),
-    Family("tpot_seconds", "seconds", "Time per output token", spread=lambda level: level.tpot_s),
-    Family("e2e_seconds", "seconds", "Time from the request to its last token", spread=lambda level: level.e2e_s),
+    Family("ttft_seconds", "seconds", "Time to first token", lambda level: level.ttft_s),
+    Family("tpot_seconds", "seconds", "Time per output token", lambda level: level.tpot_s),
+    Family("e2e_seconds", "seconds", "Time from the request to its last token", lambda level: level.e2e_s),
     Family("held_streams", "", "Mean requests in flight while the client had work for C streams",
            lambda level: level.c_held),
     Family("arrivals_per_second", "", "Requests due per second in an open loop", lambda level: level.arrived_per_s),
@@ -181,17 +180,17 @@ def _ttft_histogram(frame: Frame) -> Iterator[str]:
 
 
 def _level_lines(levels: Sequence[tuple[dict[str, str], Level]]) -> Iterator[str]:
-    """Yield the figures of levels, which have these labels and their load."""
     for family in FAMILIES:
         samples: list[Sample] = []
+        kind = "gauge"
         for labels, level in levels:
-            load = {"c": str(level.c)} if level.rate is None else {"rate": f"{level.rate:g}"}
-            if family.spread is None:
-                samples.append((labels | load, family.value(level)))
-                continue
-            spread = family.spread(level)
-            samples += [(labels | load | {"quantile": at}, getattr(spread, part)) for at, part in _QUANTILES.items()]
-        kind = "gauge" if family.spread is None else "summary"
+            named = labels | ({"c": str(level.c)} if level.rate is None else {"rate": f"{level.rate:g}"})
+            value = family.value(level)
+            if isinstance(value, Spread):
+                kind = "summary"
+                samples += [(named | {"quantile": at}, getattr(value, part)) for at, part in _QUANTILES.items()]
+            else:
+                samples.append((named, value))
         yield from _lines(f"swarmtui_level_{family.name}", kind, family.help, samples, family.unit)
 
 

@@ -173,7 +173,6 @@ def _missing_limit(summary: Summary) -> str:
 
 
 def _server_description(server: DiscoveredServer) -> str:
-    """Describe a server by engine, version, slots and flags."""
     flags = " ".join(f"{name} {value}".strip() for name, value in (server.flags or {}).items())
     slots = "" if server.slots is None else f"{server.slots} slots"
     return " · ".join(filter(None, (f"{server.engine} {server.version}".strip(), slots, flags)))
@@ -267,7 +266,6 @@ def _check_table(checks: Sequence[Check]) -> Table:
 
 
 def check_sentences(checks: Sequence[Check]) -> list[Sentence]:
-    """Return one sentence per check, with its value and its limit."""
     found = []
     for check in checks:
         text, code = _CHECK_CELLS[check.state]
@@ -303,7 +301,6 @@ def session_blocks(summary: Summary) -> list[Block]:
 
 
 def answer_blocks(summary: Summary) -> list[Block]:
-    """Show the answer; nothing if there is none."""
     rows = answer_rows(summary)
     return [Facts(rows, answer=True)] if rows else []
 

@@ -66,11 +66,7 @@ def _contents(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Answer", summary.answer.headline.sentence if summary.answer else ""),
         ("Figures", f"{levels}: {count_noun(runs, 'run')} of {requests} in all"),
         ("Quality", f"{len(summary.quality)} lines, {len(summary.checks)} checks" if summary.quality else ""),
-        ("Hardware", known.hardware),
-        ("Engine", known.engine),
-        ("Model", known.model),
-        ("Flags", known.flags or "none"),
-        ("Workload", ", ".join(filter(None, (known.workload, known.plan))) + "; its name and digest, not its prompts"),
+        *known.rows("; its name and digest, not its prompts", flags="none"),
         ("Client", f"{known.tool}, Python {client.python}, {client.cores} cores, Linux {client.kernel}"),
         ("Session", f"{session.id}, {session.created}" + (", SIMULATED" if session.simulated else "")),
     )
@@ -78,7 +74,6 @@ def _contents(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 
 def shared_format(name: str) -> SharedFormat:
-    """Return the format of a file by the end of its name."""
     found = next((form for form in FORMATS if name.endswith(form.suffix)), None)
     if found is None:
         known = ", ".join(form.suffix for form in FORMATS)

@@ -37,7 +37,6 @@ _SHAPES = (
 
 
 def page_colours(palette: ColourTable, card: str) -> dict[str, str]:
-    """Return the colours of a page by their names in the style sheet."""
     page = {
         "bg": palette.background, "fg": palette.text, "dim": palette.dim, "rule": palette.frame, "card": card,
     }  # fmt: skip
@@ -49,7 +48,6 @@ DARK_PAGE = page_colours(DARK, DARK.surface)
 
 
 def style_sheet(colours: Mapping[str, str]) -> str:
-    """Return the CSS of all charts."""
     hues = "".join(
         f".{hue}{{stroke:{colours[hue]}}}.mark.{hue},.bar.{hue},.band.{hue}{{fill:{colours[hue]}}}"
         f"svg text.{hue}{{fill:{colours[hue]};stroke:none}}"

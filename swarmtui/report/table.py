@@ -105,7 +105,6 @@ class Table(NamedTuple):
         )
 
     def texts(self, at: int) -> Iterator[str]:
-        """Yield the texts of one column."""
         return (row[at].text for row in self.rows)
 
     def without_missing(self) -> Table:
@@ -144,7 +143,6 @@ def tabulate(
     note: str = "",
     drop: Sequence[str] = (),
 ) -> Table:
-    """Build a table with one row per item."""
     rows = tuple(tuple(column.cell(item) for column in columns) for item in items)
     # Without the functions, so that tables can be compared.
     plain = tuple(column._replace(value=None, number=None) for column in columns)

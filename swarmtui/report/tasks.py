@@ -27,7 +27,6 @@ _TASK: tuple[Column[TaskFigures], ...] = (
 
 
 def task_table(tasks: Sequence[TaskFigures]) -> Table:
-    """Tabulate every type of task and turn at every level."""
     note = "stream and TTFT are those of finished answers; in a table of levels, those of the time of steady"
     return tabulate("", tasks, _TASK, note, drop=("tokens",))
 

@@ -150,7 +150,6 @@ def tune_findings(found: TuneSummary) -> list[Block]:
 
 
 def power_table(found: TuneSummary) -> Table:
-    """List what each limit costs and saves, the highest first."""
     columns: list[Column[PowerEffect]] = [
         Column("watts", "limit W", lambda effect: f"{effect.watts:g}"),
         Column("tps", "tok/s", lambda effect: effect.tps, signed_percent),

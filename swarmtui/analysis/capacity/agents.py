@@ -102,7 +102,6 @@ def _findings(judged: Sequence[JudgedLevel], alpha: float) -> Findings:
 
 
 def cost_per_million(level: Level | None, price_per_hour: float | None) -> float | None:
-    """Return the cost of a million output tokens at a level."""
     if level is None or price_per_hour is None or not level.headline_tps:
         return None
     return price_per_hour / 3600.0 / level.headline_tps * 1e6

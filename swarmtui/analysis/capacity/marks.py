@@ -46,7 +46,6 @@ def level_marks(
 
 
 def summary_marks(summary: Summary) -> LevelMarks:
-    """Return the marks of a saved session."""
     return level_marks(summary.levels, summary.scaling.reported_slots if summary.scaling else None, summary.answer)
 
 

@@ -196,7 +196,6 @@ def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
 
 
 def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
-    """Return what the search knows so far, for screens."""
     judged = judge(visits, alpha)
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)

@@ -29,7 +29,6 @@ _MIN_REFERENCE = 0.5
 def with_canaries(
     levels: Sequence[Level], under_load: Sequence[Sequence[Record]], alone: Sequence[Record]
 ) -> list[Level]:
-    """Add canary figures and findings to levels."""
     reference = {record.type: record for record in _answered(alone)}
     if not reference:
         return list(levels)

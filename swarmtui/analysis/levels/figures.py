@@ -231,7 +231,6 @@ def _level(
 def _with_serial(
     level: Level, runs: list[LevelRun], serial_runs: list[LevelRun], single_stream: SerialRates | None
 ) -> Level:
-    """Add the speed-up over the same tasks run serially."""
     if not traits(level.load).batch or level.c == 1:
         return level
     found = compare_with_serial(
@@ -341,7 +340,6 @@ def _mean_queue(runs: Sequence[LevelRun], readings: Sequence[LevelReading]) -> f
 
 
 def _run_figures(run: LevelRun, part: SteadyPart | None) -> RunFigures:
-    """`ttft_s` is the median of the requests."""
     ok = [record for record in run.finished if record.ok]
     windowed, wall_s = run.has_cycles, run.wall_s
     return RunFigures(

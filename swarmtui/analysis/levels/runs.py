@@ -162,7 +162,6 @@ class LevelRun(NamedTuple):
 
     @property
     def has_counts(self) -> bool:
-        """Whether the tokens of an answer were counted."""
         return any(record.ok and record.tokens_out is not None for record in self.finished)
 
     @property
@@ -222,7 +221,6 @@ class LevelRun(NamedTuple):
 
     @property
     def _sent_ns(self) -> list[int]:
-        """The send times of the measured requests, in order."""
         return sorted(r.t_sent_ns for r in (*self.sent, *self.unfinished) if r.t_sent_ns is not None)
 
 
@@ -311,7 +309,6 @@ def _ends_inside(record: Record, end: StageEnd | None) -> bool:
 def _overlapping(
     records: Sequence[Record], stage: StageStart, end: StageEnd | None, own: Sequence[Record]
 ) -> list[Record]:
-    """Return the other requests that were in flight during a stage."""
     known = {id(record) for record in own}
     return [
         record

@@ -48,7 +48,6 @@ class Tally:
 
 
 def count_gaps_us(records: Iterable[Record]) -> Counter[int]:
-    """Count the gaps between chunks by their length."""
     gaps: Counter[int] = Counter()
     for record in records:
         gaps.update(islice(record.chunk_us, 1, None))
@@ -136,7 +135,6 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Return the sample standard deviation of at least two values."""
     middle = fsum(values) / len(values)
     return sqrt(fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.analysis.capacity.cliff import QUEUED
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.speed_of_light.fit import LOWEST, fit_steps
 from swarmtui.analysis.speed_of_light.gpus import gpu_figures, gpu_named
@@ -25,7 +26,6 @@ from swarmtui.numbers import percent, rate, seconds, short
 from swarmtui.text import count_noun
 
 KV_FULL = 0.95
-QUEUED = 0.2
 # While streams write, a GPU that computes for less of the time waits for the server's process.
 BUSY = 0.7
 # More than half of the time, or of a step.
