@@ -10,39 +10,11 @@ from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.text import count_noun
 
-# Why a doubtful line makes a result uncertain.
-_DOUBTS = {
-    "server_restart": "the server restarted",
-    "server_stall": "the server froze",
-    "client_lag": "the client read late",
-    "turnaround": "the client was slow to send",
-    "send_delay": "requests were sent late",
-    "client_cpu": "the client had no CPU time to spare",
-    "host_pressure": "the host was busy",
-    "host_steal": "other virtual machines took CPU time",
-    "in_flight": "C was not held",
-    "other_clients": "another client used the server",
-    "token_source": "tokens were estimated",
-    "token_counts": "token counts contradict each other",
-    "decode_rate": "client and engine disagree on the decode rate",
-    "cold_cache": "prompts were in the prefix cache",
-    "preemptions": "requests were preempted",
-    "throttling": "the GPUs were throttled",
-    "gpu_clocks": "the GPU clocks changed",
-    "client_clock": "the clock was set",
-    "host_clocks": "the clocks of the hosts are not known",
-    "first_reads": "first tokens were read late",
-    "coalesced_chunks": "chunks arrived together",
-}
-# What can only make a server look slower than it is. A client that is slow to send holds C a little lower, too; from a
-# twentieth on, `in_flight` says so, which is none of these.
-_SLOWING = (
-    "server_stall", "client_lag", "turnaround", "send_delay", "client_cpu", "host_pressure", "host_steal",
-    "other_clients", "throttling", "gpu_clocks",
-)  # fmt: skip
 # Of these it is known which share of the CPU time they took.
 _MEASURED = ("host_pressure", "host_steal")
 _MAX_DOUBTS = 2
+_DOUBTS = {rule.code: rule.doubt for rule in RULES if rule.doubt}
+_SLOWING = {rule.code for rule in RULES if rule.slows}
 
 
 def find_doubts(lines: Iterable[QualityLine], *, named: bool = True) -> tuple[str, ...]:

@@ -51,7 +51,9 @@ class Rule(NamedTuple):
     """The rule for one fact. `unknown` explains why it can be missing; without it, a missing fact is not listed.
 
     `external`: the fact comes from the server or the machine, which may not report it. `touches` are the figures that
-    it makes inexact. `enough` is what a doubt needs behind it while the session runs.
+    it makes inexact. `enough` is what a doubt needs behind it while the session runs, `doubt` why it makes a result
+    uncertain. `slows`: it can only make a server look slower than it is. A client that is slow to send holds C a little
+    lower, too; from a twentieth on, `in_flight` says so, which does not.
     """
 
     code: str
@@ -62,6 +64,8 @@ class Rule(NamedTuple):
     external: bool = False
     touches: tuple[str, ...] = FIGURES
     enough: Enough = Enough()
+    doubt: str = ""
+    slows: bool = False
 
 
 def judge(facts: QualityFacts, asked: Asked = EVERYTHING, so_far: Enough | None = None) -> tuple[QualityLine, ...]:
@@ -306,14 +310,15 @@ def _within(limit: Limit) -> str:
 
 
 RULES = (
-    Rule("server_restart", "server restart", "none", "", _server_restart),
-    Rule("server_stall", "stall of all streams", "none", "", _server_stall),
+    Rule("server_restart", "server restart", "none", "", _server_restart, doubt="the server restarted"),
+    Rule("server_stall", "stall of all streams", "none", "", _server_stall, doubt="the server froze", slows=True),
     Rule("several_servers", "several servers", "one server per metrics URL", "", _several_servers),
     Rule("connections", "connections", "kept open", "", _connections),
     Rule(
         "client_lag", "client lag",
         f"kernel stamps, or p99 ≤ {short_percent(limits.CLIENT_LAG.ok)} of the time per token",
         "the client's lag was not recorded", _client_lag, enough=limits.ENOUGH_TIME,
+        doubt="the client read late", slows=True,
     ),
     Rule(
         "turnaround", "turnaround", f"≤ {short_percent(limits.TURNAROUND.ok)} of the time of requests", "",
@@ -321,7 +326,7 @@ RULES = (
             lambda facts: facts.turnaround, limits.TURNAROUND, lambda share: f"{short_percent(share, 2)} of the time",
             "the next request follows at once", "the client is slow to send the next request: C is not held",
         ),
-        enough=limits.ENOUGH_TIME,
+        enough=limits.ENOUGH_TIME, doubt="the client was slow to send", slows=True,
     ),
     Rule(
         "send_delay", "send delay", f"≤ {short_percent(limits.SEND_DELAY.ok)} of TTFT", "",
@@ -329,7 +334,7 @@ RULES = (
             lambda facts: facts.send_delay, limits.SEND_DELAY, lambda share: f"{short_percent(share, 2)} of TTFT",
             "requests were sent when they were due", "requests were sent late: the delay is part of TTFT",
         ),
-        touches=WAITS, enough=limits.ENOUGH_TIME,
+        touches=WAITS, enough=limits.ENOUGH_TIME, doubt="requests were sent late", slows=True,
     ),
     Rule(
         "client_cpu", "client CPU", f"≤ {short_percent(limits.CLIENT_CPU.note)} of a core",
@@ -338,37 +343,45 @@ RULES = (
             lambda facts: facts.worker_cpu, limits.CLIENT_CPU, lambda share: f"{short_percent(share, 2)} of a core",
             "the client has CPU time to spare", "the client may be the bottleneck; use fewer streams, or more cores",
         ),
-        enough=limits.ENOUGH_TIME,
+        enough=limits.ENOUGH_TIME, doubt="the client had no CPU time to spare", slows=True,
     ),
     Rule(
         "host_pressure", "host CPU", HOST_LIMIT,
         "the host does not report how long tasks wait for a CPU", grade_host, external=True,
-        enough=limits.ENOUGH_TIME,
+        enough=limits.ENOUGH_TIME, doubt="the host was busy", slows=True,
     ),
     Rule(
         "host_steal", "host steal", f"≤ {short_percent(limits.STEAL.note)}",
         "the host does not report what its hypervisor takes", grade_steal, external=True,
-        enough=limits.ENOUGH_TIME,
+        enough=limits.ENOUGH_TIME, doubt="other virtual machines took CPU time", slows=True,
     ),
     Rule(
         "in_flight", "held C", f"{_within(limits.IN_FLIGHT)} of C", "too few requests per level to hold C", _held_c,
+        doubt="C was not held",
     ),
     Rule(
         "other_clients", "other clients", "none, idle before",
         "the server does not report requests of other clients", _other_clients, external=True,
+        doubt="another client used the server", slows=True,
     ),
     Rule(
         "token_source", "token source", "usage or engine", "nothing was measured", _token_source, touches=_COUNTED,
+        doubt="tokens were estimated",
     ),
-    Rule("token_counts", "token counts", _within(limits.TOKEN_COUNTS), "", _token_counts, touches=_COUNTED),
+    Rule(
+        "token_counts", "token counts", _within(limits.TOKEN_COUNTS), "", _token_counts, touches=_COUNTED,
+        doubt="token counts contradict each other",
+    ),
     Rule(
         "decode_rate", "decode rate", _within(limits.DECODE_RATE),
         "the engine reports no decode rate, or no level lasted for two samples", _decode_rate, external=True,
         touches=(RATE, "tpot", "stall"), enough=limits.ENOUGH_TIME,
+        doubt="client and engine disagree on the decode rate",
     ),
     Rule(
         "cold_cache", "cold cache", f"≤ {short_percent(limits.CACHED.ok)} cached, or declared",
         "the server does not report cached prompt tokens", _cold_cache, external=True,
+        doubt="prompts were in the prefix cache",
     ),
     Rule(
         "preemptions", "preemptions", "0", "the server does not report preemptions",
@@ -377,12 +390,12 @@ RULES = (
             "the KV cache had room for all requests",
             "the KV cache was full: requests were preempted and computed again",
         ),
-        external=True,
+        external=True, doubt="requests were preempted",
     ),
     Rule(
         "throttling", "throttling", f"≤ {short_percent(limits.THROTTLED.ok)} of the time",
         "no GPU reports whether it is throttled", _throttling, external=True,
-        enough=limits.ENOUGH_TIME,
+        enough=limits.ENOUGH_TIME, doubt="the GPUs were throttled", slows=True,
     ),
     Rule(
         "gpu_clocks", "GPU clocks", _within(limits.GPU_CLOCKS), "no GPU reported its clocks under load",
@@ -390,7 +403,7 @@ RULES = (
             lambda facts: facts.clock_spread, limits.GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
             "the GPU clocks were steady", "the GPU clocks changed under load",
         ),
-        external=True,
+        external=True, doubt="the GPU clocks changed", slows=True,
     ),
     Rule(
         "client_clock", "client clock", "not set during the run", "",
@@ -399,6 +412,7 @@ RULES = (
             "the clock of this machine ran evenly",
             "the clock of this machine was set during the run; arrival times around that moment may be off",
         ),
+        doubt="the clock was set",
     ),
     Rule(
         "host_clocks", "host clocks", f"within ±{short(1e3 * limits.HOST_CLOCKS.note)} ms", "",
@@ -407,11 +421,11 @@ RULES = (
             "the clocks of the hosts are known well enough to order their requests",
             "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
         ),
-        touches=(OUTPUT,),
+        touches=(OUTPUT,), doubt="the clocks of the hosts are not known",
     ),
     Rule(
         "first_reads", "shared first reads", f"≤ {short_percent(limits.FIRST_COALESCED.ok)}", "", _first_reads,
-        touches=("ttft", "ttfo", "tpot", RATE), enough=limits.ENOUGH_ANSWERS,
+        touches=("ttft", "ttfo", "tpot", RATE), enough=limits.ENOUGH_ANSWERS, doubt="first tokens were read late",
     ),
     Rule(
         "coalesced_chunks", "coalesced chunks", f"≤ {short_percent(limits.COALESCED_CHUNKS.note)}", "",
@@ -421,7 +435,7 @@ RULES = (
             "several chunks were read at once: gaps between tokens and stalls are inexact (fewer agents, or the "
             "client on another machine, may make them exact)",
         ),
-        touches=("stall",),
+        touches=("stall",), doubt="chunks arrived together",
     ),
 )  # fmt: skip
 
