@@ -137,11 +137,7 @@ Block = Table | Sentence | Facts
 
 
 def tabulate(
-    title: str,
-    items: Iterable[Item],
-    columns: Sequence[Column[Item]],
-    note: str = "",
-    drop: Sequence[str] = (),
+    title: str, items: Iterable[Item], columns: Sequence[Column[Item]], note: str = "", drop: Sequence[str] = ()
 ) -> Table:
     rows = tuple(tuple(column.cell(item) for column in columns) for item in items)
     # Without the functions, so that tables can be compared.

@@ -27,10 +27,7 @@ class LevelMarks(NamedTuple):
 
 
 def level_marks(
-    levels: Sequence[Level],
-    slots: Slots | None = None,
-    answer: Answer | None = None,
-    search: SearchState | None = None,
+    levels: Sequence[Level], slots: Slots | None = None, answer: Answer | None = None, search: SearchState | None = None
 ) -> LevelMarks:
     """Mark what the answer says; before there is one, what a search for the capacity has found so far."""
     if answer is not None and answer.agents is not None:

@@ -12,13 +12,7 @@ import msgspec
 from swarmtui.analysis.levels.canaries import with_canaries
 from swarmtui.analysis.levels.flags import flag_misfits, level_flags
 from swarmtui.analysis.levels.jobs import whole_jobs
-from swarmtui.analysis.levels.runs import (
-    LevelRun,
-    SteadyPart,
-    mean_in_flight,
-    runs_by_level,
-    steady,
-)
+from swarmtui.analysis.levels.runs import LevelRun, SteadyPart, mean_in_flight, runs_by_level, steady
 from swarmtui.analysis.levels.serial import compare_with_serial
 from swarmtui.analysis.levels.stats import (
     Tally,

@@ -236,11 +236,7 @@ def _limit(
     possible = share is None or share <= _MOST_SHARE
     binds, because = binding(one, step if possible else None, fit, slots)
     return msgspec.structs.replace(
-        level_limit(model, gpu, here, one.level.c, fit),
-        step_s=one.step_s,
-        share=share,
-        binds=binds,
-        because=because,
+        level_limit(model, gpu, here, one.level.c, fit), step_s=one.step_s, share=share, binds=binds, because=because
     )
 
 
