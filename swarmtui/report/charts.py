@@ -243,10 +243,7 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
 
 
 def _smoothed(series: ChartSeries, levels: Sequence[Level]) -> ChartSeries:
-    """Average levels that are so close to each other that chance moves them up and down, so that curves do not tangle.
-
-    Levels count by their requests and their distance; those a third apart do not change each other.
-    """
+    """Average levels that are so close that chance alone moves them up and down, so that curves do not tangle."""
     points = series.points
     if all(_NEAR_LEVELS * x <= after for (x, _), (after, _) in pairwise(points)):
         return series

@@ -59,10 +59,7 @@ def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, fro
 
 
 def level_axis(levels: Collection[float]) -> Axis:
-    """Return the x axis of levels, with a tick at each: linear if most of them are the same distance apart.
-
-    A logarithmic one shows the usual doubling, and the levels between which a search ends.
-    """
+    """Return the x axis of levels, with a tick at each: linear if most of them are the same distance apart."""
     ticks = tuple(sorted(set(levels)))
     low, high = (ticks[0], ticks[-1]) if ticks else (0.0, 1.0)
     gaps = sorted(right - left for left, right in pairwise(ticks))

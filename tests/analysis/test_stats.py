@@ -17,7 +17,6 @@ from swarmtui.analysis.levels.stats import (
     ratio,
     spread,
     survival_spread,
-    tally_spread,
 )
 from tests.analysis.record_builders import request
 
@@ -99,7 +98,7 @@ def test_stream_rate_weighs_answers_by_their_tokens() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.integers(0, 50), max_size=400))
 def test_tally_spread_matches_spread(values: list[int]) -> None:
-    tallied, plain = tally_spread(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])
+    tallied, plain = spread(Tally(Counter(values), unit=1e3)), spread([value / 1e3 for value in values])
     assert tallied.n == plain.n
     for name in ("mean", "min", "p50", "p90", "p95", "p99", "max"):
         assert getattr(tallied, name) == pytest.approx(getattr(plain, name))

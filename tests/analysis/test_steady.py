@@ -126,9 +126,9 @@ def test_cancelled_request_counts_by_its_chunks() -> None:
     """Answers have four tokens per chunk; the count of a cancelled one is not known."""
     full = request(0, [10, 20, 30, 40], tokens=16, first_tokens=4)
     cut = request(0, [10, 20, 30], tokens=3, error=CANCELLED, t_done_ns=BOOT_NS + 40 * MS)
-    assert steady([full, cut], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == SteadyPart(seconds=0.04, tokens=28.0)
+    assert steady([full, cut], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == SteadyPart(seconds=0.04, tokens=28.0, chunks=7)
     known = msgspec.structs.replace(cut, chunk_tokens=(1, 2, 3))
-    assert steady([full, known], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == SteadyPart(seconds=0.04, tokens=22.0)
+    assert steady([full, known], 2, (BOOT_NS, BOOT_NS + 40 * MS)) == SteadyPart(seconds=0.04, tokens=22.0, chunks=7)
 
 
 def test_mean_in_flight_counts_the_overlap() -> None:
@@ -155,7 +155,7 @@ def test_tokens_of_a_chunk_count_at_its_arrival() -> None:
     assert found is None, "one chunk is too few"
     single = steady(records, 1, (BOOT_NS, BOOT_NS + 50 * MS))
     assert single is None
-    assert steady(records, 1, (BOOT_NS, BOOT_NS + 60 * MS)) == SteadyPart(seconds=0.06, tokens=40.0)
+    assert steady(records, 1, (BOOT_NS, BOOT_NS + 60 * MS)) == SteadyPart(seconds=0.06, tokens=40.0, chunks=2)
 
 
 def test_null_when_c_were_never_in_flight() -> None:

@@ -131,10 +131,7 @@ def most_requests(frame: Frame) -> int:
 
 
 def with_outlook(search: SearchState, frame: Frame) -> SearchState:
-    """Return the search with its best level open once the visit that repeats it can only make it miss the SLO.
-
-    Its requests count together with those of the visits before, as they do at the end of the visit.
-    """
+    """Return the search with its best level open once the visit that repeats it can only make it miss the SLO."""
     best, most = search.level(search.low), most_requests(frame)
     if best is None or not most or frame.c != best.c or search.next_c != best.c or best.visits >= frame.run:
         return search

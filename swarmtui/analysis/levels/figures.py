@@ -26,7 +26,6 @@ from swarmtui.analysis.levels.stats import (
     stream_rate,
     sum_known,
     survival_spread,
-    tally_spread,
 )
 from swarmtui.analysis.levels.traces import server_block_size, trace_figures
 from swarmtui.analysis.levels.window import (
@@ -182,7 +181,7 @@ def _level(
         ),
         ttfo_s=spread(_known(r.ttfo_s for r in first_tokens)),
         tpot_s=msgspec.structs.replace(spread(_known(r.tpot_s for r in ok)), mean=ratio(1.0, per_stream.mean)),
-        icl_s=tally_spread(Tally(gaps, unit=1e6)),
+        icl_s=spread(Tally(gaps, unit=1e6)),
         e2e_s=survival_spread(_known(r.e2e_s for r in ok), [record.age_s for record in unfinished]),
         job_s=spread(jobs),
         longest_stall_s=None if longest_us is None else longest_us / 1e6,

@@ -19,10 +19,11 @@ Span = tuple[int, int]
 
 
 class SteadyPart(NamedTuple):
-    """The length of a steady window, and the tokens that arrived in it."""
+    """The length of a steady window, and the tokens and chunks that arrived in it."""
 
     seconds: float
     tokens: float
+    chunks: int
 
 
 def in_flight_span(record: Record) -> Span | None:
@@ -78,12 +79,12 @@ def steady(records: Sequence[Record], c: int, window: Span | None) -> SteadyPart
     """Return the time of the window and the tokens that arrived in it; None for fewer than 2·C chunks."""
     if window is None or window[1] <= window[0]:
         return None
-    part, chunks = next(steady_parts(records, window))
-    return part if chunks >= 2 * c else None
+    part = next(steady_parts(records, window))
+    return part if part.chunks >= 2 * c else None
 
 
-def steady_parts(records: Sequence[Record], bounds: Sequence[int]) -> Iterator[tuple[SteadyPart, int]]:
-    """Yield the tokens that arrived from each of some moments to the next, and the number of their chunks.
+def steady_parts(records: Sequence[Record], bounds: Sequence[int]) -> Iterator[SteadyPart]:
+    """Yield what arrived from each of some moments to the next.
 
     The tokens of all requests count, of whatever phase, also of cancelled and failed ones: these are estimated by
     their chunks and the tokens per chunk of the others. A chunk exactly at the start of a part is outside.
@@ -98,8 +99,7 @@ def steady_parts(records: Sequence[Record], bounds: Sequence[int]) -> Iterator[t
         for part, (start, end) in zip(parts, pairwise(record.chunks_until(bounds)), strict=True):
             part.append(((end - start) * per_chunk if estimated else record.tokens_of_chunks(start, end), end - start))
     for part, (start, end) in zip(parts, pairwise(bounds), strict=True):
-        tokens = fsum(tokens for tokens, _ in part)
-        yield SteadyPart(seconds=(end - start) / 1e9, tokens=tokens), sum(chunks for _, chunks in part)
+        yield SteadyPart((end - start) / 1e9, fsum(tokens for tokens, _ in part), sum(chunks for _, chunks in part))
 
 
 class LevelRun(NamedTuple):

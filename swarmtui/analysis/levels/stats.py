@@ -75,9 +75,16 @@ def falling_means(pairs: Sequence[tuple[float, float]]) -> list[float]:
     return [total / weight if weight else inf for total, weight, size in pools for _ in range(size)]
 
 
-def spread(values: Iterable[float]) -> Spread:
-    ordered = sorted(values)
-    return _spread(ordered, fsum(ordered))
+def spread(values: Iterable[float] | Tally) -> Spread:
+    ordered = values if isinstance(values, Tally) else sorted(values)
+    n = len(ordered)
+    if not n:
+        return Spread(n=0)
+    total = ordered.total if isinstance(ordered, Tally) else fsum(ordered)
+    figures: dict[str, Any] = {name: percentile(ordered, q) for name, q in _SHARES.items() if n >= SMALLEST_N[name]}
+    ranks = {name: interval_ranks(n, _SHARES[name]) for name in figures}
+    figures |= {f"{name}_interval": (ordered[at[0]], ordered[at[1]]) for name, at in ranks.items() if at}
+    return Spread(n=n, mean=total / n, min=ordered[0], max=ordered[n - 1], **figures)
 
 
 def survival_spread(values: Sequence[float], censored: Sequence[float]) -> Spread:
@@ -111,10 +118,6 @@ def late_spread(values: Iterable[float]) -> Spread:
     enough = ((name, percentile(ordered, q)) for name, q in _SHARES.items() if len(ordered) >= SMALLEST_N[name])
     figures: dict[str, Any] = {name: value for name, value in enough if isfinite(value)}
     return Spread(n=len(ordered), min=known[0] if known else None, **figures)
-
-
-def tally_spread(tally: Tally) -> Spread:
-    return _spread(tally, tally.total)
 
 
 def stream_rate(answered: Iterable[Record]) -> float | None:
@@ -164,16 +167,6 @@ def largest_known(values: Iterable[float | None]) -> float | None:
 def ratio(above: float | None, below: float | None) -> float | None:
     """Divide; null if either is null, or the divisor is zero."""
     return None if above is None or not below else above / below
-
-
-def _spread(ordered: Ordered, total: float) -> Spread:
-    n = len(ordered)
-    if not n:
-        return Spread(n=0)
-    figures: dict[str, Any] = {name: percentile(ordered, q) for name, q in _SHARES.items() if n >= SMALLEST_N[name]}
-    ranks = {name: interval_ranks(n, _SHARES[name]) for name in figures}
-    figures |= {f"{name}_interval": (ordered[at[0]], ordered[at[1]]) for name, at in ranks.items() if at}
-    return Spread(n=n, mean=total / n, min=ordered[0], max=ordered[n - 1], **figures)
 
 
 @lru_cache(maxsize=4096)

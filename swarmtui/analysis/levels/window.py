@@ -207,7 +207,7 @@ def _batches(c: int, run: LevelRun) -> list[tuple[float, float]]:
     if not count:
         return []
     bounds = [sends[cycles * number // count * c] for number in range(count + 1)]
-    return [(part.tokens, part.seconds) for part, _ in steady_parts(run.records, bounds) if part.seconds > 0]
+    return [(part.tokens, part.seconds) for part in steady_parts(run.records, bounds) if part.seconds > 0]
 
 
 def find_rejections(runs: Sequence[LevelRun]) -> Rejections:

@@ -67,10 +67,7 @@ _WORDS = {
 
 
 class SloCondition(Stored, frozen=True, kw_only=True):
-    """Limits by figure, in seconds or tok/s, and the share of requests that must meet all of them.
-
-    `percentile` is that of a limit on a percentile: `ttft_p95=2s` is a limit that 95 % of the requests must meet.
-    """
+    """Limits by figure, in seconds or tok/s, and the share of requests that must meet all of them."""
 
     limits: dict[str, float]
     share: float
