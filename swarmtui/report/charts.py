@@ -64,8 +64,7 @@ def build_charts(sessions: Sequence[SessionData]) -> tuple[Chart, ...]:
     t0_ns = first.summary.session.t0_ns
     own = (_side_tasks(first), *_gpu_charts(t0_ns, first.telemetry, first.stages))
     named = (chart._replace(title=f"{chart.title}: {first.name}") if first.name else chart for chart in own)
-    charts = (*comparison_charts(sessions), *named)
-    return tuple(chart for chart in charts if any(series.points for series in chart.series))
+    return (*comparison_charts(sessions), *(chart for chart in named if any(series.points for series in chart.series)))
 
 
 def curve_charts(

@@ -258,15 +258,12 @@ def make_space(
             known = find_knob(catalogue, name) or Knob(name=name, stage="slots", values=values, moves=("not_known",))
             knobs.append(msgspec.structs.replace(known, values=values))
     else:
-        for knob in engine.knobs:
+        for knob in (_bounded(knob, machine) for knob in engine.knobs):
             why = _inapplicable(knob, words, machine, allow_quality=allow_quality, moe=moe)
             if why is None:
-                bounded = _bounded(knob, machine)
-                why = LeftOut(knob=knob.name, code="values", reason="no other value is possible on this machine")
-                if len(bounded.values) > 1:
-                    knobs.append(bounded)
-                    continue
-            left_out.append(why)
+                knobs.append(knob)
+            else:
+                left_out.append(why)
     knobs += more
     given = read_knobs(words, catalogue)
     defaults = {knob.name: knob.default for knob in (*catalogue, *knobs) if knob.default is not None}
@@ -281,17 +278,15 @@ def _inapplicable(
     knob: Knob, words: Sequence[str], machine: Machine, *, allow_quality: bool, moe: bool | None
 ) -> LeftOut | None:
     missing = [name for name in knob.needs_flags if name.lstrip("-") not in flags_from_command(words)]
-    if knob.changes_quality and not allow_quality:
-        return LeftOut(knob=knob.name, code="quality", reason="may change answers; --allow-quality tries it")
-    if missing:
-        return LeftOut(knob=knob.name, code="needs", reason=f"needs {' and '.join(missing)} in the command")
-    if "gpu" in knob.needs and not machine.gpus:
-        return LeftOut(knob=knob.name, code="machine", reason="needs a GPU, and none was found")
-    if "gpus" in knob.needs and (machine.gpus or 0) < 2:
-        return LeftOut(knob=knob.name, code="machine", reason="needs two or more GPUs")
-    if "moe" in knob.needs and not moe:
-        return LeftOut(knob=knob.name, code="machine", reason="needs a model with experts")
-    return None
+    reasons: tuple[tuple[object, LeftOutCode, str], ...] = (
+        (knob.changes_quality and not allow_quality, "quality", "may change answers; --allow-quality tries it"),
+        (missing, "needs", f"needs {' and '.join(missing)} in the command"),
+        ("gpu" in knob.needs and not machine.gpus, "machine", "needs a GPU, and none was found"),
+        ("gpus" in knob.needs and (machine.gpus or 0) < 2, "machine", "needs two or more GPUs"),
+        ("moe" in knob.needs and not moe, "machine", "needs a model with experts"),
+        (len(knob.values) < 2, "values", "no other value is possible on this machine"),
+    )
+    return next((LeftOut(knob=knob.name, code=code, reason=why) for applies, code, why in reasons if applies), None)
 
 
 def _bounded(knob: Knob, machine: Machine) -> Knob:
