@@ -145,7 +145,6 @@ class EngineReplica:
         self.step = step
 
     def finish(self) -> Step:
-        """End the current step, and return it with its tokens."""
         step = self.step
         assert step is not None
         self.step = None

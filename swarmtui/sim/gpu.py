@@ -6,11 +6,12 @@ Times are those of the client's clock at any speed, so the energy counter is the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 import msgspec
 
-from swarmtui.sim.metrics import Labels, Sample, family
+from swarmtui.sim.metrics import family
 from swarmtui.sim.presets import Card
 
 MARK = "SIMULATED"
@@ -84,31 +85,31 @@ class Cards:
         self._at = until
 
 
+_METRICS: tuple[tuple[str, Literal["gauge", "counter"], str, Callable[[Reading], float]], ...] = (
+    ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda r: r.clock_mhz),
+    ("GPU_TEMP", "gauge", "GPU temperature (in C).", lambda r: round(r.temperature_c)),
+    ("POWER_USAGE", "gauge", "Power draw (in W).", lambda r: round(r.power_w, 3)),
+    (
+        "TOTAL_ENERGY_CONSUMPTION",
+        "counter",
+        "Total energy consumption since boot (in mJ).",
+        lambda r: round(r.energy_j * 1e3),
+    ),
+    ("GPU_UTIL", "gauge", "GPU utilization (in %).", lambda r: round(100 * r.utilisation)),
+    ("FB_USED", "gauge", "Framebuffer memory used (in MiB).", lambda r: round(r.used_mib)),
+    ("FB_FREE", "gauge", "Framebuffer memory free (in MiB).", lambda r: round(r.free_mib)),
+)
+
+
 def render(card: Card, readings: Sequence[Reading]) -> Iterable[str]:
     """Render one reading per replica with the metric names of NVIDIA's DCGM exporter, one line for each card."""
-    cards: list[tuple[Labels, Reading]] = []
-    for replica, reading in enumerate(readings):
-        for i in range(card.count):
-            number = replica * card.count + i
-            labels = {
-                "gpu": str(number),
-                "UUID": f"GPU-{MARK}-{number}",
-                "device": f"nvidia{number}",
-                "modelName": f"{MARK} {card.name}",
-            }
-            cards.append((labels, reading))
-
-    def gauge(name: str, meaning: str, values: list[float]) -> Iterable[str]:
-        samples: list[Sample] = [("", labels, value) for (labels, _), value in zip(cards, values, strict=True)]
-        return family(f"DCGM_FI_DEV_{name}", "gauge", meaning, samples)
-
-    each = [reading for _, reading in cards]
-    yield from gauge("SM_CLOCK", "SM clock frequency (in MHz).", [r.clock_mhz for r in each])
-    yield from gauge("GPU_TEMP", "GPU temperature (in C).", [round(r.temperature_c) for r in each])
-    yield from gauge("POWER_USAGE", "Power draw (in W).", [round(r.power_w, 3) for r in each])
-    samples: list[Sample] = [("", labels, round(r.energy_j * 1e3)) for labels, r in cards]
-    meaning = "Total energy consumption since boot (in mJ)."
-    yield from family("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", meaning, samples)
-    yield from gauge("GPU_UTIL", "GPU utilization (in %).", [round(100 * r.utilisation) for r in each])
-    yield from gauge("FB_USED", "Framebuffer memory used (in MiB).", [round(r.used_mib) for r in each])
-    yield from gauge("FB_FREE", "Framebuffer memory free (in MiB).", [round(r.free_mib) for r in each])
+    cards = [
+        (
+            {"gpu": str(n), "UUID": f"GPU-{MARK}-{n}", "device": f"nvidia{n}", "modelName": f"{MARK} {card.name}"},
+            one,
+        )
+        for replica, one in enumerate(readings)
+        for n in range(replica * card.count, (replica + 1) * card.count)
+    ]
+    for name, kind, meaning, value in _METRICS:
+        yield from family(f"DCGM_FI_DEV_{name}", kind, meaning, [("", labels, value(one)) for labels, one in cards])

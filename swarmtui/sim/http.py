@@ -104,21 +104,21 @@ class SimConnection(asyncio.Protocol):
             self._current = self._waiting.popleft()
             self._handle(self, self._current)
 
+    @property
+    def _keeps_alive(self) -> bool:
+        return self._current is not None and self._current.keep_alive
+
     def respond(self, status: int, body: bytes, content_type: str = JSON) -> None:
-        """Send a whole response."""
-        keep_alive = self._current is not None and self._current.keep_alive
-        self.transport.write(head(status, content_type, length=len(body), keep_alive=keep_alive) + body)
+        self.transport.write(head(status, content_type, length=len(body), keep_alive=self._keeps_alive) + body)
         self.finish()
 
     def start_stream(self, content_type: str) -> None:
-        keep_alive = self._current is not None and self._current.keep_alive
-        self.transport.write(head(200, content_type, length=None, keep_alive=keep_alive))
+        self.transport.write(head(200, content_type, length=None, keep_alive=self._keeps_alive))
 
     def finish(self) -> None:
         """End the response. The next request is handled by a new callback, so that no handler runs inside another."""
-        keep_alive = self._current is not None and self._current.keep_alive
-        self._current = None
-        if not keep_alive:
+        keeps_alive, self._current = self._keeps_alive, None
+        if not keeps_alive:
             self.transport.close()
         elif self._waiting:
             asyncio.get_running_loop().call_soon(self._next)

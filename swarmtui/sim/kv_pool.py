@@ -76,7 +76,6 @@ class KvPool:
         self._evict()
 
     def grow(self, tokens: int) -> None:
-        """Add generated tokens."""
         self._private += tokens
         self._evict()
 

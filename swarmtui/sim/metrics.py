@@ -13,8 +13,6 @@ CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
 Labels = dict[str, str]
 Sample = tuple[str, Labels, float]
-# Type, name, meaning and the value of each replica.
-_Metric = tuple[Literal["counter", "gauge"], str, str, list[float]]
 
 
 class Histogram:
@@ -32,7 +30,6 @@ class Histogram:
         self._sum += value * times
 
     def samples(self, labels: Labels) -> Iterable[Sample]:
-        """Yield suffix, labels and value of each line."""
         total = 0
         for bound, count in zip((*map(str, self._bounds), "+Inf"), self._counts, strict=True):
             total += count
@@ -44,7 +41,6 @@ class Histogram:
 def family(
     name: str, kind: Literal["counter", "gauge", "histogram"], meaning: str, samples: Iterable[Sample]
 ) -> Iterable[str]:
-    """Yield the lines of one metric."""
     yield f"# HELP {name} {meaning}"
     yield f"# TYPE {name} {kind}"
     for suffix, labels, value in samples:
@@ -126,11 +122,10 @@ def kv_capacity(preset: Preset) -> int:
 
 
 def render(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]) -> Iterable[str]:
-    """Yield the lines of the metrics page."""
     engines = [{"engine": str(replica.number), "model_name": preset.model} for replica in replicas]
-    for kind, name, meaning, values in (*_gauges(preset, replicas), *_counters(preset, replicas, meters)):
+    for name, (meaning, values) in _values(preset, replicas, meters).items():
         samples: list[Sample] = [("", labels, value) for labels, value in zip(engines, values, strict=True)]
-        yield from family(f"vllm:{name}", kind, meaning, samples)
+        yield from family(f"vllm:{name}", "counter" if name.endswith("_total") else "gauge", meaning, samples)
     waiting: list[Sample] = [
         ("", {**labels, "reason": reason}, count)
         for labels, replica in zip(engines, replicas, strict=True)
@@ -165,31 +160,26 @@ def _queued(replica: EngineReplica) -> int:
     return min(replica.left_waiting, len(replica.waiting))
 
 
-def _gauges(preset: Preset, replicas: Sequence[EngineReplica]) -> Iterable[_Metric]:
-    room = kv_capacity(preset)
+def _values(
+    preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]
+) -> dict[str, tuple[str, list[float]]]:
+    room, drafted = kv_capacity(preset), preset.speculative.tokens
     used = [min(r.kv_tokens_used / room, 1.0) for r in replicas]
-    running: list[float] = [len(r.running) for r in replicas]
-    waiting: list[float] = [_queued(r) for r in replicas]
-    yield "gauge", "num_requests_running", "Number of requests in model execution batches.", running
-    yield "gauge", "num_requests_waiting", "Number of requests waiting to be processed.", waiting
-    yield "gauge", "kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", used
-
-
-def _counters(preset: Preset, replicas: Sequence[EngineReplica], meters: Sequence[Meters]) -> Iterable[_Metric]:
-    drafted = preset.speculative.tokens
     found: dict[str, tuple[str, list[float]]] = {
-        "prompt_tokens": ("Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
-        "prompt_tokens_cached": ("Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
-        "generation_tokens": ("Number of generation tokens processed.", [m.generation_tokens for m in meters]),
-        "prefix_cache_queries": ("Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
-        "prefix_cache_hits": ("Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
-        "num_preemptions": ("Cumulative number of preemptions.", [r.preemptions for r in replicas]),
+        "num_requests_running": ("Number of requests in model execution batches.", [len(r.running) for r in replicas]),
+        "num_requests_waiting": ("Number of requests waiting to be processed.", [_queued(r) for r in replicas]),
+        "kv_cache_usage_perc": ("KV-cache usage. 1 means 100 percent usage.", used),
+        "prompt_tokens_total": ("Number of prefill tokens processed.", [m.prompt_tokens for m in meters]),
+        "prompt_tokens_cached_total": ("Number of cached prompt tokens.", [m.cached_tokens for m in meters]),
+        "generation_tokens_total": ("Number of generation tokens processed.", [m.generation_tokens for m in meters]),
+        "prefix_cache_queries_total": ("Prefix cache queries, in tokens.", [r.prefix_queries for r in replicas]),
+        "prefix_cache_hits_total": ("Prefix cache hits, in tokens.", [r.prefix_hits for r in replicas]),
+        "num_preemptions_total": ("Cumulative number of preemptions.", [r.preemptions for r in replicas]),
     }
     if drafted:
         found |= {
-            "spec_decode_num_drafts": ("Number of drafts.", [m.drafts for m in meters]),
-            "spec_decode_num_draft_tokens": ("Number of draft tokens.", [m.drafts * drafted for m in meters]),
-            "spec_decode_num_accepted_tokens": ("Number of accepted tokens.", [m.accepted for m in meters]),
+            "spec_decode_num_drafts_total": ("Number of drafts.", [m.drafts for m in meters]),
+            "spec_decode_num_draft_tokens_total": ("Number of draft tokens.", [m.drafts * drafted for m in meters]),
+            "spec_decode_num_accepted_tokens_total": ("Number of accepted tokens.", [m.accepted for m in meters]),
         }
-    for name, (meaning, values) in found.items():
-        yield "counter", f"{name}_total", meaning, values
+    return found

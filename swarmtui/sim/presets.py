@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -181,7 +181,6 @@ def changed_settings(preset: Preset) -> dict[str, str]:
 
 
 def _flat(table: dict[str, Any], start: str = "") -> dict[str, Any]:
-    """Return values by dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         flat |= _flat(value, f"{start}{key}.") if isinstance(value, dict) else {f"{start}{key}": value}
@@ -225,14 +224,13 @@ def validate_preset(preset: Preset, source: str) -> None:
         refuse("kv_tokens", "must be at least max_model_len")
     if preset.budget <= preset.slots * preset.speculative.tokens + preset.slots:
         refuse("budget", "must be above slots × (1 + speculative.tokens), or no budget is left for prefill")
-    shares = (failures.http_500, failures.http_503, failures.reset, failures.cut, failures.error_event, failures.stall)
-    if sum(shares) > 1.0:
+    if sum(getattr(failures, fault) for fault in _FAULTS) > 1.0:
         refuse("failures", "the shares add up to more than 1")
 
 
 Fault = Literal["http_500", "http_503", "reset", "cut", "error_event", "stall"]
 
-_FAULTS: tuple[Fault, ...] = ("http_500", "http_503", "reset", "cut", "error_event", "stall")
+_FAULTS: tuple[Fault, ...] = get_args(Fault)
 _GOLDEN = 0.6180339887498949
 
 

@@ -17,32 +17,24 @@ from swarmtui.sim.requests import ParsedRequest, RequestRefused
 FAILURE = RequestRefused(500, "EngineCore encountered an issue (simulated).", kind="InternalServerError")
 
 
-class ReplySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that all responses of one simulator share."""
-
-    model: str
-    boot: int
-    speed: float
-    reasoning_field: str
-    reports_cache: bool
-
-
 class Reply(ABC):
     """A response in progress. `faulted` is set when its fault applies, `stalled` during a stall."""
 
     def __init__(
-        self, connection: SimConnection, job: Job, request: ParsedRequest, fault: Fault | None, settings: ReplySettings
+        self,
+        connection: SimConnection,
+        job: Job,
+        request: ParsedRequest,
+        fault: Fault | None,
+        preset: Preset,
+        speed: float,
+        boot: int,
     ) -> None:
-        self.connection = connection
-        self.job = job
-        self.request = request
-        self.fault = fault
-        self.settings = settings
-        self.id = f"{settings.boot:08x}{job.number:08x}"
-        self.created = int(time.time())
-        self.sent = 0
-        self.faulted = False
-        self.stalled = False
+        self.connection, self.job, self.request, self.fault = connection, job, request, fault
+        self.preset, self.speed = preset, speed
+        self.id = f"{boot:08x}{job.number:08x}"
+        self.created, self.sent = int(time.time()), 0
+        self.faulted = self.stalled = False
         # A fault applies in the middle of the answer; an answer of one token fails before it.
         self._limit = request.output_tokens if fault is None else request.output_tokens // 2
 
@@ -67,11 +59,9 @@ class Reply(ABC):
         return
 
     def _add(self, start: int, count: int) -> None:
-        """Add tokens `start` to `start + count`."""
         return
 
     def flush(self) -> None:
-        """Write pending tokens."""
         return
 
     @abstractmethod
@@ -84,8 +74,6 @@ class Reply(ABC):
 
 
 class WholeReply(Reply):
-    """A response that is not streamed."""
-
     def complete(self) -> None:
         words, reasoned, total = self.request.words, self.request.reasoning_tokens, self.request.output_tokens
         reasoning = words.text(0, reasoned).decode() if reasoned else None

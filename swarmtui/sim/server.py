@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable
@@ -17,13 +16,14 @@ import msgspec
 
 from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import set_at_end_of_stdin
+from swarmtui.processes.spawn import raise_open_file_limit
 from swarmtui.sim import gpu, metrics
 from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job
 from swarmtui.sim.http import HttpRequest, SimConnection
 from swarmtui.sim.kv_pool import block_hashes
 from swarmtui.sim.presets import Preset, Settings, changed_settings, fault_for
-from swarmtui.sim.replies import FAILURE, Reply, ReplySettings, SimApi
+from swarmtui.sim.replies import FAILURE, Reply, SimApi
 from swarmtui.sim.requests import ParsedRequest, RequestRefused, tokenize
 from swarmtui.text import echo
 
@@ -36,22 +36,14 @@ _OPENAI = APIS["/v1/chat/completions"]
 class SimulatorServer:
     """One simulated endpoint. Must be created in a running event loop."""
 
-    def __init__(self, preset: Preset, *, speed: float = 1.0, seed: int = 0) -> None:
-        self._preset = preset
-        self._speed = speed
-        self._seed = seed
+    def __init__(self, preset: Preset, settings: Settings) -> None:
+        self._preset, self._speed, self._seed = preset, settings.speed, settings.seed
         self._loop = asyncio.get_running_loop()
         self._t0 = self._loop.time()
-        self._engine = BatchingEngine(preset, seed)
-        self._meters = [metrics.Meters(speed) for _ in self._engine.replicas]
+        self._engine = BatchingEngine(preset, self._seed)
+        self._meters = [metrics.Meters(self._speed) for _ in self._engine.replicas]
         self._cards = [gpu.Cards(preset.gpu, preset.slots, self._t0) for _ in self._engine.replicas]
-        self._settings = ReplySettings(
-            model=preset.model,
-            boot=int(time.time()),
-            speed=speed,
-            reasoning_field=preset.reasoning.field,
-            reports_cache=preset.prefix_cache,
-        )
+        self._boot = int(time.time())
         self._replies: dict[int, Reply] = {}
         self._by_connection: dict[SimConnection, Reply] = {}
         self._connections: set[SimConnection] = set()
@@ -137,7 +129,7 @@ class SimulatorServer:
         blocks = block_hashes(parsed.prompt, preset.block_size) if preset.prefix_cache else ()
         job = Job(number, len(parsed.prompt), parsed.output_tokens, blocks)
         kind: type[Reply] = api.stream if parsed.stream else api.whole
-        reply = kind(connection, job, parsed, fault, self._settings)
+        reply = kind(connection, job, parsed, fault, preset, self._speed, self._boot)
         self._replies[number] = self._by_connection[connection] = reply
         reply.start()
         self._engine.submit(job, self._advance())
@@ -222,13 +214,11 @@ class SimulatorServer:
         return msgspec.json.encode({"object": "list", "data": [model]})
 
     def _metrics(self) -> bytes:
-        self._advance()
-        self._schedule()
+        self._wake()
         return metrics.page(metrics.render(self._preset, self._engine.replicas, self._meters))
 
     def _gpu_metrics(self) -> bytes:
-        self._advance()
-        self._schedule()
+        self._wake()
         now, room = self._loop.time(), metrics.kv_capacity(self._preset)
         readings = [
             cards.read(now, replica.step.batch if replica.step else 0, replica.kv_tokens_used / room)
@@ -239,12 +229,12 @@ class SimulatorServer:
 
 async def serve(preset: Preset, settings: Settings, port: int, *, watch_stdin: bool) -> None:
     """Print the URL and serve until SIGTERM or SIGINT, or with `watch_stdin` until stdin is closed."""
-    _raise_file_limit()
+    raise_open_file_limit()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    simulator = SimulatorServer(preset, speed=settings.speed, seed=settings.seed)
+    simulator = SimulatorServer(preset, settings)
     try:
         server = await loop.create_server(simulator.connect, HOST, port, backlog=_BACKLOG)
     except OSError as error:
@@ -256,10 +246,3 @@ async def serve(preset: Preset, settings: Settings, port: int, *, watch_stdin: b
     await stop.wait()
     server.close()
     simulator.close()
-
-
-def _raise_file_limit() -> None:
-    """Each stream is a file descriptor, and the usual soft limit is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = 65536 if hard == resource.RLIM_INFINITY else min(65536, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -51,7 +51,7 @@ def _parse(body: bytes, preset: Preset, seed: int) -> ParsedRequest:
 def _usage(reply: Reply, produced: int) -> dict[str, int]:
     """Return the counts; input tokens are those that were not cached."""
     usage = {"input_tokens": reply.job.prompt_tokens, "output_tokens": produced}
-    if reply.settings.reports_cache:
+    if reply.preset.prefix_cache:
         usage["input_tokens"] -= reply.job.cached
         usage |= {"cache_read_input_tokens": reply.job.cached, "cache_creation_input_tokens": 0}
     return usage
@@ -63,7 +63,7 @@ def _message(reply: Reply) -> dict[str, Any]:
         "type": "message",
         "role": "assistant",
         "content": [],
-        "model": reply.settings.model,
+        "model": reply.preset.model,
         "stop_reason": None,
         "stop_sequence": None,
     }

@@ -41,9 +41,9 @@ def _end(reply: Reply) -> dict[str, Any]:
     assert job.admitted is not None and job.first_token is not None and job.last_token is not None
     # The first token comes with the last prefill step, so its decode time is taken to be the mean of the others.
     decoding = (job.last_token - job.first_token) * count / (count - 1) if count > 1 else 0.0
-    scale = 1e9 / reply.settings.speed
+    scale = 1e9 / reply.speed
     return {
-        "model": reply.settings.model,
+        "model": reply.preset.model,
         "created_at": _iso(int(time.time())),
         "done": True,
         "done_reason": reply.request.finish_reason,
@@ -65,7 +65,7 @@ class OllamaStream(Stream):
 
     def start(self) -> None:
         super().start()
-        same = f'{{"model":"{self.settings.model}","created_at":"{_iso(self.created)}","message":{{"role":"assistant",'
+        same = f'{{"model":"{self.preset.model}","created_at":"{_iso(self.created)}","message":{{"role":"assistant",'
         self._content = f'{same}"content":"'.encode()
         self._reasoning = f'{same}"content":"","thinking":"'.encode()
 

@@ -85,7 +85,7 @@ def _usage(reply: Reply, produced: int) -> dict[str, Any]:
     prompt = reply.job.prompt_tokens
     usage: dict[str, Any] = {"prompt_tokens": prompt, "total_tokens": prompt + produced}
     usage["completion_tokens"] = produced
-    if reply.settings.reports_cache:
+    if reply.preset.prefix_cache:
         usage["prompt_tokens_details"] = {"cached_tokens": reply.job.cached}
     if reply.request.reasoning_tokens:
         usage["completion_tokens_details"] = {"reasoning_tokens": min(produced, reply.request.reasoning_tokens)}
@@ -101,7 +101,7 @@ class _OpenAiStream(Stream):
     def start(self) -> None:
         super().start()
         same = f'"id":"{self.prefix}-{self.id}","object":"{self.kind}","created":{self.created}'
-        self._head = f'data: {{{same},"model":"{self.settings.model}","choices":['.encode()
+        self._head = f'data: {{{same},"model":"{self.preset.model}","choices":['.encode()
         self._content, self._reasoning, after = self._parts()
         self._more = after + b"null}]"
         self._last = after + b'"%b","stop_reason":null}]' % self.request.finish_reason.encode()
@@ -134,7 +134,7 @@ class ChatStream(_OpenAiStream):
     kind, prefix = "chat.completion.chunk", "chatcmpl"
 
     def _parts(self) -> tuple[bytes, bytes, bytes]:
-        field = self.settings.reasoning_field.encode()
+        field = self.preset.reasoning.field.encode()
         content = self._head + b'{"index":0,"delta":{"content":"'
         return content, self._head + b'{"index":0,"delta":{"%b":"' % field, b'"},"logprobs":null,"finish_reason":'
 
@@ -163,7 +163,7 @@ class OpenAiWhole(WholeReply):
             "id": f"{prefix}-{self.id}",
             "object": kind,
             "created": self.created,
-            "model": self.settings.model,
+            "model": self.preset.model,
             "choices": [{"index": 0} | answer | end],
             "usage": _usage(self, self.request.output_tokens),
         }
@@ -171,7 +171,7 @@ class OpenAiWhole(WholeReply):
 
 class ChatWhole(OpenAiWhole):
     def _document(self, content: str, reasoning: str | None) -> dict[str, Any]:
-        message = {"role": "assistant", "content": content, self.settings.reasoning_field: reasoning}
+        message = {"role": "assistant", "content": content, self.preset.reasoning.field: reasoning}
         return self._envelope("chatcmpl", "chat.completion", {"message": message})
 
 

@@ -59,7 +59,7 @@ def _document(reply: Reply, output: list[dict[str, Any]], status: str) -> dict[s
         "id": f"resp_{reply.id}",
         "created_at": reply.created,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "model": reply.settings.model,
+        "model": reply.preset.model,
         "object": "response",
         "output": output,
         "status": "incomplete" if cut else status,
@@ -70,7 +70,7 @@ def _document(reply: Reply, output: list[dict[str, Any]], status: str) -> dict[s
 def _usage(reply: Reply) -> dict[str, Any]:
     prompt, produced = reply.job.prompt_tokens, reply.request.output_tokens
     usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": produced, "total_tokens": prompt + produced}
-    if reply.settings.reports_cache:
+    if reply.preset.prefix_cache:
         usage["input_tokens_details"] = {"cached_tokens": reply.job.cached, "cache_write_tokens": 0}
     usage["output_tokens_details"] = {"reasoning_tokens": reply.request.reasoning_tokens}
     return usage
