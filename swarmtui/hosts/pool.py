@@ -78,8 +78,6 @@ class HostWorker(NamedTuple):
 
 
 class HostLink(asyncio.Protocol):
-    """The connection to the agent of one host."""
-
     def __init__(self, node: str, host: Host, on_lost: Callable[[HostLink, str], None]) -> None:
         self.node, self.host, self.clock = node, host, HostClock()
         self.gpus: tuple[Gpu, ...] = ()

@@ -52,7 +52,6 @@ class ConnectionUser(Protocol):
 
 
 def error_name(error: OSError) -> str:
-    """Return the stable name under which a socket error is counted."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "tls_verify"
     if isinstance(error, ssl.SSLError):
@@ -98,7 +97,6 @@ class KeptReads(list[Any]):
 
     @property
     def last_ns(self) -> int:
-        """The time at which the last read arrived."""
         t: int = self[-2]
         return t
 
@@ -117,7 +115,6 @@ class KeptReads(list[Any]):
             self.end, self.limit = end, next(_first_limits)
 
     def take(self) -> tuple[list[bytes], list[int]]:
-        """Remove and return the reads and when they arrived."""
         reads, times = self[1::2], self[::2]
         self.clear()
         self.limit = 2 * _KEPT_READS
@@ -211,7 +208,6 @@ class Connection:
         self.kept = KeptReads(clock)
 
     def keep_reads(self, end: bytes | None) -> None:
-        """Keep reads that end so from now on; with None, keep no reads."""
         self.kept.keep(end)
 
     def connect(self) -> None:
@@ -297,7 +293,6 @@ class Connection:
         self._loop.modify_fd(self.fd, _ARRIVALS)
 
     def deliver(self) -> None:
-        """Pass what was kept to the user."""
         if not self.kept:
             return
         reads, times = self.kept.take()

@@ -67,7 +67,6 @@ class EndpointPool:
         _Preconnection(self, ready).start()
 
     def keep(self, connection: Connection) -> None:
-        """Keep an open connection for a later request."""
         connection.user = None
         self._idle.append(connection)
 

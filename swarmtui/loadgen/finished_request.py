@@ -38,7 +38,6 @@ class FinishedRequest(NamedTuple):
         return self._record(self.exchange.response)
 
     def faulty_record(self, error: Exception) -> Record:
-        """Return the record of a request whose response cannot be recorded."""
         failed = Response()
         failed.fail(CLIENT_FAULT, fault_text(error))
         return self._record(failed)

@@ -86,7 +86,6 @@ class HttpExchange:
 
     @property
     def span_s(self) -> float:
-        """The time from the first chunk to the latest."""
         times, connection = self.response.times, self._connection
         if not times:
             return 0.0

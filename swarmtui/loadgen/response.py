@@ -177,7 +177,6 @@ class Response:
         return first + round(extra * self.first_chars / self.chars) if extra > 0 else first
 
     def first_coalesced(self) -> int:
-        """Return how many chunks have the timestamp of the first one."""
         return bisect_right(self.times, self.times[0] + SAME_STAMP_NS) - 1 if self.times else 0
 
     def chunk_us(self) -> tuple[int, ...]:

@@ -60,7 +60,6 @@ class UnacknowledgedRecords:
         return message
 
     def acknowledge(self, number: int) -> None:
-        """Forget the records up to this number."""
         while self._kept and self._kept[0].number <= number:
             self._bytes -= len(self._kept.popleft().message)
         if self._copies and number >= self._copied:

@@ -38,7 +38,6 @@ class Schedule:
 
     @property
     def pending(self) -> int:
-        """The number of tasks that are not yet due."""
         return len(self._tasks)
 
     def add(self, tasks: Iterable[Task]) -> None:

@@ -112,13 +112,11 @@ class TaskGenerator:
 
     @property
     def checks_answers(self) -> bool:
-        """Whether a prompt of the workload has a check."""
         items = self._content.items if isinstance(self._content, _WrittenItems) else ()
         return self.workload.check is not None or any(item.check is not None for item in items)
 
     @property
     def max_tokens(self) -> int | None:
-        """The limit of all answers, if they have one."""
         return self.workload.max_tokens if self._max_tokens is None else self._max_tokens
 
     @property
@@ -139,7 +137,6 @@ class TaskGenerator:
 
     @property
     def plays(self) -> Plays:
-        """The recorded sessions of a trace."""
         assert isinstance(self._content, _RecordedSessions)
         return self._content.plays
 
@@ -149,7 +146,6 @@ class TaskGenerator:
         return self._content.requests.arrival_times(rate)
 
     def replay(self, request: ComposedRequest) -> Task:
-        """Return the task of a recorded request."""
         item = _replayed_item(request)
         task = self._task(0, item, 0, self._cap(item))
         return msgspec.structs.replace(task, tools=request.tools) if request.tools else task
@@ -276,8 +272,6 @@ def _replayed_item(found: ComposedRequest) -> PromptItem:
 
 
 class _GeneratedItems:
-    """Random text of the given lengths."""
-
     def __init__(self, workload: RandomText | SharedPrefix, seed: int, calibration: Calibration) -> None:
         self._workload, self._seed, self._calibration = workload, seed, calibration
         self._prefix: tuple[Message, ...] = ()
@@ -318,7 +312,6 @@ def fill_answers(task: Task, answers: Mapping[str, str]) -> Task:
 
 
 def tools_of(workload: Workload) -> tuple[Tool, ...]:
-    """Return the tools as they are sent."""
     return tuple(
         Tool(
             name=tool.name,

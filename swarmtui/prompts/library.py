@@ -108,12 +108,10 @@ def workload_digest(found: WorkloadFile) -> str:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a path given as a workload is a trace file or a directory of them."""
     return path.is_dir() or path.suffix in TRACE_SUFFIXES
 
 
 def _trace_workload(path: Path) -> WorkloadFile:
-    """Return the workload that replays a trace as it was recorded."""
     name = msgspec.json.encode(path.resolve().name).decode()
     text = f'kind = "trace"\nname = {name}\nfiles = {name}\n'
     workload = parse_workload(text, str(path))
@@ -121,7 +119,6 @@ def _trace_workload(path: Path) -> WorkloadFile:
 
 
 def trace_paths(found: WorkloadFile) -> tuple[Path, ...]:
-    """Return the files and directories of a trace; none for other workloads."""
     if not isinstance(found.workload, Trace):
         return ()
     paths = tuple(found.base / Path(path).expanduser() for path in found.workload.paths)
@@ -133,7 +130,6 @@ def trace_paths(found: WorkloadFile) -> tuple[Path, ...]:
 
 
 def data_path(found: WorkloadFile) -> Path | None:
-    """Return the path of the data file, if the workload has one."""
     workload = found.workload
     if not isinstance(workload, Prompts | JsonLines | ShareGpt) or not workload.file:
         return None
@@ -197,7 +193,6 @@ def parse_workload(text: str, source: str) -> Workload:
 
 
 def find_problems(workload: Workload, source: str) -> Iterator[BadInput]:
-    """Yield the problems that the types do not exclude."""
     if isinstance(workload, Prompts) and bool(workload.prompts) == bool(workload.file):
         yield BadInput("give either [[prompts]] or file", source=source, key="prompts")
     for key in ("input_tokens", "output_tokens"):

@@ -58,7 +58,6 @@ class AnswerChecker:
         return self._checking is not None and not self._checking.done()
 
     def is_behind(self, accepted: int) -> bool:
-        """Return whether one of the first `accepted` answers is still to be checked."""
         return self.busy and self._checked < accepted
 
     def check(self, task: Task | None, record: Record, done: Callable[[Record], None]) -> None:

@@ -97,11 +97,9 @@ class ClientConnections:
                 self._handle_command(client, client_protocol.WatchTails(()))
 
     def pids(self) -> tuple[int, ...]:
-        """Return the processes of the clients."""
         return tuple(client.pid for client in tuple(self._clients))
 
     def watched_tails(self) -> tuple[int, ...]:
-        """Return the streams whose text any of the clients shows."""
         return tuple(sorted({agent for client in self._clients for agent in client.tails})[:_MAX_TAILS])
 
     async def _send_frames(self, writer: asyncio.StreamWriter, subscription: client_protocol.Subscribe) -> None:
@@ -139,7 +137,6 @@ class ClientConnections:
 
 
 def _is_unread(writer: asyncio.StreamWriter) -> bool:
-    """Whether the client has not read all that was sent to it."""
     if writer.transport.get_write_buffer_size():
         return True
     (unread,) = struct.unpack("i", fcntl.ioctl(writer.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4)))
@@ -147,7 +144,6 @@ def _is_unread(writer: asyncio.StreamWriter) -> bool:
 
 
 def _peer(sock: socket.socket) -> tuple[int, int]:
-    """Return the process and the user at the other end."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", raw)
     return pid, uid

@@ -52,7 +52,6 @@ class Dispatcher:
         self._returned: deque[Task] = deque()
 
     def set_streams(self, total: int) -> list[int]:
-        """Divide the streams evenly; return those of each worker."""
         count = len(self._workers)
         for number, worker in enumerate(self._workers):
             worker.streams = total // count + (number < total % count)
@@ -130,7 +129,6 @@ class Dispatcher:
         del self._workers[number].tasks[task_id]
 
     def task(self, number: int, task_id: int) -> Task | None:
-        """Return a task that this worker has, unless it was dropped."""
         return self._workers[number].tasks.get(task_id)
 
     @property

@@ -26,7 +26,6 @@ from swarmtui.session_process.task_sources import (
 
 
 def make_source(load: Load, factory: TaskFactory, key: LevelKey, run: int, seed: int) -> TaskSource:
-    """Return the tasks of one run of a level."""
     c = key[0]
     requests = load.per_run.at(c, equal=factory.keeps_in_step)
     total = None if load.duration_s is not None else requests

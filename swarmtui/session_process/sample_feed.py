@@ -64,7 +64,6 @@ class SampleFeed:
         self._events.add_sample(latest)
 
     def _write_servers(self) -> None:
-        """Store the servers that were identified."""
         while not self._sampler.servers.empty():
             number, server = self._sampler.servers.get()
             self._journal.write(ServerEntry(endpoint=number, server=server))

@@ -130,7 +130,6 @@ class Sampler:
         return self._identified.is_set() and self.servers.empty()
 
     def latest(self) -> Telemetry:
-        """Return the newest values, for the screen."""
         return self._telemetry(time.perf_counter_ns(), self._gpus)
 
     def read_now(self) -> Telemetry:

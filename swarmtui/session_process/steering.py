@@ -15,7 +15,6 @@ SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 
 
 def goal_of(plan: Plan) -> Goal:
-    """Return the goal that a session starts with."""
     match plan.goal:
         case "sweep":
             return client_protocol.Sweep(plan.load.levels, plan.load.runs)
@@ -79,7 +78,6 @@ class Steering:
 
     @property
     def ends_goal(self) -> bool:
-        """Whether the session stops or has another goal now."""
         return self.state in ("stop", "new_goal")
 
     def resume(self) -> None:

@@ -133,11 +133,9 @@ class TaskFactory:
         return msgspec.structs.replace(self.generator.warmup(number), id=number, check=None)
 
     def replay(self, request: ComposedRequest, at_ns: int, phase: Phase) -> Task:
-        """Return a request of a recorded session."""
         return msgspec.structs.replace(self._task(self.generator.replay(request)), at_ns=at_ns, phase=phase)
 
     def canary(self, phase: Phase = "canary") -> Task:
-        """Return the next question with a known answer."""
         return canary_task(next(self._numbers), next(self._questions), phase)
 
 
@@ -213,7 +211,6 @@ class TaskSource:
         self.total = self._issued
 
     def close(self) -> None:
-        """Issue no more tasks."""
         self._closed = True
 
 

@@ -62,7 +62,6 @@ def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
 
 
 def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
-    """Raise BadInput if a worker may not open a file per stream."""
     needed = -(-streams // workers) + _SPARE_FILES
     if hard is not None and needed > hard:
         most = workers * (hard - _SPARE_FILES)
@@ -187,7 +186,6 @@ class WorkerLink:
 
     @property
     def pid(self) -> int | None:
-        """The process id of a worker on this host."""
         return self._process.pid if isinstance(self._process, subprocess.Popen) else None
 
     async def receive(self, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]) -> str:

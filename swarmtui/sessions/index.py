@@ -102,7 +102,6 @@ class SessionRow(Stored, frozen=True, kw_only=True):
 
     @property
     def best_at(self) -> str:
-        """Return the name of the best level, or an empty string."""
         return "" if self.best_c is None else level_name((self.best_c, self.best_rate))
 
 
@@ -160,7 +159,6 @@ def compared_with(rows: Sequence[SessionRow], row: SessionRow) -> str:
 
 
 def live_row(session: Session, flags: dict[str, str] | None) -> SessionRow:
-    """Return the row of a session that is not saved yet; `flags` are those of its server."""
     return msgspec.structs.replace(_head_row(session), flags=flags)
 
 
@@ -380,7 +378,6 @@ def count_saved_requests(directory: Path) -> tuple[int, int]:
 
 
 def _saved_records(directory: Path) -> dict[tuple[int, int, int], _RecordKey]:
-    """Return the records of the journal and the spool files, each once."""
     known: dict[tuple[int, int, int], _RecordKey] = {}
     for path in (directory / JOURNAL, *spool_files(directory)):
         for line in read_lines(path):

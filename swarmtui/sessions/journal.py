@@ -149,7 +149,6 @@ def spool_files(directory: Path) -> list[Path]:
 
 
 def read_spooled(directory: Path) -> dict[tuple[int, int, int], Record]:
-    """Return the records in the spool files of a session, by their keys."""
     found: dict[tuple[int, int, int], Record] = {}
     for spool in spool_files(directory):
         with suppress(OSError):
@@ -171,7 +170,6 @@ def collect_spools(directory: Path) -> None:
 
 
 def discard_spools(directory: Path) -> None:
-    """Remove the spool files that a session has elsewhere."""
     for path in _other_spools(directory):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -233,7 +231,6 @@ class JournalWriter:
         self._torn = other._torn
 
     def is_in_place(self) -> bool:
-        """Return whether the path still leads to this file."""
         try:
             return self._path.stat().st_ino == os.fstat(self._fd).st_ino
         except OSError:

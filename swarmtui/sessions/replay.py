@@ -107,7 +107,6 @@ class Replay:
         return list(self._now.state.history)
 
     def samples_until(self, at_s: float, count: int) -> list[Telemetry]:
-        """Return the latest samples before a moment."""
         _, now, _ = self._moment(at_s)
         return [sample for sample in self._loaded.journal.telemetry if sample.t_ns <= now][-count:]
 

@@ -123,7 +123,6 @@ def _check(summary: Summary) -> None:
 
 
 def _figures(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
-    """Yield all numbers with the names of their fields."""
     if isinstance(value, msgspec.Struct):
         for field in value.__struct_fields__:
             yield from _figures(getattr(value, field), field)

@@ -87,7 +87,6 @@ def load_session(root: Path, which: str) -> LoadedSession:
 
 
 def is_imported(directory: Path) -> bool:
-    """Return whether a session was imported from a shared file."""
     return (directory / SHARED).is_file() and not (directory / JOURNAL).exists()
 
 
@@ -356,7 +355,6 @@ def remove_session(root: Path, which: str) -> Path:
 
 
 def discard_session(directory: Path) -> None:
-    """Remove the directory of a session that measured nothing."""
     shutil.rmtree(directory, ignore_errors=True)
 
 

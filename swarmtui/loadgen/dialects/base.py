@@ -137,7 +137,6 @@ class ApiDialect(NamedTuple):
         return _encode(self.tools(task.tools, "none" if _TOOL_CHOICE in omit else "auto") | fields)
 
     def tools(self, tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-        """Return the fields for tools; none without tools."""
         return self.tool_fields(tools, choice) if tools and self.tool_fields else {}
 
     def optional_fields(self, task: Task) -> tuple[str, ...]:

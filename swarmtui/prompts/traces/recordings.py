@@ -61,7 +61,6 @@ class Recording(NamedTuple):
 
 
 def check_replayable(session: TraceSession, source: str) -> None:
-    """Raise BadInput for a session that cannot be replayed."""
     if not session.requests:
         raise BadInput(f"session {session.id} contains no request", source=source)
     longest = max(request.input_tokens for request in requests_of(session))

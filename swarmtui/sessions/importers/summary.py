@@ -159,6 +159,5 @@ def _digest(tool: str, levels: Iterable[Level]) -> str:
 
 
 def _sum_if_known(values: Sequence[_N | None]) -> _N | None:
-    """Return the sum, or None if a value is missing."""
     known = [value for value in values if value is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(values) else None
