@@ -159,40 +159,34 @@ async def _ask(process: asyncio.subprocess.Process, answer: CheckedAnswer) -> An
     return _VERDICTS.get(await process.stdout.readline())
 
 
-class UncountedAnswers:
-    """Answers whose tokens the server did not count, kept with their text to be counted at the end."""
+class AnswersToCount:
+    """Answers whose tokens are counted at the end, with their text: those `uncounted` by the server.
+
+    A `sample` of those that it counted is compared with its tokenizer: a few whole answers of each stage.
+    """
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.uncounted: list[Record] = []
+        self.sample: list[Record] = []
         self._chars = 0
 
     def add(self, record: Record) -> None:
-        if record.phase == "warmup":
+        if not record.ok or record.phase == "warmup":
             return
-        if record.ok and record.token_source == "chunks" and self._chars < _MAX_UNCOUNTED_CHARS:
-            self._chars += len(record.text or "") + len(record.reasoning or "") + _CHARS_PER_ANSWER
-            self.records.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
-
-
-class AnswerSample:
-    """A few whole answers of each stage that the server counted, to compare its count with its tokenizer at the end."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def add(self, record: Record) -> None:
         text = (record.reasoning or "") + (record.text or "")
+        if record.token_source == "chunks" and self._chars < _MAX_UNCOUNTED_CHARS:
+            self._chars += len(text) + _CHARS_PER_ANSWER
+            self.uncounted.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
         if (
-            record.ok
-            and record.phase == "level"
+            record.phase == "level"
             and record.token_source in ("usage", "usage_chunks")
             and record.finish_reason != "tool_calls"
             and 0 < len(text) <= _MAX_SAMPLED_CHARS
             # Half a character became this one: the text is not what was generated.
             and "\ufffd" not in text
-            and len(self.records) < _MAX_SAMPLED
+            and len(self.sample) < _MAX_SAMPLED
         ):
-            self.records.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
+            self.sample.append(msgspec.structs.replace(record, chunk_us=(), chunk_tokens=None))
 
 
 def _preview(text: str | None) -> str | None:

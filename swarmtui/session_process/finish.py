@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.files import sessions_root
 from swarmtui.model.base import BadInput
-from swarmtui.model.client_protocol import Ending
+from swarmtui.model.client_protocol import Ended, Ending
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.journal import End, TokenCount
 from swarmtui.model.record import Record
@@ -90,18 +90,9 @@ async def check_usage(
     return usage_facts([(record, count.tokens_out) for record, count in zip(sample, tuple(counts), strict=False)])
 
 
-class SavedSession(NamedTuple):
-    """The end of a session; without a summary if that could not be written, or was not waited for."""
-
-    ending: Ending | Literal["unsaved"]
-    message: str
-    directory: str = ""
-    summary: Summary | None = None
-
-
 async def save(
     journal: JournalQueue, root: str, ending: Ending, message: str, finished: int, exit_now: asyncio.Event
-) -> SavedSession:
+) -> tuple[Ended, Summary | None]:
     """Write the end and the summary. Once `exit_now` is set, an unfinished summary is left to be written later."""
     counted = read_total(inherited())
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
@@ -123,8 +114,8 @@ async def save(
     if unwritten and directory:
         problem = f"{problem}; {saved_sentence(journal.directory, finished, counted)}"
     if problem:
-        return SavedSession("unsaved", " · ".join(filter(None, [message, problem])), directory, summary)
-    return SavedSession(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory, summary)
+        return Ended("unsaved", " · ".join(filter(None, [message, problem])), directory), summary
+    return Ended(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory), summary
 
 
 def _close_journal(journal: JournalQueue, root: str) -> tuple[str, str]:

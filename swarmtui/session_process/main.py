@@ -25,7 +25,7 @@ from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.journal import ClockEntry, DescriptionEntry, Head
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import Event, Session
+from swarmtui.model.session import Event, Session, Summary
 from swarmtui.processes.exits import redact_stderr
 from swarmtui.processes.spawn import (
     ServerProcess,
@@ -43,8 +43,7 @@ from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.goals import run_plan
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
-from swarmtui.session_process.sample_feed import SampleFeed
-from swarmtui.session_process.sampler import PreflightFindings, Sampler
+from swarmtui.session_process.sampler import SampleFeed, Sampler
 from swarmtui.session_process.session_head import describe_session
 from swarmtui.session_process.stages import Stages
 from swarmtui.session_process.workers import (
@@ -82,7 +81,7 @@ class SessionProcess:
         self._save_refused: SessionWarning | None = None
         self._moving: asyncio.Task[None] | None = None
         self._simulators: list[ServerProcess] = []
-        self._findings = PreflightFindings()
+        self._findings = preflight.PreflightFindings()
         self._interrupted = asyncio.Event()
         self._interruption = self._lost_host = ""
         self._early_commands: list[tuple[Client, client_protocol.ClientCommand]] = []
@@ -102,7 +101,7 @@ class SessionProcess:
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.accept(reader, writer)
-        fault = False
+        fault, summary = False, None
         try:
             ending, message = await self._measure()
         except BadInput as error:
@@ -112,14 +111,13 @@ class SessionProcess:
             problem = Redactor(self._request.secrets).redact(f"{type(error).__name__}: {error}")
             ending, message = "failed", f"internal error, {problem}; see {error_log()}"
             fault = True
-        saved = finish.SavedSession(ending, message)
+        ended = client_protocol.Ended(ending, message, "")
         if self._journal is not None:
-            saved = await self._save(ending, message)
-        if saved.summary is not None:
-            self._state.finish(saved.summary)
+            ended, summary = await self._save(ending, message)
+        if summary is not None:
+            self._state.finish(summary)
         self._state.status = "ended"
-        ended = client_protocol.Ended(saved.ending, saved.message, saved.directory, fault)
-        await self._clients.close(ended, self._frame(False))
+        await self._clients.close(msgspec.structs.replace(ended, fault=fault), self._frame(False))
         for simulator in self._simulators:
             simulator.end()
 
@@ -291,12 +289,13 @@ class SessionProcess:
                 stages.steering.end_run()
             case client_protocol.WatchStream(agent):
                 self._state.watched.select(agent)
-                self._workers.watch(agent)
+                self._workers.send(worker_protocol.WatchAgent(agent))
             case client_protocol.WatchTails(agents):
                 client.tails = agents
                 if self._request.previews:
-                    self._state.watched.select_tails(self._clients.watched_tails())
-                    self._workers.send_tails(self._clients.watched_tails())
+                    watched = self._clients.watched_tails()
+                    self._state.watched.select_tails(watched)
+                    self._workers.send(worker_protocol.SendTails(watched))
             case client_protocol.Describe(label, note):
                 self._session = msgspec.structs.replace(session, label=label, note=note)
                 journal.write(DescriptionEntry(label=label, note=note))
@@ -378,7 +377,7 @@ class SessionProcess:
         self._interruption = self._interruption or reason
         self._interrupted.set()
 
-    async def _save(self, ending: Ending, message: str) -> finish.SavedSession:
+    async def _save(self, ending: Ending, message: str) -> tuple[client_protocol.Ended, Summary | None]:
         assert self._journal is not None
         self._state.status = "saving"
         journal, stages = self._journal, self._stages
@@ -398,17 +397,16 @@ class SessionProcess:
         if self._session is None or not self._state.finished:
             await asyncio.to_thread(journal.close)
             discard_session(journal.directory)
-            return finish.SavedSession(ending, message)
+            return client_protocol.Ended(ending, message, ""), None
         if stages is not None and stages.steering.stop_now.is_set():
             self._stop_now.set()
-        if stages is not None and (uncounted := stages.uncounted.records):
+        request, endpoint = self._request, self._endpoints[0]
+        if stages is not None and (uncounted := stages.answers.uncounted):
             self._state.note = f"counting the tokens of {len(uncounted)} answers"
-            await finish.recount(self._request, self._endpoints[0], uncounted, journal, self._stop_now)
+            await finish.recount(request, endpoint, uncounted, journal, self._stop_now)
             self._state.note = ""
-        if stages is not None and stages.sample.records and self._session.prompt_tokens_by != "usage":
-            self._state.quality.usage = await finish.check_usage(
-                self._request, self._endpoints[0], stages.sample.records, self._stop_now
-            )
+        if stages is not None and (sample := stages.answers.sample) and self._session.prompt_tokens_by != "usage":
+            self._state.quality.usage = await finish.check_usage(request, endpoint, sample, self._stop_now)
         journal.write(self._state.quality.final(self._state.levels))
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now

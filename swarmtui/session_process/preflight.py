@@ -47,8 +47,7 @@ from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.window import Window, count_too_long
-from swarmtui.session_process.sampler import MetricsPage, PreflightFindings
-from swarmtui.telemetry.discovery import identify, listeners_at
+from swarmtui.telemetry.discovery import Listener, identify, listeners_at
 from swarmtui.telemetry.fingerprint import fingerprint
 from swarmtui.telemetry.metrics import metrics_url
 
@@ -70,6 +69,23 @@ _UNKNOWN_PATH = (404, 405, 501)
 
 # What parsing a token count may raise: no JSON, a missing key, a wrong type, infinity.
 _COUNT_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+# The URL of a metrics page, when it was read, and its text.
+MetricsPage = tuple[str, int, str]
+
+
+class PreflightFindings:
+    """Holds what preflight found out before the load, when requests disturb nothing.
+
+    `window` is set if requests of a trace do not fit into it, and `too_long` says how many.
+    """
+
+    def __init__(self) -> None:
+        self.metrics_pages: list[MetricsPage] = []
+        self.listeners: dict[str, Listener] = {}
+        self.window: Window | None = None
+        self.too_long = ""
 
 
 class EndpointUnusable(Exception):

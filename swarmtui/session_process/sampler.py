@@ -5,10 +5,12 @@ Nothing waits for the threads: a metrics page that hangs leaves an old sample, a
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -16,18 +18,19 @@ import msgspec
 
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.endpoint import Endpoint, parse_address, show_url
+from swarmtui.model.journal import ServerEntry, TelemetryEntry
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, HostLoad, ServerState, Telemetry
+from swarmtui.session_process.finish import run_interruptible
+from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.outage import ServerEvents
+from swarmtui.session_process.preflight import PreflightFindings
+from swarmtui.state.session_state import SessionState
 
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostPool
     from swarmtui.http_client import HttpClient
-    from swarmtui.prompts.traces.window import Window
-    from swarmtui.telemetry.discovery import Listener
     from swarmtui.telemetry.metrics import MetricsReader
-
-# The URL of a metrics page, when it was read, and its text.
-MetricsPage = tuple[str, int, str]
 
 _IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
@@ -35,20 +38,10 @@ _HOST_S = 0.5
 _LAST_SAMPLE_S = 2.5
 # How long the last sample waits for a server to end the requests that were cancelled, and the time between two samples.
 _IDLE_S, _IDLE_SAMPLE_S = 1.5, 0.05
+# Between two points of the history, and two samples of the journal.
+_POINT_S = 0.25
+_JOURNAL_SAMPLE_NS = 900_000_000
 _STALE_NS = 10_000_000_000
-
-
-class PreflightFindings:
-    """Holds what preflight found out before the load, when requests disturb nothing.
-
-    `window` is set if requests of a trace do not fit into it, and `too_long` says how many.
-    """
-
-    def __init__(self) -> None:
-        self.metrics_pages: list[MetricsPage] = []
-        self.listeners: dict[str, Listener] = {}
-        self.window: Window | None = None
-        self.too_long = ""
 
 
 class Sampler:
@@ -273,6 +266,57 @@ class Sampler:
         started_ns = time.perf_counter_ns()
         servers, self._server_problem = reader.read()
         self._metrics = (started_ns, servers)
+
+
+class SampleFeed:
+    """Brings readings to the state of the session and its journal; `on_point` follows each point of the history."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        state: SessionState,
+        journal: JournalQueue,
+        events: ServerEvents,
+        on_point: Callable[[], None],
+    ) -> None:
+        self._sampler, self._state, self._journal, self._events = sampler, state, journal, events
+        self._on_point = on_point
+
+    async def run(self) -> None:
+        """Add a point to the history four times per second, and a sample to the journal once per second."""
+        sampler, written_ns = self._sampler, 0
+        while True:
+            self._add_latest()
+            self._state.tick(time.perf_counter_ns())
+            self._on_point()
+            while not sampler.baseline.empty():
+                baseline = sampler.baseline.get()
+                self._state.quality.add_baseline(baseline)
+                self._journal.write(TelemetryEntry(telemetry=baseline))
+            self._write_servers()
+            sample = sampler.sample()
+            if sample.t_ns - written_ns >= _JOURNAL_SAMPLE_NS and (sample.gpus or sample.servers or sample.host):
+                written_ns = sample.t_ns
+                self._journal.write(TelemetryEntry(telemetry=sample))
+            await asyncio.sleep(_POINT_S)
+
+    async def finish(self, stop_now: asyncio.Event, *, load_ended: bool) -> None:
+        """Take the last sample after the load, unless the user does not want to wait for it."""
+        await run_interruptible(stop_now, partial(self._sampler.finish, load_ended=load_ended))
+        self._add_latest()
+        self._events.finish()
+        self._write_servers()
+        self._journal.write(TelemetryEntry(telemetry=self._sampler.sample()))
+
+    def _add_latest(self) -> None:
+        latest = self._sampler.latest()
+        self._state.add_sample(latest)
+        self._events.add_sample(latest)
+
+    def _write_servers(self) -> None:
+        while not self._sampler.servers.empty():
+            number, server = self._sampler.servers.get()
+            self._journal.write(ServerEntry(endpoint=number, server=server))
 
 
 def _counts_later(server: ServerState) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.engines.simulator import Simulator
+from swarmtui.model.base import copy_fields
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.hosts import Host
 from swarmtui.model.redaction import Redactor, mask_secrets
@@ -37,7 +38,9 @@ def describe_session(
 ) -> Session:
     """Return the session as its journal stores it, without secrets."""
     redact = Redactor(request.secrets).redact  # a server may repeat the key as the name of its model
-    return Session(
+    return copy_fields(
+        Session,
+        request,
         id=session_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         t0_ns=t0_ns,
@@ -45,7 +48,6 @@ def describe_session(
         workload=workload.workload.name,
         workload_digest=digest,
         workload_spec=_workload_spec(workload),
-        plan=request.plan,
         client=ClientInfo(
             version=__version__,
             python=platform.python_version(),
@@ -54,14 +56,8 @@ def describe_session(
             kernel=platform.release(),
         ),
         hosts=hosts,
-        label=request.label,
-        note=request.note,
-        tags=request.tags,
         model_facts=model_facts_from_tags(request.tags),
-        series=request.series,
         server_flags=redact_flags(redact(request.server_flags)),
-        previous=request.previous,
-        repeats=request.repeats,
         prompt_tokens_by=calibration.by if calibration else "none",
         simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
     )

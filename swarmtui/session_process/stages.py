@@ -16,7 +16,7 @@ from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator
-from swarmtui.session_process.answer_checks import AnswerChecker, AnswerSample, UncountedAnswers
+from swarmtui.session_process.answer_checks import AnswerChecker, AnswersToCount
 from swarmtui.session_process.cancellation import CancelledRequests
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.live_levels import LevelRecords, LiveLevels, RequestTimes
@@ -68,7 +68,7 @@ class Stages:
         self._cancelled: CancelledRequests | None = None
         self._cancel_ignored = False
         self.first_error: Record | None = None
-        self.uncounted, self.sample = UncountedAnswers(), AnswerSample()
+        self.answers = AnswersToCount()
         # Each gets every finished request, as it is in the journal.
         self.observers: list[Callable[[Record], None]] = [
             self.records.add, self._times.add, self._keep_first_error,
@@ -115,8 +115,7 @@ class Stages:
 
     def _save_record(self, link: WorkerLink, number: int, task: Task | None, record: Record) -> None:
         """Write a record to the journal, then pass it to the observers."""
-        self.uncounted.add(record)
-        self.sample.add(record)
+        self.answers.add(record)
         record = self._checker.trim_text(task, record)
         link.places[number] = self.journal.write(RequestEntry(record=record))
         for observe in self.observers:

@@ -9,20 +9,21 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from swarmtui.model import worker_protocol
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, copy_fields
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
-from swarmtui.processes.spawn import StartedProcess
+from swarmtui.processes.spawn import StartedProcess, wait_or_kill
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.task_sources import TaskSource
 from swarmtui.sessions.journal import spool_paths
@@ -73,27 +74,14 @@ def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
 def worker_setup(
     request: RunRequest, directory: Path, endpoints: tuple[Endpoint, ...], link: WorkerLink, workers: int
 ) -> worker_protocol.Setup:
-    secrets = request.secrets
+    secrets, target = request.secrets, partial(copy_fields, worker_protocol.Target)
     targets = tuple(
-        worker_protocol.Target(
-            secrets.urls.get(endpoint.url, endpoint.url),
-            endpoint.model,
-            endpoint.dialect,
-            secrets.api_key,
-            secrets.headers,
-            endpoint.ca_file,
-            endpoint.insecure,
-        )
-        for endpoint in endpoints
+        target(one, url=secrets.urls.get(one.url, one.url), api_key=secrets.api_key, headers=secrets.headers)
+        for one in endpoints
     )
+    spools, timeouts = link.spools(directory), request.plan.timeouts
     return worker_protocol.Setup(
-        link.number,
-        workers,
-        targets,
-        request.plan.timeouts,
-        link.spools(directory),
-        request.keep_text,
-        link.clock_offset_ns,
+        link.number, workers, targets, timeouts, spools, request.keep_text, link.clock_offset_ns
     )
 
 
@@ -180,13 +168,13 @@ class WorkerLink:
         # is being checked has no place yet.
         self.places: dict[int, int] = {}
         self.drops = 0
-        self._socket, self._process = connection, process
+        self._socket, self.process = connection, process
         self._writer: asyncio.StreamWriter | None = None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if isinstance(self._process, subprocess.Popen) else None
+        return self.process.pid if isinstance(self.process, subprocess.Popen) else None
 
     async def receive(self, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]) -> str:
         """Pass on each report until the worker exits; return how it exited."""
@@ -199,7 +187,7 @@ class WorkerLink:
                     on_report(self, report if self.host is None else self.host.clock.convert(report))
         except OSError:
             pass  # the worker is gone, or its host
-        code = await asyncio.to_thread(self._process.wait)
+        code = await asyncio.to_thread(self.process.wait)
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
     @property
@@ -245,13 +233,6 @@ class WorkerLink:
                 self._writer.write_eof()
             else:
                 self._socket.shutdown(socket.SHUT_WR)
-
-    def wait(self) -> None:
-        try:
-            self._process.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 class WorkerPool:
@@ -329,7 +310,7 @@ class WorkerPool:
         self.dispatcher.drop()
         for link in self.links:
             link.drops += 1
-            link.send(worker_protocol.Drop(cancel))
+        self.send(worker_protocol.Drop(cancel))
 
     @property
     def idle(self) -> bool:
@@ -356,13 +337,9 @@ class WorkerPool:
             if link.saved > before:
                 link.send(worker_protocol.Ack(link.saved))
 
-    def watch(self, agent: int | None) -> None:
+    def send(self, command: worker_protocol.WorkerCommand) -> None:
         for link in self.links:
-            link.send(worker_protocol.WatchAgent(agent))
-
-    def send_tails(self, agents: tuple[int, ...]) -> None:
-        for link in self.links:
-            link.send(worker_protocol.SendTails(agents))
+            link.send(command)
 
     def spool_to(self, directory: Path) -> None:
         for link in self.links:
@@ -378,7 +355,7 @@ class WorkerPool:
         self.acknowledge(saved)
         for link in self.links:
             link.close()
-        await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
+        await asyncio.gather(*(asyncio.to_thread(wait_or_kill, link.process, _EXIT_TIMEOUT_S) for link in self.links))
         if self._following:
             await asyncio.wait(self._following, timeout=_EXIT_TIMEOUT_S)
         return [link for link, task in zip(self.links, self._following, strict=False) if not task.done()]

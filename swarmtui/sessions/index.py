@@ -24,7 +24,6 @@ from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.shared import SHARED
-from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
@@ -248,7 +247,7 @@ def read_row(directory: Path) -> SessionRow:
         return _unreadable_row(directory, f"{JOURNAL} cannot be read: {error.strerror}")
     try:
         file = os.fstat(fd)
-        index = _read_index(directory, file.st_size) or _renewed_index(directory, file.st_size)
+        index = _read_index(directory, file.st_size)
         row = index.row if index is not None else _row_from_journal(fd, file.st_size)
         if row.state is None or row.state == "running":
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
@@ -301,23 +300,6 @@ def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
         return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _renewed_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
-    """Make an index of another version anew, from the saved summary; None if there is none of this journal."""
-    try:
-        index = _index_decoder.decode(read_file(directory / INDEX))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    is_older = index.schema < _INDEX_VERSION and index.journal_bytes == journal_bytes and index.spool_bytes is None
-    summary = read_saved_summary(str(directory)) if is_older else None
-    if summary is None:
-        return None
-    content = index_json(summary, journal_bytes)
-    # The directory may be read-only.
-    with suppress(OSError):
-        write_file(directory / INDEX, content, sync=False)
-    return _index_decoder.decode(content)
 
 
 def _spool_bytes(directory: Path) -> int:

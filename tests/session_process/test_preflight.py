@@ -15,8 +15,8 @@ from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.library import find_workload
-from swarmtui.session_process.preflight import EndpointInspector, EndpointUnusable, inspect_endpoints
-from swarmtui.session_process.sampler import PreflightFindings, Sampler
+from swarmtui.session_process.preflight import EndpointInspector, EndpointUnusable, PreflightFindings, inspect_endpoints
+from swarmtui.session_process.sampler import Sampler
 from swarmtui.telemetry import discovery
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import serving
