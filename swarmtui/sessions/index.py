@@ -24,6 +24,7 @@ from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.shared import SHARED
+from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
@@ -291,11 +292,20 @@ def _utf8(name: str) -> str:
 
 
 def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
-    """Read the index file; None if it is missing, stale or of another version."""
+    """Read the index file; None if it is missing or stale. One of an older version is made anew, from the summary."""
     try:
         index = _index_decoder.decode(read_file(directory / INDEX))
-        if (index.schema, index.journal_bytes) != (_INDEX_VERSION, journal_bytes):
+        if index.journal_bytes != journal_bytes or index.schema > _INDEX_VERSION:
             return None
+        if index.schema < _INDEX_VERSION:
+            summary = read_saved_summary(str(directory)) if index.spool_bytes is None else None
+            if summary is None:
+                return None
+            content = index_json(summary, journal_bytes)
+            # The directory may be read-only.
+            with suppress(OSError):
+                write_file(directory / INDEX, content, sync=False)
+            return _index_decoder.decode(content)
         # Spool files are looked up only where they matter: that takes longer than all the rest.
         return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from math import ceil, inf
 from typing import NamedTuple
 
+import msgspec
+
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reusable_tokens, server_block_size
 from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
@@ -25,38 +27,25 @@ _RECENT_REPLAYS = 32
 _COUNTERS_NS = 20_000_000_000
 
 
-class TotalCounts:
-    """Counts what was sent and received since the start, for metrics that only grow."""
-
-    def __init__(self) -> None:
-        self._requests = self._tokens_in = self._tokens_out = 0
-        self._errors: Counter[str] = Counter()
-        self._ttft_sum_s = 0.0
-        self._ttft_counts = [0] * (len(TTFT_BOUNDS) + 1)
-
-    def add(self, record: Record, *, scheduled: bool) -> None:
-        if record.error == CANCELLED:
-            return
-        self._requests += 1
-        if record.error is not None:
-            self._errors[record.error] += 1
-            return
-        self._tokens_in += record.tokens_in or 0
-        self._tokens_out += record.tokens_out or 0
-        ttft_s = first_token_s(record, scheduled=scheduled)
-        if ttft_s is not None:
-            self._ttft_sum_s += ttft_s
-            self._ttft_counts[bisect_left(TTFT_BOUNDS, ttft_s)] += 1
-
-    def view(self) -> Totals:
-        return Totals(
-            requests=self._requests,
-            errors=dict(self._errors),
-            tokens_in=self._tokens_in,
-            tokens_out=self._tokens_out,
-            ttft_sum_s=self._ttft_sum_s,
-            ttft_counts=tuple(self._ttft_counts),
-        )
+def add_to_totals(totals: Totals, record: Record, *, scheduled: bool) -> Totals:
+    """Count what was sent and received since the start, for metrics that only grow."""
+    if record.error == CANCELLED:
+        return totals
+    requests, errors, counts = totals.requests + 1, totals.errors, list(totals.ttft_counts)
+    if record.error is not None:
+        errors = errors | {record.error: errors.get(record.error, 0) + 1}
+        return msgspec.structs.replace(totals, requests=requests, errors=errors)
+    ttft_s = first_token_s(record, scheduled=scheduled)
+    if ttft_s is not None:
+        counts[bisect_left(TTFT_BOUNDS, ttft_s)] += 1
+    return Totals(
+        requests=requests,
+        errors=errors,
+        tokens_in=totals.tokens_in + (record.tokens_in or 0),
+        tokens_out=totals.tokens_out + (record.tokens_out or 0),
+        ttft_sum_s=totals.ttft_sum_s + (ttft_s or 0.0),
+        ttft_counts=tuple(counts),
+    )
 
 
 class _InFlight(NamedTuple):

@@ -12,11 +12,14 @@ from swarmtui.analysis.capacity.scaling import server_slots
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.levels.stats import largest_known
 from swarmtui.analysis.limits.slo import read_slo, usable_slo
+from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.analysis.quality.judge import asked_figures
+from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.answer import Answer
-from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status
+from swarmtui.model.base import copy_fields
+from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status, Totals
 from swarmtui.model.findings import Goodput, KvCliff, SearchState, Slots
 from swarmtui.model.journal import (
     CapacitySearch,
@@ -35,8 +38,7 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
-from swarmtui.state.counts import RunningSlo, TotalCounts, TraceCounts
-from swarmtui.state.limit_line import LimitLine
+from swarmtui.state.counts import RunningSlo, TraceCounts, add_to_totals
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.recorded_worker import first_token_s
 from swarmtui.state.streams import StreamTally, Throughput
@@ -71,21 +73,22 @@ class SessionState:
         self._session: Session | None = None
         self.status: Status = "starting"
         self.note = self.search_result = ""
-        self._kv_cliff: KvCliff | None = None
+        self.kv_cliff: KvCliff | None = None
         self.search: SearchState | None = None
         self.left_s: float | None = None
         self.left_at_least = False
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
         self.capacity_search: CapacitySearch | None = None
-        self._answer: Answer | None = None
-        self._goodput: tuple[Goodput, ...] = ()
+        self.answer: Answer | None = None
+        self.goodput: tuple[Goodput, ...] = ()
         self.telemetry: Telemetry | None = None
         self.readings: list[LevelReading] = []
         self.servers: tuple[DiscoveredServer, ...] = ()
         self.slots: Slots | None = None
-        self._limit = LimitLine()
-        self.finished = self._measured = 0
+        # What the hardware allows at each of the levels, and of which figures that was computed.
+        self._limit: tuple[object, tuple[tuple[int, float], ...]] = None, ()
+        self.finished = self.measured = 0
         self.history: list[HistoryPoint] = []
         self.watched = WatchedStreams()
         self.quality = QualityMonitor(cache="cold")
@@ -101,19 +104,19 @@ class SessionState:
         self._begun: set[int] = set()
         self.total: int | None = None
         self._trace = TraceCounts()
-        self._slo = ""
+        self.slo = ""
         self._running_slo: RunningSlo | None = None
         self._provisional: dict[LevelKey, ProvisionalLevel] = {}
         # Tokens and seconds of this stage, by the rates of its ticks.
         self._stage_output = (0.0, 0.0)
         self._ticked_ns: int | None = None
         # Finished requests.
-        self._totals = TotalCounts()
+        self.totals = Totals()
         self._errors: Counter[str] = Counter()
-        self._coalesced_chunks: int | None = None
+        self.coalesced_chunks: int | None = None
         self._send_delays: deque[tuple[int, float]] = deque(maxlen=512)
         self._mixed_records: defaultdict[LevelKey, list[Record]] = defaultdict(list)
-        self._tasks: tuple[TaskFigures, ...] | None = ()
+        self.tasks: tuple[TaskFigures, ...] | None = ()
         self._split = TtftSplitWindow()
         # Workers and their streams.
         self._workers: dict[int, WorkerFrame] = {}
@@ -152,10 +155,10 @@ class SessionState:
                 self.capacity_search = entry
                 self._ask(slo, searched=True)
             case CapacitySearch(context_tokens=float(tokens)):
-                self._kv_cliff = predict_kv_cliff(tokens, self.servers)
+                self.kv_cliff = predict_kv_cliff(tokens, self.servers)
 
     def _ask(self, slo: str, *, searched: bool) -> None:
-        self._slo = usable_slo(slo)
+        self.slo = usable_slo(slo)
         self.quality.asked = asked_figures(read_slo(slo), searched=searched)
 
     def _start_stage(self, start: StageStart) -> None:
@@ -170,8 +173,8 @@ class SessionState:
         self._done, self.total = 0, start.of
         self._begun = set()
         self._stage_output = (0.0, 0.0)
-        judged = self._slo and start.phase == "level"
-        self._running_slo = RunningSlo(self._slo, start.number, start.t_ns) if judged else None
+        judged = self.slo and start.phase == "level"
+        self._running_slo = RunningSlo(self.slo, start.number, start.t_ns) if judged else None
         self.status = "warming up" if start.phase in ("warmup", "canary") else "running"
         self.note = "the same tasks serially" if serial else ""
         if not start.steered:
@@ -206,10 +209,10 @@ class SessionState:
     def _add_record(self, record: Record) -> None:
         if record.error is not None and record.error != CANCELLED:
             self._errors[record.error] += 1
-        self._totals.add(record, scheduled=traits(self.load).scheduled)
+        self.totals = add_to_totals(self.totals, record, scheduled=traits(self.load).scheduled)
         self.finished += 1
-        self._measured += record.phase == "level" and record.error != CANCELLED
-        self._coalesced_chunks = (self._coalesced_chunks or 0) + record.coalesced_chunks
+        self.measured += record.phase == "level" and record.error != CANCELLED
+        self.coalesced_chunks = (self.coalesced_chunks or 0) + record.coalesced_chunks
         self.watched.add_record(record)
         self._trace.add(record)
         self.quality.add_record(record)
@@ -221,7 +224,7 @@ class SessionState:
             records = self._mixed_records[record.c, None]
             records.append(record.without_chunks())
             del records[:-_MAX_TASKS]
-            self._tasks = None
+            self.tasks = None
         if record.send_delay_s is not None and record.t_sent_ns is not None:
             self._send_delays.append((record.t_sent_ns, record.send_delay_s))
 
@@ -304,8 +307,8 @@ class SessionState:
     def finish(self, summary: Summary) -> None:
         """Set the figures of the whole session, and its answer: what is in no level of it is not shown any more."""
         self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
-        self._answer, self._goodput, self.search = summary.answer, summary.goodput, summary.search
-        self._measured = sum(level.n for level in summary.levels)
+        self.answer, self.goodput, self.search = summary.answer, summary.goodput, summary.search
+        self.measured = sum(level.n for level in summary.levels)
         self._provisional.clear()
         self._errors = Counter()
         for level in summary.levels:
@@ -362,10 +365,23 @@ class SessionState:
             return None
         return len(self._begun) if not self._done and len(self._begun) < stage.c else None
 
+    def _limit_points(self) -> tuple[tuple[int, float], ...]:
+        """Return C and the tok/s that are possible at each level, of a MoE those to expect, where that is known."""
+        facts = self._session.model_facts if self._session is not None else None
+        if facts is None and not any(server.shape for server in self.servers):
+            return ()
+        gpus = used_gpus(self.telemetry, self.servers) if self.telemetry is not None else ()
+        of = (self.levels, self.servers, self.slots, tuple(gpu.uuid for gpu in gpus))
+        if of != self._limit[0]:
+            found = session_limits(self.levels, self.servers, gpus, self.slots, {}, facts).levels
+            points = ((level.c, level.expected_tps) for level in found if level.expected_tps is not None)
+            self._limit = of, tuple(points)
+        return self._limit[1]
+
     def frame(self, now: int, *, rows: bool) -> Frame:
         stage, point, newest = self._stage, self._point(now), self._throughput.rows
-        if self._tasks is None:
-            self._tasks = task_figures(self._mixed_records)
+        if self.tasks is None:
+            self.tasks = task_figures(self._mixed_records)
         quality, ttft_split = self._judge(now)
         known = {level.key for level in self.levels}
         provisional = (level for key, level in self._provisional.items() if key not in known)
@@ -374,64 +390,46 @@ class SessionState:
         if judged is not None:
             judged.see(newest.values(), now)
         recent_delays = (delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS)
-        return Frame(
+        return copy_fields(
+            Frame,
+            self,
             t_ns=now,
-            status=self.status,
             note=self.note or (news if now - news_ns < _NEWS_NS and self.status != "ended" else ""),
             elapsed_s=(now - self._t0) / 1e9,
-            left_s=self.left_s,
-            left_at_least=self.left_at_least,
             done=self._shown_done,
             of=self.total,
-            c=self.c,
             run=stage.run if stage is not None else 0,
             runs=stage.runs if stage is not None else 1,
             in_flight=point.in_flight,
             waiting=point.waiting,
             out_tps=point.out_tps,
-            per_stream_tps=self._stream_tps(),
+            per_stream_tps=point.per_stream_tps,
             ttft_s=point.ttft_s,
-            finished=self.finished,
             errors=point.errors,
             error_counts=dict(self._errors),
             lag_ms=largest_known([frame.lag_ms for frame in workers]),
             worker_cpu=largest_known([share for _, _, share in self._cpu.values()]),
-            coalesced_chunks=self._coalesced_chunks,
             clock_steps=max((f.clock_steps for f in workers if f.clock_steps is not None), default=None),
-            levels=self.levels,
-            limit=self._limit.points(self._session, self.levels, self.servers, self.slots, self.telemetry),
-            warnings=self.warnings,
+            limit=self._limit_points(),
             provisional=tuple(sorted(provisional, key=lambda level: level.offered_load)),
             rows=tuple(sorted(newest.values(), key=lambda row: row.agent)) if rows else (),
             rates=tuple(tally.view(agent) for agent, tally in self._tallies.items()) if rows else (),
             watched=self.watched.view() if rows else None,
             points=tuple(self._newest),
-            telemetry=self.telemetry,
             quality=quality,
             ttft_split=ttft_split,
             search_result=temper(self.search_result, find_doubts(quality)),
-            search=self.search,
-            kv_cliff=self._kv_cliff,
-            servers=self.servers,
             tokens_per_chunk=self.quality.tokens_per_chunk,
-            load=self.load,
             steered=stage is not None and stage.steered,
             rate=stage.rate if stage is not None else None,
             # Only an open loop has send times.
             send_delay_s=max(recent_delays, default=None) if traits(self.load).by_rate else None,
-            tasks=self._tasks,
             outage_s=None if self._outage_ns is None else (now - self._outage_ns) / 1e9,
             trace=self._trace.view(self.servers),
             tails=self.watched.tails if rows else (),
-            slots=self.slots,
-            answer=self._answer,
-            goodput=self._goodput,
-            slo=self._slo,
             slo_kept=judged.conditions() if judged is not None else (),
             first_tokens=judged.first_tokens() if judged is not None else None,
-            measured=self._measured,
             begun=self._agents_begun(),
-            totals=self._totals.view(),
         )
 
 

@@ -78,16 +78,10 @@ class WatchedStreams:
         if latest is None:
             return WatchedStream(agent=self._agent, before=finished, waterfall=time_spent)
         gaps = [(later - earlier) / 1e9 for earlier, later in pairwise(times)]
-        return WatchedStream(
-            agent=self._agent,
-            task=latest.task,
-            turn=latest.turn,
-            type=latest.type,
-            t_sched_ns=latest.t_sched_ns,
-            t_sent_ns=latest.t_sent_ns,
-            t_headers_ns=latest.t_headers_ns,
+        return copy_fields(
+            WatchedStream,
+            latest,
             t_first_ns=times[0] if times else None,
-            t_first_content_ns=latest.t_first_content_ns,
             t_last_ns=times[-1] if times else None,
             chunks=len(times),
             gaps_s=spread(gaps),
