@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -175,3 +176,9 @@ def make_private_directory(path: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
     else:
         path.chmod(0o700)
+
+
+def raise_open_file_limit() -> None:
+    """Allow this process as many open files and sockets as the system permits: the usual soft limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

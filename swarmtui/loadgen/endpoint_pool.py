@@ -64,7 +64,7 @@ class EndpointPool:
 
     def preconnect(self, ready: Callable[[], None]) -> None:
         """Open a connection for a later request; `ready` is called when it is open or has failed."""
-        _Preconnection(self, ready).start()
+        _Preconnection(self, ready)
 
     def keep(self, connection: Connection) -> None:
         connection.user = None
@@ -111,8 +111,6 @@ class _Preconnection:
         self.kernel_stamped = True
         self._connection = pool.new_connection()
         self._connection.user = self
-
-    def start(self) -> None:
         self._connection.connect()
 
     def connection_made(self) -> None:

@@ -99,7 +99,7 @@ class HttpExchange:
         if connection is not None:
             self.reused, self.connection_served = True, connection.served
             self._attach(connection)
-            self._send(connection)
+            self.connection_made()
         else:
             connection = self._pool.new_connection()
             self._attach(connection)
@@ -112,12 +112,8 @@ class HttpExchange:
 
     def connection_made(self) -> None:
         if self._connection is not None:
-            self._send(self._connection)
-
-    def _send(self, connection: Connection) -> None:
-        request = self._request
-        self.t_sent = monotonic_ns()
-        connection.send(request)
+            self.t_sent = monotonic_ns()
+            self._connection.send(self._request)
 
     def read_kept(self, before_ns: int | None = None) -> None:
         """Parse the reads that are kept, if the last of them is older than `before_ns`."""
@@ -202,9 +198,6 @@ class HttpExchange:
         if self._end_of_body is None:
             self._type = self._encoding = ""
         self._keep_alive = False
-
-    def on_status(self, status: bytes) -> None:
-        pass
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._end_of_body is not None:

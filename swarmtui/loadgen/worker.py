@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import resource
 import signal
 import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 
-from swarmtui.loadgen.agent import Agent
+from swarmtui.files import raise_open_file_limit
+from swarmtui.loadgen.agent import Agent, FinishedRequest
 from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
-from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.frames import AgentRows, FrameTimer
 from swarmtui.loadgen.session_pipe import SessionPipe
 from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
@@ -43,19 +43,16 @@ class Schedule:
     def add(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             self._tasks[task.id] = task
-            self._loop.call_at(task.at_ns or 0, self._timer_for(task.id))
+            self._loop.call_at(task.at_ns or 0, partial(self._fire, task.id))
 
     def take_last(self, count: int) -> list[Task]:
         """Remove and return the tasks added last; their timers are ignored when they fire."""
         ids = list(self._tasks)[max(0, len(self._tasks) - count) :]
         return [self._tasks.pop(task_id) for task_id in ids]
 
-    def _timer_for(self, task_id: int) -> Callable[[], None]:
-        def fire() -> None:
-            if (task := self._tasks.pop(task_id, None)) is not None:
-                self._on_due(task)
-
-        return fire
+    def _fire(self, task_id: int) -> None:
+        if (task := self._tasks.pop(task_id, None)) is not None:
+            self._on_due(task)
 
 
 # Texts are for people: they are sent less often than the frames.
@@ -250,18 +247,13 @@ class Worker:
     def _on_agent_free(self, agent: Agent, pause: float) -> None:
         if pause:
             self._backing_off.add(agent.number)
-            self._loop.call_at(monotonic_ns() + int(pause * 1e9), lambda: self._on_backoff_over(agent))
-        elif self._is_active(agent):
+            self._loop.call_at(monotonic_ns() + int(pause * 1e9), partial(self._on_agent_free, agent, 0.0))
+            return
+        assert self._setup is not None
+        self._backing_off.discard(agent.number)
+        if agent.number // self._setup.workers < self._stage.agents and not agent.busy:
             self._idle.append(agent)
             self._assign_tasks()
-
-    def _on_backoff_over(self, agent: Agent) -> None:
-        self._backing_off.discard(agent.number)
-        self._on_agent_free(agent, 0.0)
-
-    def _is_active(self, agent: Agent) -> bool:
-        assert self._setup is not None
-        return agent.number // self._setup.workers < self._stage.agents and not agent.busy
 
     # records and frames
 
@@ -331,27 +323,15 @@ class Worker:
         self._loop.stop()
 
 
-def raise_file_limit() -> None:
-    """Allow as many open sockets as the system permits."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def set_batch_scheduling() -> None:
-    """Never preempt another process to read a token: on the server's host that would delay the next token.
-
-    Reading later loses no accuracy, since the kernel stamps arrivals.
-    """
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
 def main() -> None:
     # Ctrl-C and SIGHUP are handled by the client; the session process decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    raise_file_limit()
-    set_batch_scheduling()
+    raise_open_file_limit()
+    # Never preempt another process to read a token: on the server's host that would delay the next token. Reading later
+    # loses no accuracy, since the kernel stamps arrivals.
+    with suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     gc.collect()
     gc.freeze()
     gc.disable()

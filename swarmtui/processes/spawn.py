@@ -180,12 +180,6 @@ def socket_path(session_id: str) -> Path:
     return socket_directory() / f"{session_id}.sock"
 
 
-def raise_open_file_limit() -> None:
-    """Allow this process as many open sockets as the system permits: the usual soft limit is 1,024."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def open_file_limit() -> int | None:
     """Return the hard limit of a process, to which a worker raises its soft limit; None if there is none."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -6,8 +6,10 @@ import fcntl
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -43,6 +45,8 @@ from swarmtui.model.journal import (
 from swarmtui.model.record import Record, time_fields
 from swarmtui.model.session import Event, Session
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
+
+E = TypeVar("E", bound=msgspec.Struct)
 
 JOURNAL = "journal.jsonl"
 _SPOOLS = "spool-*.jsonl"
@@ -91,7 +95,7 @@ def read_journal(directory: Path) -> Journal:
     if head is None:
         raise BadInput("has no readable first line, so what it measured is unknown", source=str(path))
     for more, more_damaged in spooled:
-        found += (entry for entry in more if isinstance(entry, RequestEntry))
+        found += entries_of(RequestEntry, more)
         damaged += more_damaged
     session = head.session
     possible = [entry for entry in found if _is_plausible(entry, session)]
@@ -103,20 +107,21 @@ def read_journal(directory: Path) -> Journal:
     return Journal(
         head=head,
         entries=tuple(possible),
-        stages=tuple(entry for entry in possible if isinstance(entry, StageStart)),
-        ends=tuple(entry for entry in possible if isinstance(entry, StageEnd)),
-        records=_apply_token_counts(
-            unique_records([entry.record for entry in possible if isinstance(entry, RequestEntry)]),
-            [entry for entry in possible if isinstance(entry, TokenCount)],
-        ),
-        events=tuple(entry for entry in possible if isinstance(entry, Event)),
-        search=next((entry for entry in reversed(possible) if isinstance(entry, CapacitySearch)), None),
-        telemetry=tuple(entry.telemetry for entry in possible if isinstance(entry, TelemetryEntry)),
-        servers=tuple(entry.server for entry in possible if isinstance(entry, ServerEntry)),
-        quality=next((entry for entry in reversed(possible) if isinstance(entry, QualityEntry)), None),
-        end=next((entry for entry in reversed(possible) if isinstance(entry, End)), None),
+        stages=entries_of(StageStart, possible),
+        ends=entries_of(StageEnd, possible),
+        records=_apply_token_counts(unique_records(possible), entries_of(TokenCount, possible)),
+        events=entries_of(Event, possible),
+        search=next(reversed(entries_of(CapacitySearch, possible)), None),
+        telemetry=tuple(entry.telemetry for entry in entries_of(TelemetryEntry, possible)),
+        servers=tuple(entry.server for entry in entries_of(ServerEntry, possible)),
+        quality=next(reversed(entries_of(QualityEntry, possible)), None),
+        end=next(reversed(entries_of(End, possible)), None),
         damaged_lines=damaged,
     )
+
+
+def entries_of(kind: type[E], entries: Iterable[Entry]) -> tuple[E, ...]:
+    return tuple(entry for entry in entries if isinstance(entry, kind))
 
 
 def schema_of(line: bytes) -> int:
@@ -153,7 +158,7 @@ def read_spooled(directory: Path) -> dict[tuple[int, int, int], Record]:
     for spool in spool_files(directory):
         with suppress(OSError):
             entries, _ = read_entries(spool)
-            found |= {entry.record.key: entry.record for entry in entries if isinstance(entry, RequestEntry)}
+            found |= {record.key: record for record in unique_records(entries)}
     return found
 
 
@@ -331,13 +336,13 @@ class GapCache:
         return msgspec.structs.replace(record, chunk_us=tuple([keep(gap, gap) for gap in record.chunk_us]))
 
 
-def unique_records(records: list[Record]) -> tuple[Record, ...]:
-    """Drop duplicates, keeping the first: a record that a worker spooled may already be in the journal."""
-    kept = {record.key: record for record in reversed(records)}
+def unique_records(entries: Iterable[Entry]) -> tuple[Record, ...]:
+    """Return each record once, as it was first: one that a worker spooled may already be in the journal."""
+    kept = {entry.record.key: entry.record for entry in reversed(entries_of(RequestEntry, entries))}
     return tuple(reversed(kept.values()))
 
 
-def _apply_token_counts(records: tuple[Record, ...], counts: list[TokenCount]) -> tuple[Record, ...]:
+def _apply_token_counts(records: tuple[Record, ...], counts: Iterable[TokenCount]) -> tuple[Record, ...]:
     """Replace token counts that were recounted after the answer; the first chunk gets an even share of them."""
     known = {(count.stage, count.task, count.turn): count.tokens_out for count in counts}
     if not known:

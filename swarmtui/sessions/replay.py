@@ -11,16 +11,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from swarmtui.analysis.levels.figures import level_figures, level_readings
 from swarmtui.model.client_protocol import Frame, Hello
 from swarmtui.model.journal import (
-    CapacitySearch,
     End,
     Entry,
     Head,
     QualityEntry,
     RequestEntry,
-    ServerEntry,
     StageEnd,
     StageStart,
     TelemetryEntry,
@@ -29,7 +26,8 @@ from swarmtui.model.load import traits
 from swarmtui.model.session import Event, Level, Summary
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 from swarmtui.model.worker_protocol import TextTail
-from swarmtui.sessions.journal import Journal
+from swarmtui.sessions.compute_levels import levels_of
+from swarmtui.sessions.journal import Journal, unique_records
 from swarmtui.sessions.store import LoadedSession, load_session, summarise
 from swarmtui.state.recorded_worker import RecordedWorker
 from swarmtui.state.session_state import SessionState
@@ -177,20 +175,19 @@ class Replay:
                 state.tick(t_ns)
         self._now = _Snapshot(step, position, state)
 
-    def _apply(self, state: SessionState, entry: Entry | Telemetry) -> None:
-        if isinstance(entry, Telemetry):
-            if entry.t_ns < self._baseline_ns:
-                state.quality.add_baseline(entry)
-            else:
-                state.add_sample(entry)
-            return
-        if isinstance(entry, RequestEntry):
-            state.end_stream(entry.record)
-        state.apply(entry)
-        if isinstance(entry, RequestEntry):
-            record = entry.record
-            if self._last_turns[record.stage, record.task] == record.turn:
-                state.task_done(record)
+    def _apply(self, state: SessionState, entry: Entry) -> None:
+        match entry:
+            case TelemetryEntry(telemetry=sample) if sample.t_ns < self._baseline_ns:
+                state.quality.add_baseline(sample)
+            case TelemetryEntry(telemetry=sample):
+                state.add_sample(sample)
+            case RequestEntry(record=record):
+                state.end_stream(record)
+                state.apply(entry)
+                if self._last_turns[record.stage, record.task] == record.turn:
+                    state.task_done(record)
+            case _:
+                state.apply(entry)
 
     # levels
 
@@ -220,18 +217,11 @@ class Replay:
             self._summary = summarise(self._loaded)
             return
         known = [entry for _, entry in self._entries[: self._ends[missing - 1] + 1]]
-        self._levels[missing] = level_figures(
-            [entry.record for entry in known if isinstance(entry, RequestEntry) and entry.record.phase != "warmup"],
-            [entry for entry in known if isinstance(entry, StageStart)],
-            [entry for entry in known if isinstance(entry, StageEnd)],
-            self._loaded.journal.head.session.plan.load.serial_rates,
-            [entry.server for entry in known if isinstance(entry, ServerEntry)],
-            level_readings(entry for entry in known if isinstance(entry, Telemetry)),
-            next((entry for entry in reversed(known) if isinstance(entry, CapacitySearch)), None),
-        )
+        rates = self.hello.session.plan.load.serial_rates
+        self._levels[missing] = levels_of(unique_records(known), known, rates, known)
 
 
-def _in_order(journal: Journal) -> Iterator[tuple[int, Entry | Telemetry]]:
+def _in_order(journal: Journal) -> Iterator[tuple[int, Entry]]:
     """Yield the entries as they were written, each with the time at which it was known at the earliest."""
     known_ns, seen = journal.head.session.t0_ns, set()
     for entry in journal.entries:
@@ -244,8 +234,6 @@ def _in_order(journal: Journal) -> Iterator[tuple[int, Entry | Telemetry]]:
                 known_ns = max(known_ns, record.left_ns)
             case TelemetryEntry(telemetry=sample):
                 known_ns = max(known_ns, sample.t_ns)
-                yield known_ns, sample
-                continue
             case StageStart() | StageEnd() | Event():
                 known_ns = max(known_ns, entry.t_ns)
             case Head() | End() | QualityEntry():

@@ -21,7 +21,7 @@ from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.capacity.searched import leave_missed_open, searched_goodput
 from swarmtui.analysis.capacity.slo_search import Visit, search_state
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.levels.figures import level_figures, level_readings, task_figures
+from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.levels.flags import flag_outages
 from swarmtui.analysis.levels.runs import requests_by_level, runs_by_level
 from swarmtui.analysis.limits.slo import Slo, goodput, read_slo
@@ -36,6 +36,7 @@ from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
 from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Session, SessionState, Summary
 from swarmtui.model.shared import SHARED
+from swarmtui.sessions.compute_levels import levels_of
 from swarmtui.sessions.documents import detail_json, read_saved_summary, summary_toml
 from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
@@ -171,16 +172,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     if state == "interrupted" and not message:
         message = "interrupted; contains the requests that were saved by then"
     session = journal.head.session
-    rates = session.plan.load.serial_rates
-    figures = level_figures(
-        journal.records,
-        journal.stages,
-        journal.ends,
-        rates,
-        journal.servers,
-        level_readings(journal.telemetry),
-        journal.search,
-    )
+    figures = levels_of(journal.records, journal.entries, session.plan.load.serial_rates, journal.entries)
     figures = add_machine_figures(
         figures, journal.stages, journal.ends, journal.telemetry, journal.records, journal.servers
     )

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from swarmtui.files import raise_open_file_limit
 from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import set_at_end_of_stdin
-from swarmtui.processes.spawn import raise_open_file_limit
 from swarmtui.sim import gpu, metrics
 from swarmtui.sim.apis import APIS
 from swarmtui.sim.batching import BatchingEngine, Job

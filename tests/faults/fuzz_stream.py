@@ -13,12 +13,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from swarmtui.loadgen.agent import Agent
+from swarmtui.loadgen.agent import Agent, FinishedRequest
 from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.connection import CLIENT_FAULT
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
-from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.record import Record
 from swarmtui.model.worker_protocol import Finished, StartStage, Target, pack

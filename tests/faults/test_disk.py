@@ -317,9 +317,9 @@ def test_session_without_any_directory_for_it_is_reported(tmp_path: Path, monkey
     for name in ("HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
-    found = asyncio.run(finish.save(queue, "/dev/null", "stopped", "", 7, asyncio.Event()))
-    assert found[0] == "unsaved" and "its directory was removed" in found[1]
-    assert found[2] == ""
+    found, _ = asyncio.run(finish.save(queue, "/dev/null", "stopped", "", 7, asyncio.Event()))
+    assert found.ending == "unsaved" and "its directory was removed" in found.message
+    assert found.directory == ""
 
 
 @pytest.mark.parametrize(("number", "advised"), [(errno.ENOSPC, True), (errno.EROFS, False)])

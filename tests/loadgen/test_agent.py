@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.loadgen.agent import Agent
+from swarmtui.loadgen.agent import Agent, FinishedRequest
 from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
-from swarmtui.loadgen.finished_request import FinishedRequest
 from swarmtui.loadgen.http_exchange import HttpExchange
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.record import Phase, Record
