@@ -1,4 +1,4 @@
-"""Compute levels from entries; as a process, those of a running session: `python -m swarmtui.sessions.compute_levels FD`.
+"""Compute levels from entries, as a process those of a running session: `python -m swarmtui.sessions.compute_levels FD`
 
 FD is the open journal of the parent, since its directory may have been removed. Standard input holds the stages that
 have ended, the search for the capacity and the requests that could not be written to disk; the levels go to standard
