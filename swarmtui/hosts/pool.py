@@ -32,9 +32,7 @@ from swarmtui.processes.spawn import StartedProcess, start_launcher, wait_or_kil
 from swarmtui.version import __version__
 
 T = TypeVar("T")
-
 LAUNCHER = "swarmtui.hosts.ray_cluster"
-
 _FIND_TIMEOUT_S = 120.0
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 10.0

@@ -18,18 +18,13 @@ from swarmtui.model.workload import Followup, Message, Task
 
 # The longest pause after errors.
 _MAX_PAUSE_S = 2.0
-
 # The most text of the watched stream in one update; what is left follows in later ones.
 _MAX_UPDATE = 64 << 10
-
 # Reads that wait to be parsed are parsed when the stream has been silent for this long.
 _WAITING_NS = 100_000_000
-
 # The characters of a response that a table of streams may show.
 _TAIL = 600
-
 _CANCELLED_BY_CLIENT = "cancelled by the client"
-
 # The longest text, error and name that a record carries.
 _MAX_TEXT = 1 << 20
 _MAX_DETAIL = 500

@@ -8,16 +8,13 @@ import time
 
 # Missing from the socket module; the value of SO_TIMESTAMPNS_OLD on all 64-bit Linux architectures except sparc.
 _SO_TIMESTAMPNS = 35
-
 ANCILLARY_BYTES = socket.CMSG_SPACE(16)
 unpack_timespec = struct.Struct("=qq").unpack
 
 # A smaller change of the offset is slewing; a larger one means that the clock was set.
 _STEP_NS = 1_000_000
-
 # The offset is measured ten times per second, and data is read soon after arrival: a stamp further away is rechecked.
 _NEAR_NS = 150_000_000
-
 # Stamps from before a step may still be read for this long.
 _SETTLE_NS = 1_000_000_000
 

@@ -22,11 +22,9 @@ from swarmtui.model.endpoint import tls_problem
 _ARRIVALS = READ | select.EPOLLET | select.EPOLLRDHUP
 # A read is not larger, so that one saturated stream does not delay the others.
 _READ_BYTES = 32 << 10
-
 # Where the headers, or an event in its HTTP chunk, end; none is shorter than this many bytes.
 _EVENT_END = re.compile(rb"\r?\n\r?\n(?:\r\n)?")
 _LEAST_EVENT = 32
-
 # So many reads are parsed together.
 _KEPT_READS = 32
 # The first ones wait for a part of that, which differs between streams: those that started together would otherwise all
@@ -35,7 +33,6 @@ _first_limits = cycle(range(_KEPT_READS // 8, 2 * _KEPT_READS + 1, _KEPT_READS /
 
 # A larger read has many events, and is parsed at once.
 _KEPT_BYTES = 1024
-
 # The error name of requests that end with an exception in this program.
 CLIENT_FAULT = "client_fault"
 

@@ -12,9 +12,7 @@ from swarmtui.loadgen.clock import monotonic_ns
 
 # Deferred callbacks run for at most this long before sockets are polled again.
 _SLICE_NS = 500_000
-
 _MS_NS = 1_000_000
-
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 

@@ -18,7 +18,6 @@ _AGENTS_PER_FRAME = 256
 _MAX_FRAME_NS = 500_000_000
 # A frame is made of this many agents at a time, with reads in between.
 _AGENTS_AT_ONCE = 64
-
 # Above this many chunks per second the loop sleeps before each poll. Sleeping and reading together take a fraction of
 # the gap between two chunks of a stream, so that both do not end up in one read.
 _POLL_DELAY_RATE = 2_000

@@ -18,21 +18,15 @@ from swarmtui.loadgen.sse import EventSplitter, LineSplitter, TooLong
 
 MAX_ERROR_BODY = 64 << 10
 MAX_HEADERS = 256
-
 # The most bytes outside the body: an endless header line would exhaust memory.
 MAX_UNFRAMED = 256 << 10
-
 # A read that ends so has whole events in whole HTTP chunks, and is not the last one of its response.
 _KEPT_ENDS = {EventSplitter: b"\n\n\r\n", LineSplitter: b"}\n\r\n"}
-
 # The end of the HTTP chunk with the last event, and of the body.
 _LAST_CHUNKS = b"\r\n0\r\n\r\n"
-
 # The end of an HTTP chunk and the header of the next one, without extensions, are not longer.
 _CHUNK_HEADER = 20
-
 _STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
-
 _TOO_LONG = "an event, the headers or the response exceed the size limit"
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 MAX_EVENT = 4 << 20
-
 _BOM = b"\xef\xbb\xbf"
-
 # A search for a number is many times faster than one for a bytes object.
 _CR = ord("\r")
 

@@ -57,7 +57,6 @@ class Schedule:
 
 # Texts are for people: they are sent less often than the frames.
 _TAILS_NS = 200_000_000
-
 # The longest time that the first tasks of a stage wait for connections to open.
 _CONNECT_GATE_NS = 1_000_000_000
 _COPY_NS = 250_000_000

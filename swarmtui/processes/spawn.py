@@ -17,7 +17,6 @@ from swarmtui.processes import finished_counts
 
 _BUFFER = 4 << 20
 _EXIT_TIMEOUT_S = 2.0
-
 # What Python needs to start, and what some clusters need to find the NVIDIA library; no proxies and no keys.
 _INHERITED = (
     "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",

@@ -8,7 +8,6 @@ from swarmtui.model.workload import Message, Task
 
 # Enough for a model that reasons first; the answers themselves are a few words.
 _MAX_TOKENS = 512
-
 _BRIEFLY = "Answer with that only, without an explanation."
 
 

@@ -44,7 +44,6 @@ from swarmtui.prompts.traces.window import Window
 
 # Short answers are enough to warm up caches, CUDA graphs and clocks.
 _WARMUP_CAP = 64
-
 # The times in agent headers lie within a year from this one.
 _HEADER_START = datetime(2026, 1, 1, tzinfo=UTC)
 _YEAR_S = 365 * 86_400

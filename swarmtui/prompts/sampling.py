@@ -17,7 +17,6 @@ from swarmtui.model.load import Arrival
 from swarmtui.model.workload import ByLevel, Cycle, Fixed, Length, Lognormal, Normal, Uniform
 
 T = TypeVar("T")
-
 _PAIRS = tuple(f"{digit}{letter}" for digit in "0123456789" for letter in "abcdefghijklmnopqrstuvwxyz")
 _NONCES = len(_PAIRS) ** 4
 _STEP = 2_654_435_761  # a prime that does not divide _NONCES, so that no two numbers below that give the same nonce

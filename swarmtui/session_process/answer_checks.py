@@ -21,17 +21,14 @@ from swarmtui.sessions.check_answers import CHECK_LIMIT_S, HEADER_BYTES, Checked
 
 # Characters that are kept of a checked answer if previews are on.
 PREVIEW_CHARS = 400
-
 # A process that does not answer for this long is replaced; one that computes for too long ends by itself.
 _HANG_S = 30.0
 _ATTEMPTS = 2
-
 # Limit on the text kept for counting tokens at the end; more could not be counted within a minute.
 _MAX_UNCOUNTED_CHARS = 2 << 20
 _CHARS_PER_ANSWER = 1_000
 # Answers whose tokens are counted once more, at most, and no longer than this.
 _MAX_SAMPLED, _MAX_SAMPLED_CHARS = 10, 100_000
-
 _VERDICTS: dict[bytes, AnswerVerdict] = {f"{verdict}\n".encode(): verdict for verdict in get_args(AnswerVerdict)}
 
 

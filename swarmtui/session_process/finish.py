@@ -31,7 +31,6 @@ Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
 
 _RECOUNT_S, _CHECK_S = 60.0, 5.0
-
 # An immediate stop waits this long for the summary, which is enough for a short session.
 _SUMMARY_S = 0.3
 

@@ -19,10 +19,8 @@ from swarmtui.sessions.store import discard_session
 from swarmtui.text import count_noun
 
 _RETRY_S = 1.0
-
 # A disk that has not finished a write for this long is reported.
 _SLOW_S = 5.0
-
 # 64 streams at 50 tok/s fill this size in about 45 minutes. Beyond it only one request in eight keeps its chunk times;
 # the others take half a kilobyte each, however long their answers.
 _FULL_DETAIL_BYTES = 64 << 20

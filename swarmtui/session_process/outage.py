@@ -18,12 +18,9 @@ from swarmtui.state.session_state import SessionState
 # Errors of streams that a dying server cuts off, and of connections to a server that is gone.
 _CUT_OFF = ("reset", "closed_early")
 _NO_SERVER = ("refused", "unreachable", "connect_timeout")
-
 _MIN_ERRORS = 2
-
 _CHECK_S = 1.0
 _COUNTDOWN_S = 0.25
-
 # Without streams that broke, decreased counters mean a restart if they stay low for this many samples.
 _CONFIRMING_SAMPLES = 8
 # Counters that began again are below this share of what they were.

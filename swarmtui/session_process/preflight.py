@@ -57,16 +57,12 @@ _METRICS_TIMEOUT_S = 1.0
 _CALIBRATION_TIMEOUT_S = 120.0
 # Text that is counted by one-token requests has at most about this many tokens; the server has to read it.
 _MAX_BY_USAGE = 8000
-
 # A server that has just started does not report everything at once.
 _IDENTIFY_ATTEMPTS = 2
 _IDENTIFY_PAUSE_S = 1.0
-
 _MAX_NAMED = 10
-
 # Not found, method not allowed, not implemented.
 _UNKNOWN_PATH = (404, 405, 501)
-
 # What parsing a token count may raise: no JSON, a missing key, a wrong type, infinity.
 _COUNT_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 

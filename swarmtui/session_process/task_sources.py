@@ -20,7 +20,6 @@ from swarmtui.prompts.traces.play import ComposedRequest
 _UNMEASURED_START = 1 << 40
 # The nonces of repeated prompts are numbered from here.
 _REPEATED_START = 1 << 41
-
 # Pre-roll requests per stream, at most, in which nothing begins.
 _MAX_PREROLLS = 4
 # Answers of no more tokens are expected to reach that limit, until it was seen whether most do.
@@ -28,7 +27,6 @@ _SHORT_ANSWER = 256
 _SEEN, _MOST = 5, 0.8
 # With so many streams and such prompts, prefill takes most of the time and separates the streams by itself.
 _MANY_STREAMS, _LONG_PROMPT = 16, 4096
-
 # The answers of a stage whose text is compared with the server's count of tokens at the end of the session.
 SAMPLED_OF_STAGE = 2
 # Workers receive scheduled tasks this long before their send time.

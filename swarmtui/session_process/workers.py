@@ -33,21 +33,15 @@ if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostLink, HostWorker, HostWorkerProcess
 
 _STREAMS_PER_WORKER = 512
-
 # Open files of a worker besides its streams: standard streams, the pipe, epoll, libraries.
 _SPARE_FILES = 64
-
 # Connections that an open loop opens before its first request.
 _PRECONNECT = 64
-
 # Tasks that a worker may hold per stream, so that a free stream does not wait for the next one.
 _LOOPING_DEPTH = 3
-
 # A level that has no answer when its time is up continues for up to this many times as long.
 _MOST_DURATIONS = 3.0
-
 _EXIT_TIMEOUT_S = 2.0
-
 # The workers of a batch begin so long after all are ready: none must learn of it too late.
 _BEGIN_NS = 5_000_000
 _CLOSED = Closed()

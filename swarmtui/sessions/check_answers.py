@@ -16,7 +16,6 @@ from swarmtui.analysis.answers import check_answer
 from swarmtui.model.answer_check import AnswerCheck
 
 HEADER_BYTES = 4
-
 # Of the processor, not of the clock: on a busy machine a verdict must not depend on other processes.
 CHECK_LIMIT_S = 1.0
 

@@ -33,7 +33,6 @@ _INDEX_VERSION = 9
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
 _HEAD_BYTES = 16 << 20
-
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 SortOrder = Literal["newest", "best", "model", "workload"]

@@ -47,11 +47,9 @@ from swarmtui.model.session import Event, Session
 from swarmtui.model.telemetry import DiscoveredServer, Telemetry
 
 E = TypeVar("E", bound=msgspec.Struct)
-
 JOURNAL = "journal.jsonl"
 _SPOOLS = "spool-*.jsonl"
 _LOCK_PATIENCE_S = 2.0
-
 _MAX_SPAN_NS = 30 * 24 * 3600 * 1_000_000_000
 _MAX_CHUNKS = 1 << 20
 _MAX_THINNED_CHUNKS = 1 << 14

@@ -25,7 +25,6 @@ from swarmtui.text import sanitize, truncate
 _LONGEST_TEXT = 600
 _LONGEST_NAME = 120
 _IMPORTED = "imported"
-
 # Numbers, or a word or several: no path, no address, no sentence.
 _PLAIN_NAME = re.compile(r"[\w.+:@-]{1,80}", re.ASCII)
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}|shared-[0-9a-f]{8}")

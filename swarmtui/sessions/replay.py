@@ -34,7 +34,6 @@ from swarmtui.state.session_state import SessionState
 from swarmtui.state.watched import recorded_tail, recorded_update
 
 T = TypeVar("T")
-
 # Moments that can be shown, each with a frame of the workers; every second one is a point of the history.
 _STEP_NS = 125_000_000
 _POINT_STEPS = 2

@@ -15,7 +15,6 @@ from swarmtui.sim.metrics import family
 from swarmtui.sim.presets import Card
 
 MARK = "SIMULATED"
-
 _MIN_LOAD = 0.55  # share of the range from idle to full power with one request
 _LAG_S = 1.0  # power and utilisation are means over about this time
 _HEATING_S = 20.0

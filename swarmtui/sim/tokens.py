@@ -27,8 +27,6 @@ design often means less not more : fewer kinds of object fewer ways for state be
 """
 
 VOCABULARY = tuple((word if word in ".,:" else f" {word}").encode() for word in _TEXT.split())
-
-
 _CHUNK = 4096
 
 

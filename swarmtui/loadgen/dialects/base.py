@@ -16,7 +16,6 @@ Count = Annotated[float, msgspec.Meta(ge=0, le=1 << 53, multiple_of=1)]
 
 # Raised by a decoder for invalid JSON or an unexpected type, invalid UTF-8, and endless nesting.
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
 # The last payload of OpenAI-compatible streams.
 DONE = b"[DONE]"
 

@@ -23,7 +23,6 @@ from swarmtui.loadgen.response import Response
 from swarmtui.model.workload import Message, Task, Tool
 
 _VERSION = "2023-06-01"
-
 # The API requires a limit; this one is sent if the task has none.
 _MAX_TOKENS = 4096
 

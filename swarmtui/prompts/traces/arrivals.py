@@ -17,13 +17,10 @@ from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.prompts.traces.weka import BlockId, Tokens
 
 T = TypeVar("T")
-
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16
-
 # Larger sets do not fit in memory; nobody replays them whole.
 MAX_REQUESTS = 1_000_000
 _MAX_LINE = 4 << 20
-
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 BURSTGPT_COLUMNS = ("Timestamp", "Request tokens", "Response tokens")
 

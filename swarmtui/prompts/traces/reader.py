@@ -16,7 +16,6 @@ from swarmtui.prompts.traces.weka import read_weka
 TRACE_SUFFIXES = (".json", ".jsonl", ".csv")
 _FORMATS = "Weka .json, Mooncake, Bailian, agentperf or OpenTelemetry .jsonl, Azure or BurstGPT .csv"
 MAX_FILES = 100_000
-
 # The first line decides the format; the longest prompts have a few hundred thousand block ids.
 _HEAD = 4 << 20
 

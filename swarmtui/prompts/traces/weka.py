@@ -15,7 +15,6 @@ from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 
 BLOCK_SIZE = 64
-
 # One session: the longest public ones have a few megabytes. Its block ids need five times as much memory.
 _MAX_FILE = 64 << 20
 # What a file can hold: an id has at least one digit and a comma.
