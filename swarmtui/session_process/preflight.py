@@ -46,7 +46,7 @@ from swarmtui.prompts.generator import TaskGenerator, tools_of
 from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce
 from swarmtui.prompts.traces.reader import read_sessions
-from swarmtui.prompts.traces.window import Window, count_too_long
+from swarmtui.prompts.traces.window import Window, describe_too_long
 from swarmtui.telemetry.discovery import Listener, identify, listeners_at
 from swarmtui.telemetry.fingerprint import fingerprint
 from swarmtui.telemetry.metrics import metrics_url
@@ -343,13 +343,12 @@ def check_window(
     contexts = [server.context for server in servers if server is not None and server.context is not None]
     if not contexts:
         return
-    found = count_too_long(read_sessions(trace_paths(workload)), min(contexts))
-    if not found.too_long:
-        return
-    chosen, sentence = request.plan.too_long, found.sentence(request.plan.too_long)
-    if chosen is None:
+    chosen, window = request.plan.too_long, min(contexts)
+    sentence = describe_too_long(read_sessions(trace_paths(workload)), window, chosen)
+    if sentence and chosen is None:
         raise BadInput(sentence, key="workload")
-    findings.window, findings.too_long = Window(found.window, chosen), sentence
+    if sentence and chosen is not None:
+        findings.window, findings.too_long = Window(window, chosen), sentence
 
 
 def _choose_dialect(request: RunRequest, url: str, *, with_tools: bool) -> Dialect:

@@ -147,7 +147,7 @@ class Stages:
                 if row.t_sent_ns:
                     stage.source.request_sent(row.task)
                 if row.ttft_s is not None:
-                    stage.source.first_token(row.task, row.agent)
+                    stage.source.first_token(row.task)
             self._supply()
         if stage is not None and stage.scheduled:
             self._supply()

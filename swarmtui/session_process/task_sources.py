@@ -198,7 +198,7 @@ class TaskSource:
     def request_sent(self, task: int) -> None:
         """Called when a request of a task is in flight, but not for each of them: it may end before."""
 
-    def first_token(self, task: int, agent: int) -> None:
+    def first_token(self, task: int) -> None:
         """Called when the first token of a task has arrived, but not for each of them: answers may be shorter."""
 
     def task_finished(self, task: Task, record: Record) -> None:
@@ -316,7 +316,7 @@ class ClosedLoopTasks(NewTasks):
         if self._first_filler is not None and task >= self._first_filler and not self._complete:
             self.over = True
 
-    def first_token(self, task: int, agent: int) -> None:
+    def first_token(self, task: int) -> None:
         if task not in self._awaited:
             return
         self._awaited.remove(task)
@@ -328,7 +328,7 @@ class ClosedLoopTasks(NewTasks):
         self._ended += self._issued > 0
         self.request_sent(task.id)
         if record.ok:
-            self.first_token(task.id, record.agent)
+            self.first_token(task.id)
         self._awaited.discard(task.id)
 
 

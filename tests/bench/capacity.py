@@ -379,7 +379,7 @@ class Queueing(NamedTuple):
             for first_s in islice(self.first_tokens(c, speed, rng), max(following.requests, c // 2)):
                 now[0] += request_s
                 run.add(_waited(first_s, c))
-                if run.is_missed() or budget.ends(run):
+                if run.missed or budget.ends(run):
                     break
             budget.add(run.visit, now[0] - started)
             visits.append(run.visit)

@@ -13,7 +13,7 @@ from swarmtui.model.plan import TooLong
 from swarmtui.model.trace import SubAgent, TraceRequest, TraceSession, requests_of
 from swarmtui.prompts.traces.agentperf import TextRequest
 from swarmtui.prompts.traces.recordings import Recordings, make_recording
-from swarmtui.prompts.traces.window import Window, count_too_long
+from swarmtui.prompts.traces.window import Window, describe_too_long
 
 
 def request(tokens: int, *, answer: int = 10, subagents: tuple[SubAgent, ...] = ()) -> TraceRequest:
@@ -26,10 +26,9 @@ def session(*requests: TraceRequest, after: tuple[SubAgent, ...] = ()) -> TraceS
 
 
 def test_requests_that_do_not_fit_are_counted() -> None:
-    found = count_too_long([session(request(100), request(990), request(3000)), session(request(980))], 1000)
     # Prompts are exact to 2 %: 990 + 10 tokens may be more than 1,000 on the server.
-    assert (found.requests, found.too_long, found.longest) == (4, 3, 3010)
-    text = found.sentence(None)
+    sessions = [session(request(100), request(990), request(3000)), session(request(980))]
+    text = describe_too_long(sessions, 1000, None)
     assert "3 of 4 requests" in text and "1,000 tokens" in text and "3,010" in text
     assert "--too-long skip" in text and "--too-long truncate" in text
 

@@ -311,7 +311,7 @@ class _VirtualClient:
             for step in self._engine.advance(end):
                 for job, count in step.tokens:
                     flights[job.number].times += [step.end] * count
-                    source.first_token(flights[job.number].task.id, flights[job.number].agent)
+                    source.first_token(flights[job.number].task.id)
                 for job in [job for job, _ in step.tokens if job.done]:
                     self.now = step.end
                     flight = flights.pop(job.number)

@@ -64,7 +64,7 @@ def test_a_request_that_is_reported_late_counts_for_the_visit_that_sent_it() -> 
     late = [msgspec.structs.replace(request(0, [2500, 2510]), stage=5, phase="level") for _ in range(4)]
     for record in late:
         count_request([before, now], record)
-    assert before.is_missed() and not now.is_missed() and now.visit.slo.n == 0
+    assert before.missed and not now.missed and now.visit.slo.n == 0
     count_request([before, now], msgspec.structs.replace(late[0], stage=6))
     assert (before.visit.slo.n, now.visit.slo.n) == (4, 1)
     count_request([before, now], msgspec.structs.replace(late[0], stage=4, phase="level"))

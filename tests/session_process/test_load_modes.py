@@ -95,7 +95,7 @@ def issue(source: TaskSource, count: int) -> list[Task]:
     """Issue tasks, each of which shows its first token before the next one is asked for."""
     tasks: list[Task] = []
     for task in islice(iter(source.next_task, None), count):
-        source.first_token(task.id, len(tasks))
+        source.first_token(task.id)
         tasks.append(task)
     return tasks
 
@@ -128,7 +128,7 @@ def test_a_failed_preroll_request_is_replaced() -> None:
     third = source.next_task()
     assert third is not None and third.phase == "preroll" and source.preparing
     source.task_finished(third, Record(task=third.id))
-    source.first_token(first.id, 0)
+    source.first_token(first.id)
     assert not source.preparing, "a first token counts once"
     following = source.next_task()
     assert following is not None and following.phase == "level"
@@ -151,10 +151,10 @@ def test_preroll_of_equal_lengths_lasts_until_the_first_request_of_each_stream_h
     source = fixed_lengths(2)
     first, second, following = islice(iter(source.next_task, None), 3)
     assert (following.phase, following.max_tokens) == ("preroll", 1024), "what is measured waits behind whole answers"
-    source.first_token(first.id, 0)
-    source.first_token(following.id, 0)
+    source.first_token(first.id)
+    source.first_token(following.id)
     assert source.preparing
-    source.first_token(second.id, 1)
+    source.first_token(second.id)
     assert not source.preparing
     measured = source.next_task()
     assert measured is not None and (measured.phase, measured.max_tokens) == ("level", 1024)
@@ -169,9 +169,9 @@ def test_only_answers_that_get_a_slot_at_once_are_cut() -> None:
     lengths = sorted(task.max_tokens or 0 for task in cut)
     assert lengths == [341, 683, 1024], "evenly apart, and the others are sent before the first slot is free"
     for task in cut[:2]:
-        source.first_token(task.id, 0)
+        source.first_token(task.id)
     assert source.next_task() is None, "another answer could get the third slot"
-    source.first_token(cut[2].id, 2)
+    source.first_token(cut[2].id)
     assert [task.max_tokens for task in islice(iter(source.next_task, None), 5)] == [1024] * 5
 
 

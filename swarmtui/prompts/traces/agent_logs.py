@@ -80,18 +80,6 @@ class _CodexEvent(Stored, frozen=True, kw_only=True):
     payload: _CodexPayload = _CodexPayload()
 
 
-class _CodexSpawn(Stored, frozen=True, kw_only=True):
-    parent_thread_id: str = ""
-
-
-class _CodexSubAgent(Stored, frozen=True, kw_only=True):
-    thread_spawn: _CodexSpawn = _CodexSpawn()
-
-
-class _CodexSource(Stored, frozen=True, kw_only=True):
-    subagent: _CodexSubAgent = _CodexSubAgent()
-
-
 # The calls of each agent, that of the parent first.
 _Recorded = list[list[Call]]
 
@@ -225,8 +213,8 @@ def _first_ancestor(thread: str, parents: dict[str, str], calls: dict[str, list[
 
 def _codex_parent(source: msgspec.Raw) -> str:
     try:
-        return msgspec.json.decode(source, type=_CodexSource).subagent.thread_spawn.parent_thread_id
-    except msgspec.DecodeError:
+        return str(msgspec.json.decode(source)["subagent"]["thread_spawn"]["parent_thread_id"])
+    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
         return ""
 
 

@@ -53,35 +53,25 @@ class Window(NamedTuple):
         return msgspec.structs.replace(request, input_tokens=input_tokens, output_tokens=output_tokens, blocks=blocks)
 
 
-class TooLongRequests(NamedTuple):
-    """The number of requests that do not fit into a window, and the tokens of the longest with its answer."""
-
-    window: int
-    requests: int
-    too_long: int
-    longest: int
-
-    def sentence(self, chosen: TooLong | None) -> str:
-        """Say what does not fit, and what is done about it or could be."""
-        found = (
-            f"{self.too_long:,} of {self.requests:,} requests of the trace do not fit into the "
-            f"server's context of {self.window:,} tokens; the longest has {self.longest:,} with its answer"
-        )
-        match chosen:
-            case "skip":
-                return f"{found}: they are left out"
-            case "truncate":
-                return f"{found}: the ends of their prompts are cut off, and those with recorded text are left out"
-        return (
-            f"{found}. --too-long skip leaves them out, --too-long truncate cuts off the ends of their prompts "
-            "(in the app: the field too long)"
-        )
-
-
-def count_too_long(sessions: Iterable[TraceSession], window: int) -> TooLongRequests:
+def describe_too_long(sessions: Iterable[TraceSession], window: int, chosen: TooLong | None) -> str:
+    """Say which requests do not fit into a window, and what is done about it or could be; empty if all fit."""
     lengths = [r.input_tokens + r.output_tokens for session in sessions for r in requests_of(session)]
     too_long = sum(length > _room(window) for length in lengths)
-    return TooLongRequests(window, len(lengths), too_long, max(lengths, default=0))
+    if not too_long:
+        return ""
+    found = (
+        f"{too_long:,} of {len(lengths):,} requests of the trace do not fit into the "
+        f"server's context of {window:,} tokens; the longest has {max(lengths):,} with its answer"
+    )
+    match chosen:
+        case "skip":
+            return f"{found}: they are left out"
+        case "truncate":
+            return f"{found}: the ends of their prompts are cut off, and those with recorded text are left out"
+    return (
+        f"{found}. --too-long skip leaves them out, --too-long truncate cuts off the ends of their prompts "
+        "(in the app: the field too long)"
+    )
 
 
 def _room(window: int) -> int:

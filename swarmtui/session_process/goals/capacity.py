@@ -82,7 +82,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
             def enough(run: VisitTally = run, step: SearchStep = following.step, short: float = short) -> bool:
                 run.begin(stages.last_number)
                 climbs = step == "climb" and run.has_room and clock() >= short
-                return run.is_missed() or budget.ends(run) or climbs
+                return run.missed or budget.ends(run) or climbs
 
             # Of the requests that are sent, one per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
@@ -161,7 +161,7 @@ class VisitTally:
         self.visit = Visit(self._c, self._slo)
         self._room = SloTally(self._slo.stricter(_ROOM))
         self._loose = SloTally(self._slo.stricter(1 / _NEAR))
-        self._next_look, self._missed = FIRST_LOOK, False
+        self._next_look, self.missed = FIRST_LOOK, False
 
     def add(self, record: Record) -> None:
         if record.phase not in LEVEL_PHASES or record.stage < self._stage:
@@ -173,10 +173,7 @@ class VisitTally:
         if self.visit.slo.n >= self._next_look:
             self._next_look *= 2
             clear = self.visit.slo.n >= self._decide or visit_kept(self._loose, self._alpha) is False
-            self._missed = self._missed or (clear and visit_kept(self.visit.slo, self._alpha) is False)
-
-    def is_missed(self) -> bool:
-        return self._missed
+            self.missed = self.missed or (clear and visit_kept(self.visit.slo, self._alpha) is False)
 
     def is_kept(self) -> bool:
         return visit_kept(self.visit.slo, self._alpha) is True

@@ -14,7 +14,6 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.sessions.importers.formats import FORMATS
 from swarmtui.sessions.importers.reader import read_format
-from swarmtui.sessions.importers.summary import build_summary
 
 _MAX_BYTES = 512 << 20
 
@@ -22,8 +21,8 @@ _MAX_BYTES = 512 << 20
 def import_result(path: Path) -> Summary:
     documents = _read_documents(path)
     for format in FORMATS:
-        if (imported := read_format(format, documents)) is not None:
-            return build_summary(imported, path)
+        if (summary := read_format(format, documents, path)) is not None:
+            return summary
     raise BadInput("is not a result of vllm bench serve, GuideLLM or AIPerf", source=str(path))
 
 

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from math import isfinite
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from swarmtui.analysis.levels.stats import SMALLEST_N
-from swarmtui.model.session import Spread
-from swarmtui.sessions.importers.summary import ImportedBenchmark, ImportedFile
+from swarmtui.model.session import Spread, Summary
+from swarmtui.sessions.importers.summary import ImportedBenchmark, build_summary
 
 _MAX_FLOAT = 1e300
 _MAX_TIMESTAMP = 4e9
@@ -72,7 +73,7 @@ class Format(NamedTuple):
     times: Mapping[str, str]
 
 
-def read_format(format: Format, contents: list[Any]) -> ImportedFile | None:
+def read_format(format: Format, contents: list[Any], path: Path) -> Summary | None:
     """Read a file, given as its JSON documents; None if another tool wrote it."""
     documents = format.benchmarks(contents)
     if documents is None:
@@ -81,7 +82,7 @@ def read_format(format: Format, contents: list[Any]) -> ImportedFile | None:
     found = [_benchmark(format, document, notes) for document in documents]
     model = next(filter(None, (document.text(format.paths["model"]) for document in documents)), "")
     created = next(filter(None, (_date(document.get(format.paths["created"])) for document in documents)), "")
-    return ImportedFile(format.tool, model, created, [one for one in found if one is not None], notes)
+    return build_summary(path, format.tool, model, created, [one for one in found if one is not None], notes)
 
 
 def _benchmark(format: Format, document: Document, notes: list[str]) -> ImportedBenchmark | None:

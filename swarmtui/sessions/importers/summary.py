@@ -39,35 +39,27 @@ class ImportedBenchmark(NamedTuple):
     complete: bool = True
 
 
-class ImportedFile(NamedTuple):
-    """The benchmarks of a file. `notes` state what is missing."""
-
-    tool: str
-    model: str
-    created: str
-    benchmarks: list[ImportedBenchmark]
-    notes: list[str]
-
-
-def build_summary(imported: ImportedFile, path: Path) -> Summary:
+def build_summary(
+    path: Path, tool: str, model: str, created: str, benchmarks: Sequence[ImportedBenchmark], missing: Sequence[str]
+) -> Summary:
     """Build a summary. The workload is identified by its token lengths, so only files with equal ones compare."""
-    if not imported.benchmarks:
-        raise BadInput(f"is a result of {imported.tool} without measurements", source=str(path))
-    levels, notes = _levels(imported.benchmarks)
+    if not benchmarks:
+        raise BadInput(f"is a result of {tool} without measurements", source=str(path))
+    levels, notes = _levels(benchmarks)
     session = Session(
         id=path.name,
-        created=imported.created,
+        created=created,
         t0_ns=0,
-        endpoints=(Endpoint(url="", model=imported.model),),
-        workload=imported.tool,
-        workload_digest=_digest(imported.tool, levels),
+        endpoints=(Endpoint(url="", model=model),),
+        workload=tool,
+        workload_digest=_digest(tool, levels),
         workload_spec={},
         plan=Plan(load=Closed(levels=tuple(level.c for level in levels), requests=levels[0].n)),
-        client=ClientInfo(version=imported.tool, python="", host="", cores=0),
-        tags={"imported": imported.tool},
+        client=ClientInfo(version=tool, python="", host="", cores=0),
+        tags={"imported": tool},
     )
-    remarks = [f"imported from {imported.tool}: wall rates only, no steady rates"]
-    events = tuple(Event(t_ns=0, name="imported", detail=note) for note in (*remarks, *imported.notes, *notes))
+    remarks = [f"imported from {tool}: wall rates only, no steady rates"]
+    events = tuple(Event(t_ns=0, name="imported", detail=note) for note in (*remarks, *missing, *notes))
     return Summary(
         schema=SCHEMA_VERSION, state="done", message="", session=session, levels=levels, warmup_requests=0,
         events=events,
