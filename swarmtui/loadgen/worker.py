@@ -18,8 +18,7 @@ from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.frames import AgentRows, FrameTimer
-from swarmtui.loadgen.session_pipe import SessionPipe
-from swarmtui.loadgen.unacknowledged import UnacknowledgedRecords
+from swarmtui.loadgen.session_pipe import SessionPipe, UnacknowledgedRecords
 from swarmtui.model import worker_protocol as protocol
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.record import CANCELLED, Record

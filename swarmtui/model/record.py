@@ -182,6 +182,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     def ttft_s(self) -> float | None:
         return _seconds(self.t_sent_ns, self.t_first_ns)
 
+    def waited_s(self, *, scheduled: bool) -> float | None:
+        """Return the TTFT as workers report it: of scheduled requests from when they were due, also if sent late."""
+        due = scheduled and self.t_sched_ns is not None
+        return _seconds(self.t_sched_ns if due else self.t_sent_ns, self.t_first_ns)
+
     @property
     def first_error_s(self) -> float | None:
         """How much earlier than `t_first_ns` the first token may have come, since later chunks have its timestamp.

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import termios
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 
 from swarmtui.model import client_protocol
 from swarmtui.model.worker_protocol import Unpacker, pack
+from swarmtui.state.session_state import SessionState
 
 _MIN_HZ, _MAX_HZ = 0.1, 20.0
 _POLL_HELLO_S = 0.05
@@ -48,11 +50,11 @@ class ClientConnections:
 
     def __init__(
         self,
+        state: SessionState,
         hello: Callable[[], client_protocol.Hello | None],
-        frame: Callable[[bool], client_protocol.Frame],
         handle_command: Callable[[Client, client_protocol.ClientCommand], None],
     ) -> None:
-        self._hello, self._frame, self._handle_command = hello, frame, handle_command
+        self._state, self._hello, self._handle_command = state, hello, handle_command
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._clients: set[Client] = set()
@@ -112,15 +114,16 @@ class ClientConnections:
                 if greetings < self._greetings and (hello := self._hello()) is not None:
                     greetings = self._greetings
                     writer.write(pack(hello))
-                writer.write(pack(self._frame(subscription.rows)))
+                writer.write(pack(self._state.frame(time.perf_counter_ns(), rows=subscription.rows)))
             await asyncio.sleep(pause if greetings else _POLL_HELLO_S)
 
     def greet(self) -> None:
         """Send another Hello to each client: the directory of the session has changed."""
         self._greetings += 1
 
-    async def close(self, last: client_protocol.Ended, frame: client_protocol.Frame) -> None:
+    async def close(self, last: client_protocol.Ended) -> None:
         """Send the final state; a client that does not read delays this only for a short time."""
+        frame = self._state.frame(time.perf_counter_ns(), rows=False)
         for client in self._clients:
             client.unsubscribe()  # no frame follows the last one
             client.writer.write(pack(frame) + pack(last))

@@ -47,7 +47,6 @@ from swarmtui.session_process.sampler import SampleFeed, Sampler
 from swarmtui.session_process.session_head import describe_session
 from swarmtui.session_process.stages import Stages
 from swarmtui.session_process.workers import (
-    WorkerLink,
     WorkerPool,
     check_open_file_limit,
     unfinished,
@@ -89,14 +88,14 @@ class SessionProcess:
         self._load_ended = False
         self._stop_now = asyncio.Event()
         self._exit_now = asyncio.Event()
-        self._clients = ClientConnections(self._hello, self._frame, self._handle_command)
+        self._clients = ClientConnections(self._state, self._hello, self._handle_command)
         started: list[StartedProcess] = []
         if request.hosts:
             first_worker.socket.close()
         else:
             (count,) = workers_per_host(request.plan, [os.cpu_count() or 2])
             started = [first_worker, *(start_worker() for _ in range(1, count))]
-        self._workers = WorkerPool(started, self._handle_report, self._interrupt)
+        self._workers = WorkerPool(started, self._interrupt)
         self._hosts: HostPool | None = None
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +116,7 @@ class SessionProcess:
         if summary is not None:
             self._state.finish(summary)
         self._state.status = "ended"
-        await self._clients.close(msgspec.structs.replace(ended, fault=fault), self._frame(False))
+        await self._clients.close(msgspec.structs.replace(ended, fault=fault))
         for simulator in self._simulators:
             simulator.end()
 
@@ -135,7 +134,7 @@ class SessionProcess:
         self._state.note = ""
         if starting.cancelled() or not starting.done():
             return False
-        self._workers = WorkerPool(starting.result(), self._handle_report, self._interrupt)
+        self._workers = WorkerPool(starting.result(), self._interrupt)
         return True
 
     async def _start_host_workers(self, hosts: HostPool, endpoints: tuple[Endpoint, ...]) -> list[HostWorker]:
@@ -218,7 +217,8 @@ class SessionProcess:
             request.restart_timeout_s,
         )
         stages.observers += [outage.add_record, events.add_record]
-        receiving = self._workers.start(partial(worker_setup, request, journal.directory, endpoints))
+        setup = partial(worker_setup, request, journal.directory, endpoints)
+        receiving = self._workers.start(setup, stages.handle_report)
         for client, command in self._early_commands:
             self._handle_command(client, command)
         if self._stopped_early.is_set():
@@ -259,12 +259,9 @@ class SessionProcess:
         ending = running.result()
         if ending != "unusable":
             return ending, ""
-        error = stages.first_error
+        error = stages.records.first_error
         why = f"every request failed: {error.error}: {error.error_detail}" if error else "no request was answered"
         return ending, f"{endpoints[0].url}: {why}"
-
-    def _frame(self, rows: bool) -> client_protocol.Frame:
-        return self._state.frame(time.perf_counter_ns(), rows=rows)
 
     def _hello(self) -> client_protocol.Hello | None:
         if self._session is None or self._journal is None:
@@ -335,23 +332,6 @@ class SessionProcess:
             self._save_refused,
         )
         self._state.warnings = tuple(warning for warning in found if warning is not None)
-
-    def _handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
-        stages = self._stages
-        match report:
-            case worker_protocol.Finished(record=record) if stages is not None:
-                stages.finish_request(link, record)
-            case worker_protocol.Ready(stage):
-                self._workers.worker_ready(link, stage)
-            case worker_protocol.Returned(tasks) if stages is not None:
-                stages.tasks_returned(link, tasks)
-            case worker_protocol.WorkerFrame() if stages is not None:
-                link.frame = report
-                self._state.apply_frame(link.number, report)
-                stages.continue_stage(report)
-                self._update_warnings()
-            case worker_protocol.Failed(problem):
-                self._interrupt(problem)
 
     def _host_lost(self, host: HostLink, how: str) -> None:
         """Name what is missing, and end: without its streams the level is no longer the one that was planned."""

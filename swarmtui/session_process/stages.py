@@ -12,7 +12,7 @@ from swarmtui.model import client_protocol, worker_protocol
 from swarmtui.model.journal import RequestEntry, StageEnd, StageStart
 from swarmtui.model.load import Closed, Load
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey, Plan
-from swarmtui.model.record import CANCELLED, Phase, Record
+from swarmtui.model.record import Phase, Record
 from swarmtui.model.telemetry import Telemetry
 from swarmtui.model.workload import Task
 from swarmtui.prompts.generator import TaskGenerator
@@ -67,11 +67,10 @@ class Stages:
         self.servers_identified: Callable[[], bool] = lambda: True
         self._cancelled: CancelledRequests | None = None
         self._cancel_ignored = False
-        self.first_error: Record | None = None
         self.answers = AnswersToCount()
         # Each gets every finished request, as it is in the journal.
         self.observers: list[Callable[[Record], None]] = [
-            self.records.add, self._times.add, self._keep_first_error,
+            self.records.add, self._times.add,
         ]  # fmt: skip
 
     def set_goal(self, goal: Goal) -> None:
@@ -85,7 +84,19 @@ class Stages:
 
     # reports of workers
 
-    def finish_request(self, link: WorkerLink, record: Record) -> None:
+    def handle_report(self, link: WorkerLink, report: worker_protocol.WorkerReport) -> None:
+        match report:
+            case worker_protocol.Finished(record=record):
+                self._finish_request(link, record)
+            case worker_protocol.Returned(tasks):
+                self._workers.dispatcher.returned(link.number, tasks)
+                self._supply()
+            case worker_protocol.WorkerFrame():
+                link.frame = report
+                self.state.apply_frame(link.number, report)
+                self._continue_stage(report)
+
+    def _finish_request(self, link: WorkerLink, record: Record) -> None:
         """Have a record checked and saved; without waiting for that, continue the stage."""
         # Many requests end and start at the same time: let a server on this host run in between.
         os.sched_yield()
@@ -109,10 +120,6 @@ class Stages:
         self._supply()
         self.steering.changed.set()
 
-    def _keep_first_error(self, record: Record) -> None:
-        if record.error not in (None, CANCELLED):
-            self.first_error = self.first_error or record
-
     def _save_record(self, link: WorkerLink, number: int, task: Task | None, record: Record) -> None:
         """Write a record to the journal, then pass it to the observers."""
         self.answers.add(record)
@@ -133,11 +140,7 @@ class Stages:
         await self.save_last_records()
         await self._checker.end_process()
 
-    def tasks_returned(self, link: WorkerLink, tasks: tuple[int, ...]) -> None:
-        self._workers.dispatcher.returned(link.number, tasks)
-        self._supply()
-
-    def continue_stage(self, frame: worker_protocol.WorkerFrame) -> None:
+    def _continue_stage(self, frame: worker_protocol.WorkerFrame) -> None:
         """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
         self._workers.acknowledge(self.journal.saved())
         self.state.left_s, self.state.left_at_least = self._time_left()

@@ -170,7 +170,7 @@ class WorkerLink:
     def pid(self) -> int | None:
         return self._process.pid if isinstance(self._process, subprocess.Popen) else None
 
-    async def receive(self, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]) -> str:
+    async def receive(self, on_report: Callable[[worker_protocol.WorkerReport], None]) -> str:
         """Pass on each report until the worker exits; return how it exited."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         unpacker = worker_protocol.Unpacker()
@@ -178,7 +178,7 @@ class WorkerLink:
             while data := await reader.read(1 << 20):
                 for body in unpacker.feed(data):
                     report = worker_protocol.decode_report(body)
-                    on_report(self, report if self.host is None else self.host.clock.convert(report))
+                    on_report(report if self.host is None else self.host.clock.convert(report))
         except OSError:
             pass  # the worker is gone, or its host
         code = await asyncio.to_thread(self._process.wait)
@@ -237,16 +237,11 @@ class WorkerLink:
 
 
 class WorkerPool:
-    """All workers of the session. `on_report` gets their reports, `on_exit` a sentence on one that exited early."""
+    """All workers of the session; `on_failure` gets a sentence on one that exited early or cannot continue."""
 
-    def __init__(
-        self,
-        started: Iterable[StartedProcess | HostWorker],
-        on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None],
-        on_exit: Callable[[str], None],
-    ) -> None:
+    def __init__(self, started: Iterable[StartedProcess | HostWorker], on_failure: Callable[[str], None]) -> None:
         self.links = [WorkerLink(number, *one) for number, one in enumerate(started)]
-        self._on_report, self._on_exit = on_report, on_exit
+        self._on_failure = on_failure
         self.dispatcher = Dispatcher(len(self.links))
         self._shutting_down = False
         self._following: list[asyncio.Task[None]] = []
@@ -255,17 +250,32 @@ class WorkerPool:
         self._supplied: set[int] = set()
         self._ready: set[int] = set()
 
-    def start(self, setup: Callable[[WorkerLink, int], worker_protocol.Setup]) -> asyncio.Future[list[None]]:
+    def start(
+        self,
+        setup: Callable[[WorkerLink, int], worker_protocol.Setup],
+        on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None],
+    ) -> asyncio.Future[list[None]]:
         """Return a future that is done when all workers have exited, or when handling their reports has raised."""
-        self._following = [asyncio.create_task(self._follow(link)) for link in self.links]
+        self._following = [asyncio.create_task(self._follow(link, on_report)) for link in self.links]
         for link in self.links:
             link.send(setup(link, len(self.links)))
         return asyncio.gather(*self._following)
 
-    async def _follow(self, link: WorkerLink) -> None:
-        how = await link.receive(self._on_report)
+    async def _follow(
+        self, link: WorkerLink, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]
+    ) -> None:
+        def handle(report: worker_protocol.WorkerReport) -> None:
+            match report:
+                case worker_protocol.Ready(stage):
+                    self._worker_ready(link, stage)
+                case worker_protocol.Failed(problem):
+                    self._on_failure(problem)
+                case _:
+                    on_report(link, report)
+
+        how = await link.receive(handle)
         if not self._shutting_down:
-            self._on_exit(f"{link.name} exited {how}{unfinished([link])}")
+            self._on_failure(f"{link.name} exited {how}{unfinished([link])}")
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
@@ -295,7 +305,7 @@ class WorkerPool:
         for number, count in self.dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
 
-    def worker_ready(self, link: WorkerLink, stage: int) -> None:
+    def _worker_ready(self, link: WorkerLink, stage: int) -> None:
         """Let all workers begin when the last one is ready, as soon as each can know of it."""
         self._ready.add(link.number)
         if stage != self._held_stage or not self._supplied <= self._ready:

@@ -20,7 +20,6 @@ from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
 from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.state.recorded_worker import first_token_s
 
 # Answers, and the time of the server counters, that the live hit rate covers.
 _RECENT_REPLAYS = 32
@@ -35,7 +34,7 @@ def add_to_totals(totals: Totals, record: Record, *, scheduled: bool) -> Totals:
     if record.error is not None:
         errors = errors | {record.error: errors.get(record.error, 0) + 1}
         return msgspec.structs.replace(totals, requests=requests, errors=errors)
-    ttft_s = first_token_s(record, scheduled=scheduled)
+    ttft_s = record.waited_s(scheduled=scheduled)
     if ttft_s is not None:
         counts[bisect_left(TTFT_BOUNDS, ttft_s)] += 1
     return Totals(

@@ -24,7 +24,7 @@ class _Request:
             self._arrived_us = [(t_ns - self._first_ns) / 1000 for t_ns in record.chunk_times_ns()]
         self.total, self.state = 0, ""
         self._answered_ns = record.t_first_content_ns
-        self._ttft_s = first_token_s(record, scheduled=scheduled)
+        self._ttft_s = record.waited_s(scheduled=scheduled)
 
     def advance(self, t_ns: int) -> StreamRow | None:
         """Return the row at this time; None if it is that of the last frame."""
@@ -43,14 +43,6 @@ class _Request:
         return StreamRow(
             record.agent, state, record.task, record.type, sent_ns, total - before, total, ttft_s, span_s, measured
         )
-
-
-def first_token_s(record: Record, *, scheduled: bool) -> float | None:
-    """Return the TTFT as workers report it: of scheduled requests from when they were due, since a late client is part
-    of the wait.
-    """
-    start_ns = record.t_sched_ns if scheduled and record.t_sched_ns is not None else record.t_sent_ns
-    return None if start_ns is None or record.t_first_ns is None else (record.t_first_ns - start_ns) / 1e9
 
 
 class RecordedWorker:

@@ -40,7 +40,6 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.counts import RunningSlo, TraceCounts, add_to_totals
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
-from swarmtui.state.recorded_worker import first_token_s
 from swarmtui.state.streams import StreamTally, Throughput
 from swarmtui.state.watched import WatchedStreams
 
@@ -232,7 +231,7 @@ class SessionState:
         """Count what a request received after its last row. Its entry may follow later, when its answer was checked."""
         if record.ok and self._stage is not None and record.stage == self._stage.number:
             self._begun.add(record.agent)
-        self._throughput.add_end(self.key, record, first_token_s(record, scheduled=traits(self.load).scheduled))
+        self._throughput.add_end(self.key, record, record.waited_s(scheduled=traits(self.load).scheduled))
 
     def task_done(self, record: Record) -> None:
         """Count a task by the record of its last turn."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from swarmtui.loadgen import unacknowledged
+from swarmtui.loadgen import session_pipe
 from swarmtui.loadgen.event_loop import READ, EventLoop
 from swarmtui.model.journal import RequestEntry
 from swarmtui.model.record import Record, shift_times
@@ -288,9 +288,9 @@ def test_copies_are_kept_until_all_records_that_were_spooled_after_them_are_ackn
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk of the session is full, so that the copies and the spooled records are in the same file."""
-    monkeypatch.setattr(unacknowledged, "_OVERDUE_NS", -1)
+    monkeypatch.setattr(session_pipe, "_OVERDUE_NS", -1)
     other = tmp_path / "other" / "spool.jsonl"
-    records = unacknowledged.UnacknowledgedRecords()
+    records = session_pipe.UnacknowledgedRecords()
     records.spool_to(("/dev/full", str(other)), 0)
     records.add(Record(task=1, agent=0))
     records.copy_overdue()

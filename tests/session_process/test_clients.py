@@ -30,15 +30,23 @@ SESSION = Session(
 )
 
 
+class NumberedFrames(SessionState):
+    """Frames that are numbered by `finished`."""
+
+    def frame(self, now: int, *, rows: bool) -> client_protocol.Frame:
+        self.finished += 1
+        return super().frame(0, rows=rows)
+
+
 class ClientHarness:
-    """Clients on real sockets, and frames that are numbered by `finished`."""
+    """Clients on real sockets."""
 
     def __init__(self, known: bool, note: str = BIG) -> None:
-        self.frames = 0
-        self._note = note
+        self.state = NumberedFrames(0)
+        self.state.note = note
         self.writers: list[asyncio.StreamWriter] = []
         self.connections = ClientConnections(
-            lambda: client_protocol.Hello(SESSION, "") if known else None, self.frame, self.handle_command
+            self.state, lambda: client_protocol.Hello(SESSION, "") if known else None, self.handle_command
         )
 
     def handle_command(self, client: Client, command: client_protocol.ClientCommand) -> None:
@@ -47,12 +55,6 @@ class ClientHarness:
                 client.subscribe(command)
             case client_protocol.WatchTails(agents):
                 client.tails = agents
-
-    def frame(self, rows: bool) -> client_protocol.Frame:
-        self.frames += 1
-        state = SessionState(0)
-        state.note, state.finished = self._note, self.frames
-        return state.frame(0, rows=rows)
 
     async def join(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -64,7 +66,7 @@ class ClientHarness:
 
     async def wait_for_frames(self, count: int) -> None:
         async with asyncio.timeout(60.0):
-            while self.frames < count:
+            while self.state.finished < count:
                 await asyncio.sleep(0.01)
 
 
@@ -124,7 +126,7 @@ def test_stalled_client_delays_the_end_only_briefly() -> None:
             reader, writer = await asyncio.open_connection(sock=await harness.join(), limit=1 << 23)
             ended = client_protocol.Ended("done", "", "somewhere")
             async with asyncio.timeout(60.0):
-                closing = asyncio.create_task(harness.connections.close(ended, harness.frame(False)))
+                closing = asyncio.create_task(harness.connections.close(ended))
                 while (message := await read(reader)) != ended:
                     assert isinstance(message, client_protocol.Hello | client_protocol.Frame)
                 await closing
@@ -143,7 +145,7 @@ def test_clients_that_disconnect_at_the_end_do_not_affect_others() -> None:
         receiving = asyncio.create_task(read_until(slow, ended))
         for other in others:
             other.close()
-        await harness.connections.close(ended, harness.frame(False))
+        await harness.connections.close(ended)
         for writer in harness.writers:
             writer.transport.abort()  # as at the exit of the process
         await receiving

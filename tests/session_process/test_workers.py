@@ -24,8 +24,10 @@ def test_worker_that_still_reads_tasks_exits_by_itself() -> None:
 
     async def scenario() -> int | None:
         started = start_worker()
-        pool = WorkerPool([started], lambda link, report: None, lambda reason: None)
-        pool.start(lambda link, workers: worker_protocol.Setup(link.number, workers, (), Timeouts()))
+        pool = WorkerPool([started], lambda reason: None)
+        pool.start(
+            lambda link, workers: worker_protocol.Setup(link.number, workers, (), Timeouts()), lambda link, report: None
+        )
         await asyncio.sleep(0)
         tasks = [Task(id=number, messages=(Message(role="user", content=PROMPT),)) for number in range(32)]
         for task in tasks:
