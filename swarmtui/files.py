@@ -69,7 +69,7 @@ def open_without_links(path: Path | str, flags: int) -> int:
         os.close(folder)
 
 
-def append_whole(path: Path | str, data: bytes) -> None:
+def append_whole(path: Path | str, data: bytes, *, sync: bool = False) -> None:
     """Append to a file that only its owner can read; after an OSError it is as it was before."""
     fd = open_without_links(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
@@ -77,6 +77,8 @@ def append_whole(path: Path | str, data: bytes) -> None:
         try:
             while data:
                 data = data[os.write(fd, data) :]
+            if sync:
+                os.fsync(fd)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(fd, size)

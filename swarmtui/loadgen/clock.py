@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from contextlib import suppress
 
 # Missing from the socket module; the value of SO_TIMESTAMPNS_OLD on all 64-bit Linux architectures except sparc.
 _SO_TIMESTAMPNS = 35
@@ -69,10 +70,7 @@ class KernelClock:
         return offset
 
 
-def enable_kernel_stamps(sock: socket.socket) -> bool:
-    """Ask the kernel to stamp what this socket receives; return whether it will."""
-    try:
+def enable_kernel_stamps(sock: socket.socket) -> None:
+    """Ask the kernel to stamp what this socket receives."""
+    with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    except OSError:
-        return False
-    return True

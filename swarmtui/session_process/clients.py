@@ -9,9 +9,8 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -25,28 +24,22 @@ _CLOSE_TIMEOUT_S = 2.0
 # More streams than a large terminal shows.
 _MAX_TAILS = 256
 
-SendFrames = Callable[[asyncio.StreamWriter, client_protocol.Subscribe], Coroutine[Any, Any, None]]
-
 
 class Client:
-    """One connected UI: its process, how often it gets frames, and the streams whose text it shows."""
+    """One connected UI: its process, what sends frames to it, and the streams whose text it shows."""
 
-    def __init__(self, writer: asyncio.StreamWriter, pid: int, send_frames: SendFrames) -> None:
-        self.writer, self.pid, self._send_frames = writer, pid, send_frames
+    def __init__(self, writer: asyncio.StreamWriter, pid: int) -> None:
+        self.writer, self.pid = writer, pid
         self.tails: tuple[int, ...] = ()
-        self._sending: asyncio.Task[None] | None = None
-
-    def subscribe(self, subscription: client_protocol.Subscribe) -> None:
-        self.unsubscribe()
-        self._sending = asyncio.create_task(self._send_frames(self.writer, subscription))
+        self.sending: asyncio.Task[None] | None = None
 
     def unsubscribe(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
+        if self.sending is not None:
+            self.sending.cancel()
 
 
 class ClientConnections:
-    """Accepts clients; `handle_command` gets their commands, the only place that tells these apart."""
+    """Accepts clients and sends them frames; `handle_command` gets their other commands."""
 
     def __init__(
         self,
@@ -75,7 +68,7 @@ class ClientConnections:
         if uid != os.getuid():
             writer.close()
             return
-        client = Client(writer, pid, self._send_frames)
+        client = Client(writer, pid)
         self._clients.add(client)
         task = asyncio.create_task(self._serve(reader, client))
         self._tasks.add(task)
@@ -88,7 +81,12 @@ class ClientConnections:
         try:
             while data := await reader.read(1 << 16):
                 for body in unpacker.feed(data):
-                    self._handle_command(client, client_protocol.decode_command(body))
+                    command = client_protocol.decode_command(body)
+                    if isinstance(command, client_protocol.Subscribe):
+                        client.unsubscribe()
+                        client.sending = asyncio.create_task(self._send_frames(client.writer, command))
+                    else:
+                        self._handle_command(client, command)
         except (ConnectionError, msgspec.DecodeError, ValueError, RecursionError):
             pass  # the client has disconnected or sends invalid data; the run continues
         finally:

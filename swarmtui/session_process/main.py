@@ -46,6 +46,7 @@ from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.sampler import SampleFeed, Sampler
 from swarmtui.session_process.session_head import describe_session
 from swarmtui.session_process.stages import Stages
+from swarmtui.session_process.steering import Goal
 from swarmtui.session_process.workers import (
     WorkerPool,
     check_open_file_limit,
@@ -272,8 +273,6 @@ class SessionProcess:
         """Do what a client asks; what concerns the plan waits until it runs."""
         stages, session, journal = self._stages, self._session, self._journal
         match command:
-            case client_protocol.Subscribe():
-                client.subscribe(command)
             case client_protocol.Stop(grace_s, immediate):
                 self.stop(grace_s, immediate=immediate)
             case _ if stages is None or session is None or journal is None:
@@ -300,7 +299,7 @@ class SessionProcess:
                 self._save_refused = None
                 self._update_warnings()
                 self._moving = asyncio.create_task(self._move(journal, Path(directory)))
-            case _:
+            case _ if isinstance(command, Goal):
                 stages.set_goal(command)
 
     def stop(self, grace_s: float = 0.0, *, immediate: bool = False) -> None:

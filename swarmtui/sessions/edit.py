@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from swarmtui.files import MAX_JOURNAL, make_private_directory, open_regular
+from swarmtui.files import MAX_JOURNAL, append_whole, make_private_directory, open_regular
 from swarmtui.model.base import BadInput
 from swarmtui.model.journal import DescriptionEntry, entry_encoder
 from swarmtui.sessions.journal import JOURNAL, lock_file
@@ -19,10 +19,15 @@ def set_description(directory: Path, label: str, note: str) -> None:
     """Append label and note to the journal and rewrite the summary. BadInput: the label was not saved."""
     line = entry_encoder.encode(DescriptionEntry(label=label, note=note)) + b"\n"
     try:
-        fd = open_regular(directory / JOURNAL, MAX_JOURNAL, os.O_RDWR | os.O_APPEND)
+        fd = open_regular(directory / JOURNAL, MAX_JOURNAL, os.O_RDWR)
         try:
             lock_file(fd, _LOCK_PATIENCE_S)
-            _append_line(fd, line)
+            # A journal that was interrupted may end within a line: a newline completes that line if only its end is
+            # missing, and otherwise keeps it apart as one damaged line.
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            append_whole(directory / JOURNAL, line, sync=True)
         finally:
             os.close(fd)
         session = write_summary(directory).session
@@ -32,24 +37,6 @@ def set_description(directory: Path, label: str, note: str) -> None:
         raise BadInput(f"cannot be written: {error.strerror}", source=str(directory)) from None
     if (session.label, session.note) != (label, note):
         raise BadInput("the label cannot be read back from the journal", source=str(directory))
-
-
-def _append_line(fd: int, line: bytes) -> None:
-    """Append a whole line or nothing.
-
-    A journal that was interrupted may end within a line: a newline completes that line if only its end is missing, and
-    otherwise keeps it apart as one damaged line.
-    """
-    size = os.fstat(fd).st_size
-    if size and os.pread(fd, 1, size - 1) != b"\n":
-        line = b"\n" + line
-    try:
-        while line:
-            line = line[os.write(fd, line) :]
-        os.fsync(fd)
-    except OSError:
-        os.ftruncate(fd, size)
-        raise
 
 
 def move_session(directory: Path, root: Path) -> Path:

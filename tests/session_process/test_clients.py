@@ -50,11 +50,8 @@ class ClientHarness:
         )
 
     def handle_command(self, client: Client, command: client_protocol.ClientCommand) -> None:
-        match command:
-            case client_protocol.Subscribe():
-                client.subscribe(command)
-            case client_protocol.WatchTails(agents):
-                client.tails = agents
+        assert isinstance(command, client_protocol.WatchTails)
+        client.tails = command.agents
 
     async def join(self) -> socket.socket:
         ours, theirs = socket.socketpair()
