@@ -92,7 +92,13 @@ class Launcher:
         except (BadInput, ConnectionError, RuntimeError, TimeoutError, ValueError) as error:
             self._send(host_protocol.LaunchFailed(first_line(error)))
         finally:
-            self._leave()
+            # Actors end with their driver. The process exits even if Ray does not respond.
+            exit_after(_LEAVE_TIMEOUT_S)
+            import ray
+
+            ray.shutdown()
+            if self._cluster is not None:
+                self._cluster.end()
             shutil.rmtree(wanted.directory, ignore_errors=True)
 
     def _receive(self) -> host_protocol.LauncherCommand | None:
@@ -150,15 +156,6 @@ class Launcher:
     def _await_close(self) -> None:
         self._receive()
         self._closed.set()
-
-    def _leave(self) -> None:
-        """Leave the cluster; actors end with their driver. The process exits even if Ray does not respond."""
-        exit_after(_LEAVE_TIMEOUT_S)
-        import ray
-
-        ray.shutdown()
-        if self._cluster is not None:
-            self._cluster.end()
 
 
 def exit_after(timeout_s: float) -> None:

@@ -170,7 +170,10 @@ class HttpExchange:
             self._body += b"".join(pieces)[: MAX_ERROR_BODY - len(self._body)]
             return
         end = _KEPT_ENDS[type(self._splitter)]
-        stamps = times if len(pieces) == len(times) else _stamps(reads, times, end)
+        stamps = times
+        if len(pieces) != len(times):
+            # When each event arrived, if each is whole in one read and ends so.
+            stamps = [t for read, t in zip(reads, times, strict=True) for _ in range(read.count(end))]
         payloads = self._splitter.feed_each(pieces) if len(pieces) == len(stamps) else None
         if payloads is None:
             payloads, stamps = [], []
@@ -281,11 +284,6 @@ class HttpExchange:
             else:
                 connection.close()
         self._pool.loop.call_soon(self._done)
-
-
-def _stamps(reads: list[bytes], times: list[int], end: bytes) -> list[int]:
-    """Return when each event arrived, if each is whole in one read and ends so."""
-    return [t for read, t in zip(reads, times, strict=True) for _ in range(read.count(end))]
 
 
 def _bodies(data: bytes, pieces: list[bytes], reads: list[bytes]) -> list[bytes]:

@@ -300,7 +300,9 @@ def inspect_endpoints(
     for address in request.endpoints:
         url, embedded = address, address.startswith(SIMULATOR_PREFIX)
         if embedded:
-            url = _start_simulator(address, simulators)
+            simulators.append(start_simulator(address.removeprefix(SIMULATOR_PREFIX)))
+            if not (url := simulators[-1].url()):
+                raise EndpointUnusable(f"{address}: the simulator did not start; see `swarmtui sim --list`")
         dialect = _choose_dialect(request, url, with_tools=bool(workload.workload.tools))
         with http_client(request, (url,), dialect) as client:
             inspector = EndpointInspector(parse_address(url), client)
@@ -364,15 +366,6 @@ def _choose_dialect(request: RunRequest, url: str, *, with_tools: bool) -> Diale
     raise EndpointUnusable(
         f"{root}: it knows none of {', '.join(PATHS[name] for name in usable)}; is the path of the URL right?"
     )
-
-
-def _start_simulator(address: str, simulators: list[ServerProcess]) -> str:
-    simulator = start_simulator(address.removeprefix(SIMULATOR_PREFIX))
-    simulators.append(simulator)
-    url = simulator.url()
-    if not url:
-        raise EndpointUnusable(f"{address}: the simulator did not start; see `swarmtui sim --list`")
-    return url
 
 
 def _with_engine_of_process(endpoint: Endpoint, findings: PreflightFindings) -> Endpoint:

@@ -17,7 +17,7 @@ from swarmtui.model.base import BadInput, Stored, reading
 from swarmtui.model.parsing import decode_json
 from swarmtui.model.trace import TraceRequest, TraceSession
 from swarmtui.model.workload import Message, Tool, ToolCall
-from swarmtui.prompts.traces.arrivals import decode_line, lines_of
+from swarmtui.prompts.traces.arrivals import records_of
 from swarmtui.prompts.traces.weka import BLOCK_SIZE, Tokens
 
 _MANIFESTS, _MODE = "manifest*.json", "single_user_agentic_replay"
@@ -109,13 +109,11 @@ def _inside(manifest: Path, name: str) -> Path:
 
 def read_agentperf(path: Path) -> Iterator[TraceSession]:
     """Yield the session of a file; a message that requests repeat is kept once."""
-    decoder = msgspec.json.Decoder(_Row)
     requests: list[TextRequest] = []
     known: dict[Message, Message] = {}
     blocks: _TextBlocks | None = None
     name, at_s, think_s = path.stem, 0.0, None
-    for number, line in lines_of(path):
-        row = decode_line(decoder, line, path, number)
+    for number, row in records_of(path, _Row):
         lengths = (row.target_output_tokens, row.recorded_completion_tokens, row.max_output_tokens)
         output_tokens = next((length for length in lengths if length is not None), None)
         if output_tokens is None:

@@ -53,18 +53,20 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def decode_line(decoder: msgspec.json.Decoder[T], line: bytes, path: Path, number: int) -> T:
-    try:
-        return decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"not a valid record: {error}", source=str(path), line=number) from None
+def records_of(path: Path, kind: type[T]) -> Iterator[tuple[int, T]]:
+    """Yield what the lines of a file hold, with their numbers."""
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in lines_of(path):
+        try:
+            found = decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadInput(f"not a valid record: {error}", source=str(path), line=number) from None
+        yield number, found
 
 
 def read_mooncake(path: Path) -> Iterator[TraceSession]:
     """Yield each request as a session of its own: the format does not say which belong together."""
-    decoder = msgspec.json.Decoder(_Mooncake)
-    for number, line in lines_of(path):
-        found = decode_line(decoder, line, path, number)
+    for number, found in records_of(path, _Mooncake):
         yield TraceSession(
             id=f"{path.stem}:{number}",
             requests=(_to_request(found),),
@@ -75,11 +77,9 @@ def read_mooncake(path: Path) -> Iterator[TraceSession]:
 
 
 def read_bailian(path: Path) -> Iterator[TraceSession]:
-    decoder = msgspec.json.Decoder(_Bailian)
     chats: dict[int, list[_Bailian]] = {}
     first_of: dict[int, int] = {}
-    for number, line in lines_of(path):
-        found = decode_line(decoder, line, path, number)
+    for _, found in records_of(path, _Bailian):
         first = first_of.get(found.parent_chat_id, found.chat_id)
         first_of[found.chat_id] = first
         chats.setdefault(first, []).append(found)

@@ -14,7 +14,7 @@ import msgspec
 
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.trace import TraceSession
-from swarmtui.prompts.traces.arrivals import decode_line, lines_of
+from swarmtui.prompts.traces.arrivals import records_of
 from swarmtui.prompts.traces.calls import Call, session_from_calls
 
 _INPUT, _OUTPUT, _CONVERSATION = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "gen_ai.conversation.id"
@@ -64,10 +64,8 @@ class _Line(Stored, frozen=True, kw_only=True):
 
 def read_spans(path: Path) -> Iterator[TraceSession]:
     """Group the spans by conversation, or by trace if none is named; other agents in it are sub-agents."""
-    decoder = msgspec.json.Decoder(_Line)
     sessions: dict[str, list[tuple[str, Call]]] = {}
-    for number, line in lines_of(path):
-        found = decode_line(decoder, line, path, number)
+    for number, found in records_of(path, _Line):
         try:
             for session, agent, call in _calls(found):
                 sessions.setdefault(session, []).append((agent, call))
