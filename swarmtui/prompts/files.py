@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -29,6 +28,7 @@ from swarmtui.model.workload import (
     ToolTurn,
 )
 from swarmtui.prompts.library import WorkloadFile, data_path, read_text
+from swarmtui.prompts.traces.agentperf import RecordedMessage, to_message
 
 WrittenWorkload = Prompts | JsonLines | ShareGpt | Conversation | MixedWorkload | Graph
 
@@ -44,28 +44,9 @@ class PromptItem(msgspec.Struct, frozen=True, kw_only=True):
     replayed: ReplayedRequest | None = None
 
 
-class _LineFunction(Stored, frozen=True, kw_only=True):
-    name: str
-    arguments: str
-
-
-class _LineToolCall(Stored, frozen=True, kw_only=True):
-    id: str
-    function: _LineFunction
-
-
-class _LineMessage(Stored, frozen=True, kw_only=True):
-    """A message as the chat API writes it: an assistant that calls a tool may have no content."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str | None = None
-    tool_calls: tuple[_LineToolCall, ...] = ()
-    tool_call_id: str = ""
-
-
 class _JsonLine(Stored, frozen=True, kw_only=True):
     prompt: str = ""
-    messages: tuple[_LineMessage, ...] = ()
+    messages: tuple[RecordedMessage, ...] = ()
     type: str = ""
     max_tokens: Positive | None = None
     check: AnswerCheck | None = None
@@ -186,23 +167,22 @@ def _item_from_line(line: _JsonLine, tools: set[str]) -> PromptItem:
     return PromptItem(messages=tuple(messages), type=line.type, max_tokens=line.max_tokens, check=line.check)
 
 
-def _message(message: _LineMessage, tools: set[str]) -> Message:
-    calls = []
+def _message(found: RecordedMessage, tools: set[str]) -> Message:
+    message = to_message(found)
     for call in message.tool_calls:
-        if call.function.name not in tools:
-            raise BadInput(f"no [[tools]] table of the workload is named {call.function.name}", key="tool_calls")
+        if call.name not in tools:
+            raise BadInput(f"no [[tools]] table of the workload is named {call.name}", key="tool_calls")
         try:
-            parsed = msgspec.json.decode(call.function.arguments)
+            parsed = msgspec.json.decode(call.arguments)
         except msgspec.DecodeError:
             parsed = None
         if not isinstance(parsed, dict):
             raise BadInput("arguments are not a JSON object in a string", key="tool_calls")
-        calls.append(ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments))
-    if message.content is None and not calls:
+        if not call.id:
+            raise BadInput("a call needs an id", key="tool_calls")
+    if found.content is None and not message.tool_calls:
         raise BadInput("a message needs content", key="messages")
-    return Message(
-        role=message.role, content=message.content or "", tool_calls=tuple(calls), tool_call_id=message.tool_call_id
-    )
+    return message
 
 
 def _collect_conversations(path: Path, turns: int, items: list[PromptItem]) -> None:

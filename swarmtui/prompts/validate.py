@@ -87,35 +87,27 @@ def describe_workload(found: WorkloadFile) -> WorkloadDescription:
         "description": workload.description,
         "kind": str(workload.__struct_config__.tag),
         "cap": workload.max_tokens,
+        "prompts": None,
+        "types": {},
     }
     tools = f" + {count_noun(len(workload.tools), 'tool')}" if workload.tools else ""
     if isinstance(workload, RandomText | SharedPrefix):
         prefix = f"{workload.prefix_tokens} shared + " if isinstance(workload, SharedPrefix) else ""
         return WorkloadDescription(
             **common,
-            prompts=None,
-            types={},
             input=f"{prefix}{_format_length(workload.input_tokens)} tokens{tools}",
             output=f"{_format_length(workload.output_tokens)} tokens",
             cache="shared prefix" if prefix else workload.cache,
             sample=TaskGenerator(found, seed=0, calibration=None).task(0, 1, 0).messages[-1].content,
         )
     if isinstance(workload, Trace):
-        return WorkloadDescription(
-            **common,
-            prompts=None,
-            types={},
-            input="as recorded",
-            output="as recorded",
-            cache="warm",
-            sample=", ".join(workload.paths),
-        )
+        sample = ", ".join(workload.paths)
+        return WorkloadDescription(**common, input="as recorded", output="as recorded", cache="warm", sample=sample)
     items = load_items(found, workload)
     caps = [item.max_tokens or workload.max_tokens for item in items]
+    common |= {"prompts": len(items), "types": dict(Counter(item.type for item in items if item.type))}
     return WorkloadDescription(
         **common,
-        prompts=len(items),
-        types=dict(Counter(item.type for item in items if item.type)),
         input=_format_sizes(items) + tools,
         output="no limit" if None in caps else f"at most {max(filter(None, caps))} tokens",
         cache=workload.cache,

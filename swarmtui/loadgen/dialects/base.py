@@ -98,10 +98,6 @@ def sampling_options(task: Task, limit: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _prompt_tokens(document: Any) -> int:
-    return int(document["usage"]["prompt_tokens"])
-
-
 class ApiDialect(NamedTuple):
     """One HTTP API: how its requests are built and how its streamed responses are read.
 
@@ -127,7 +123,7 @@ class ApiDialect(NamedTuple):
     tool_fields: Callable[[tuple[Tool, ...], ToolChoice], dict[str, Any]] | None = chat_tools
     sampling_fields: Callable[[Task], dict[str, Any]] = sampling_fields
     tokenize_fields: Callable[[tuple[Message, ...], tuple[Tool, ...]], dict[str, Any]] = tokenize_chat
-    prompt_tokens: Callable[[Any], int] = _prompt_tokens
+    prompt_tokens: Callable[[Any], int] = lambda found: int(found["usage"]["prompt_tokens"])
 
     def body(self, model: str, task: Task, messages: tuple[Message, ...], omit: Collection[str] = ()) -> bytes:
         """Encode the request body, without the fields named in `omit`."""

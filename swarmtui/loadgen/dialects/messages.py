@@ -10,7 +10,6 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
-    ToolChoice,
     bearer,
     error_message,
     json_text,
@@ -20,7 +19,7 @@ from swarmtui.loadgen.dialects.base import (
     tool_definition,
 )
 from swarmtui.loadgen.response import Response
-from swarmtui.model.workload import Message, Task, Tool
+from swarmtui.model.workload import Message
 
 _VERSION = "2023-06-01"
 # The API requires a limit; this one is sent if the task has none.
@@ -108,14 +107,6 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     ]
 
 
-def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    return {"tools": [tool_definition(tool, "input_schema") for tool in tools], "tool_choice": {"type": choice}}
-
-
-def _sampling_fields(task: Task) -> dict[str, Any]:
-    return {"max_tokens": _MAX_TOKENS} | sampling_fields(task)
-
-
 def _prompt_tokens(document: Any) -> int:
     usage = document["usage"]
     cached = (usage.get(f"cache_{how}_input_tokens") or 0 for how in ("read", "creation"))
@@ -161,7 +152,10 @@ DIALECT = ApiDialect(
     read=read_each(msgspec.json.Decoder(_MessagesEvent).decode, _add_event),
     auth_headers=_auth_headers,
     prompt_fields=_prompt_fields,
-    tool_fields=_tool_fields,
-    sampling_fields=_sampling_fields,
+    tool_fields=lambda tools, choice: {
+        "tools": [tool_definition(tool, "input_schema") for tool in tools],
+        "tool_choice": {"type": choice},
+    },
+    sampling_fields=lambda task: {"max_tokens": _MAX_TOKENS} | sampling_fields(task),
     prompt_tokens=_prompt_tokens,
 )

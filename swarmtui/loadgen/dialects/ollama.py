@@ -10,7 +10,6 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
-    ToolChoice,
     chat_tools,
     error_message,
     join_system,
@@ -21,7 +20,7 @@ from swarmtui.loadgen.dialects.base import (
 )
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import LineSplitter
-from swarmtui.model.workload import Message, Task, Tool
+from swarmtui.model.workload import Message, Task
 
 
 class _OllamaMessage(Chunk):
@@ -56,18 +55,10 @@ def _message(message: Message, names: dict[str, str]) -> Message | dict[str, Any
     return {"role": message.role, "content": message.content, "tool_calls": calls}
 
 
-def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    return {"tools": chat_tools(tools, choice)["tools"]}  # this API has no choice: the model may always call them
-
-
 def _sampling_fields(task: Task) -> dict[str, Any]:
     # Ollama has no ignore_eos: an exact output length can only be requested as a limit.
     extra = {name: value for name, value in task.extra.items() if name != "ignore_eos"}
     return {"options": sampling_options(task, "num_predict")} | extra
-
-
-def _prompt_tokens(document: Any) -> int:
-    return int(document["prompt_eval_count"])
 
 
 def _add_chunk(response: Response, chunk: _OllamaChunk, payload: bytes, t: int) -> None:
@@ -94,7 +85,8 @@ DIALECT = ApiDialect(
     models_path="/api/tags",
     splitter=LineSplitter,
     prompt_fields=_prompt_fields,
-    tool_fields=_tool_fields,
+    # This API has no choice: the model may always call tools.
+    tool_fields=lambda tools, choice: {"tools": chat_tools(tools, choice)["tools"]},
     sampling_fields=_sampling_fields,
-    prompt_tokens=_prompt_tokens,
+    prompt_tokens=lambda found: int(found["prompt_eval_count"]),
 )

@@ -11,7 +11,6 @@ from swarmtui.loadgen.dialects.base import (
     ApiDialect,
     Chunk,
     Count,
-    ToolChoice,
     error_message,
     error_text,
     read_each,
@@ -21,7 +20,7 @@ from swarmtui.loadgen.dialects.base import (
 )
 from swarmtui.loadgen.dialects.chat import Timings, Usage, UsageDetails, read_timings, read_usage
 from swarmtui.loadgen.response import COMPLETED, Response
-from swarmtui.model.workload import Message, Task, Tool
+from swarmtui.model.workload import Message
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _FINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -81,18 +80,6 @@ def _input_items(message: Message) -> Iterator[dict[str, Any]]:
         yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def _tool_fields(tools: tuple[Tool, ...], choice: ToolChoice) -> dict[str, Any]:
-    return {"tools": [{"type": "function"} | tool_definition(tool) for tool in tools], "tool_choice": choice}
-
-
-def _sampling_fields(task: Task) -> dict[str, Any]:
-    return sampling_options(task, "max_output_tokens") | task.extra
-
-
-def _prompt_tokens(document: Any) -> int:
-    return int(document["usage"]["input_tokens"])
-
-
 def _add_event(response: Response, event: _ResponsesEvent, payload: bytes, t: int) -> None:
     kind = event.type
     if event.delta and kind.endswith(".delta"):
@@ -134,7 +121,10 @@ DIALECT = ApiDialect(
     read=read_each(msgspec.json.Decoder(_ResponsesEvent).decode, _add_event),
     stream_fields={"stream": True, "store": False},
     prompt_fields=_prompt_fields,
-    tool_fields=_tool_fields,
-    sampling_fields=_sampling_fields,
-    prompt_tokens=_prompt_tokens,
+    tool_fields=lambda tools, choice: {
+        "tools": [{"type": "function"} | tool_definition(tool) for tool in tools],
+        "tool_choice": choice,
+    },
+    sampling_fields=lambda task: sampling_options(task, "max_output_tokens") | task.extra,
+    prompt_tokens=lambda found: int(found["usage"]["input_tokens"]),
 )

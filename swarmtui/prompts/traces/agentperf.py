@@ -50,7 +50,9 @@ class _Call(Stored, frozen=True, kw_only=True):
     id: str = ""
 
 
-class _Message(Stored, frozen=True, kw_only=True):
+class RecordedMessage(Stored, frozen=True, kw_only=True):
+    """A message as the chat API writes it: an assistant that calls a tool may have no content."""
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | tuple[_Part, ...] | None = None
     tool_calls: tuple[_Call, ...] | None = None
@@ -72,7 +74,7 @@ class _Row(Stored, frozen=True, kw_only=True):
 
     version: Literal[1]
     task_id: str
-    messages: Annotated[tuple[_Message, ...], Meta(min_length=1)]
+    messages: Annotated[tuple[RecordedMessage, ...], Meta(min_length=1)]
     simulated_tool_delay_ms_after: _Milliseconds
     tools: tuple[_Tool, ...] = ()
     target_output_tokens: Tokens | None = None
@@ -118,7 +120,7 @@ def read_agentperf(path: Path) -> Iterator[TraceSession]:
         output_tokens = next((length for length in lengths if length is not None), None)
         if output_tokens is None:
             raise BadInput("the length of the answer is missing", source=str(path), line=number)
-        messages = tuple(known.setdefault(message, message) for message in map(_to_message, row.messages))
+        messages = tuple(known.setdefault(message, message) for message in map(to_message, row.messages))
         tools = tuple(
             Tool(name=f.name, description=f.description or "", parameters=bytes(f.parameters).decode())
             for f in (tool.function for tool in row.tools)
@@ -159,7 +161,7 @@ class _TextBlocks:
         return tuple(found)
 
 
-def _to_message(found: _Message) -> Message:
+def to_message(found: RecordedMessage) -> Message:
     content = found.content or ""
     return Message(
         role="system" if found.role == "developer" else found.role,
