@@ -8,7 +8,7 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import msgspec
 
@@ -32,18 +32,12 @@ _MAX_SAMPLED, _MAX_SAMPLED_CHARS = 10, 100_000
 _VERDICTS: dict[bytes, AnswerVerdict] = {f"{verdict}\n".encode(): verdict for verdict in get_args(AnswerVerdict)}
 
 
-class _Unchecked(NamedTuple):
-    check: AnswerCheck
-    record: Record
-    done: Callable[[Record], None]
-
-
 class AnswerChecker:
     """Checks answers in a child process, one after another: a check that takes long delays only the later ones."""
 
     def __init__(self, journal: JournalQueue, *, keep_text: bool, previews: bool) -> None:
         self._journal, self._keep_text, self._previews = journal, keep_text, previews
-        self._unchecked: deque[_Unchecked] = deque()
+        self._unchecked: deque[tuple[AnswerCheck, Record, Callable[[Record], None]]] = deque()
         self._checking: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._logged: set[str] = set()
@@ -66,7 +60,7 @@ class AnswerChecker:
         elif record.turn < len(task.followups):
             done(record)
         else:
-            self._unchecked.append(_Unchecked(task.check, record, done))
+            self._unchecked.append((task.check, record, done))
             self.accepted += 1
             if not self.busy:
                 if self._checking is not None:
@@ -86,8 +80,8 @@ class AnswerChecker:
         stopping.cancel()
         self._stopped = False
         while self._unchecked:
-            answer = self._unchecked.popleft()
-            answer.done(answer.record)
+            _, record, done = self._unchecked.popleft()
+            done(record)
 
     async def end_process(self) -> int | None:
         """End the process, if it has not ended, and return its exit status; None if there is none."""

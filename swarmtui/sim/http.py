@@ -48,9 +48,6 @@ class SimConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[HttpRequest] = deque()
         self._current: HttpRequest | None = None
-        self._url = b""
-        self._headers: dict[str, str] = {}
-        self._body = bytearray()
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,9 +64,8 @@ class SimConnection(asyncio.Protocol):
             self._refuse(400)
 
     def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = {}
-        self._body = bytearray()
+        self._url, self._body = b"", bytearray()
+        self._headers: dict[str, str] = {}
 
     def on_url(self, url: bytes) -> None:
         self._url += url
