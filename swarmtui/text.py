@@ -33,7 +33,7 @@ def sanitize(text: str) -> str:
 
 def _sanitized(text: str) -> str:
     text = _BLANKS.sub(" ", _settled(text))
-    return "".join(char for char in text if not _is_invisible(char)).strip()
+    return (text if text.isprintable() else "".join(char for char in text if not _is_invisible(char))).strip()
 
 
 def _settled(text: str) -> str:

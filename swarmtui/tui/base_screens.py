@@ -44,10 +44,14 @@ class KeyFooter(LineWidget):
     """Shows as many keys as fit; help and quit always."""
 
     actions: Sequence[Action] = ()
+    _shown_for: tuple[Sequence[Action], bool] | None = None
     # Columns of the actions that are shown.
     _places: Sequence[tuple[range, Action]] = ()
 
     def show(self, actions: Sequence[Action], ended: bool = False) -> None:
+        if (actions, ended) == self._shown_for:
+            return
+        self._shown_for = actions, ended
         offered = [
             action for action in actions if (action.after_end if ended else action.footer) or action.id in _ALWAYS
         ]

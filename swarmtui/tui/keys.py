@@ -202,11 +202,15 @@ class Keymap:
 
     def __init__(self, overrides: dict[str, str] | None = None) -> None:
         self.overrides = overrides or {}
+        self._actions: dict[KeyContext, list[Action]] = {}
 
     def actions(self, context: KeyContext) -> list[Action]:
         """Return the actions available there; the setup screen contains pick lists, which have their own."""
-        contexts = {context, "everywhere", *(("pick",) if context == "setup" else ())}
-        return [self._with_override(action) for action in ACTIONS if not contexts.isdisjoint(action.contexts)]
+        if context not in self._actions:
+            contexts = {context, "everywhere", *(("pick",) if context == "setup" else ())}
+            known = (action for action in ACTIONS if not contexts.isdisjoint(action.contexts))
+            self._actions[context] = [*map(self._with_override, known)]
+        return self._actions[context]
 
     def _with_override(self, action: Action) -> Action:
         keys = self.overrides.get(binding_id(action))
@@ -225,7 +229,7 @@ def in_footer(actions: list[Action], *ids: str) -> list[Action]:
 
 def relabel(actions: list[Action], labels: dict[str, str]) -> list[Action]:
     """Name actions by what they do at this moment."""
-    return [action._replace(label=labels.get(action.id, action.label)) for action in actions]
+    return [action._replace(label=labels[action.id]) if action.id in labels else action for action in actions]
 
 
 def while_typing(actions: list[Action]) -> list[Action]:

@@ -81,15 +81,16 @@ class LineWidget(LaidOutOnce):
 
     def redraw(self) -> None:
         """Draw the lines again and request a repaint of those that differ."""
-        if not self.size or not self.is_attached or self._rendering:
+        size = self.size
+        if not size or not self.is_attached or self._rendering:
             return
-        before, resized = self._shown, self._shown_size != self.size
-        self._make_lines()
+        before, resized = self._shown, self._shown_size != size
+        self._make_lines(size)
         if resized:
             self.refresh()
             return
         regions = [
-            Region(0, y, self.size.width, 1)
+            Region(0, y, size.width, 1)
             for y, (old, new) in enumerate(zip(before, self._shown, strict=True))
             if old != new
         ]
@@ -97,9 +98,9 @@ class LineWidget(LaidOutOnce):
             forget_painted_regions(self)
             self.refresh(*regions)
 
-    def _make_lines(self) -> None:
+    def _make_lines(self, size: Size) -> None:
         os.sched_yield()
-        self._shown_size = self.size
+        self._shown_size = size
         width, height = self.inner_size
         drawn = self.draw(width, height)
         if len(drawn) > height > 1:
@@ -111,19 +112,18 @@ class LineWidget(LaidOutOnce):
     def render_line(self, y: int) -> Strip:
         # On a host with few cores the server and the workers share this core: let them run between lines.
         os.sched_yield()
-        width = self.size.width
-        base = self.rich_style
-        if self._shown_size != self.size:
+        size, base = self.size, self.visual_style.rich_style
+        if self._shown_size != size:
             # Textual renders before it sends the resize event: update now rather than paint twice.
             self._rendering = True
             self.fit_view()
             self._rendering = False
-            self._make_lines()
+            self._make_lines(size)
         if y >= len(self._shown):
-            return Strip.blank(width, base)
+            return Strip.blank(size.width, base)
         styles = self.app.line_styles
         segments = [Segment(text, base + styles[name] if name else base) for text, name in self._shown[y]]
-        return Strip(segments).adjust_cell_length(width, base)
+        return Strip(segments).adjust_cell_length(size.width, base)
 
     def on_resize(self) -> None:
         self.fit_view()
@@ -274,14 +274,15 @@ def with_frame(lines: Sequence[Line], width: int, in_focus: bool) -> list[Line]:
 
 def wrap(text: str, width: int) -> list[str]:
     """Break text into lines of at most `width` cells, at spaces where possible."""
-    lines, line = [], ""
+    lines, line, used = [], "", 0
     for word in with_stand_ins(text).split(" "):
         for part in _split_word(word, width):
-            if line and cell_len(line) + 1 + cell_len(part) > width:
+            size = cell_len(part)
+            if line and used + 1 + size > width:
                 lines.append(line)
-                line = part
+                line, used = part, size
             else:
-                line = f"{line} {part}" if line else part
+                line, used = (f"{line} {part}", used + 1 + size) if line else (part, size)
     return [*lines, line]
 
 
@@ -343,6 +344,9 @@ def shaded_bars(
     """
     lines: list[Line] = []
     for row, text in enumerate(bar_columns(values, top, height)):
+        if height > 1 and text and not (missing and row == height - 1):
+            lines.append([(text, shade(hue, (height - row - 0.5) / height))])
+            continue
         line: Line = []
         for char, value in zip(text, values, strict=True):
             share = (value or 0.0) / top if height == 1 and top else (height - row - 0.5) / height

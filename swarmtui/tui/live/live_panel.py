@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from swarmtui.text import count_noun
@@ -138,7 +139,8 @@ class ScrollingPanel(LivePanel, Movable):
         self.redraw()
 
 
-def load_panels() -> list[type[LivePanel]]:
+@cache
+def load_panels() -> Sequence[type[LivePanel]]:
     """Import the classes of all panels."""
     targets = (entry.target.partition(":") for entry in PANELS.values())
     return [getattr(importlib.import_module(f"swarmtui.tui.live.{module}"), name) for module, _, name in targets]

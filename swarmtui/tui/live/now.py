@@ -280,34 +280,34 @@ class NowPanel(LivePanel, Panel[NowView]):
         lines = [self.heading(bars, width)] if self.framed else []
         if view is None:
             return lines
-        room = height - len(lines)
-        rows = -(-len(view.figures) // self._boxes)
+        room, boxes_beside, columns = height - len(lines), self._boxes, self._columns
+        rows = -(-len(view.figures) // boxes_beside)
         below = 1 if self.framed and room > 2 * rows else 0
         each, more = divmod(max(rows, room - below), rows)
-        for start in range(0, len(view.figures), self._boxes):
-            high = each + (1 if start < more * self._boxes else 0)
-            beside = view.figures[start : start + self._boxes]
-            tall_ones = [self._tall(figure) for figure in beside] if high >= _TALL and view.is_tall else []
+        for start in range(0, len(view.figures), boxes_beside):
+            high = each + (1 if start < more * boxes_beside else 0)
+            beside = view.figures[start : start + boxes_beside]
+            tall_ones = [self._tall(figure, columns) for figure in beside] if high >= _TALL and view.is_tall else []
             # All figures of a row have digits of the same size.
             tall_ones = tall_ones if all(tall_ones) else []
             boxes = [
-                self._box(figure, high, digits, MISSING if view.bars else "")
+                self._box(figure, columns, high, digits, MISSING if view.bars else "")
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
-            lines += [_beside(parts, self._columns) for parts in zip(*boxes, strict=True)]
+            lines += [_beside(parts, columns) for parts in zip(*boxes, strict=True)]
         return [*lines, *([_split_line(view.parts, width)] if below else [])]
 
-    def _tall(self, figure: Figure) -> list[str]:
+    def _tall(self, figure: Figure, width: int) -> list[str]:
         """Return the figure in tall digits; nothing if it does not fit."""
         units = (version for unit in figure.units for version in (unit, _two_lines(figure.value, unit)))
         # The sign of a limit is part of the number.
         value = figure.value.replace("> ", ">").replace("≤ ", "≤")
         versions = (tall(f"{value} {unit}") for unit in units)
-        return next((lines for lines in versions if lines and max(map(len, lines)) <= self._columns), [])
+        return next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
 
-    def _box(self, figure: Figure, height: int, digits: list[str], missing: str) -> list[Line]:
+    def _box(self, figure: Figure, width: int, height: int, digits: list[str], missing: str) -> list[Line]:
         """`missing` stands for the bar of a level without a value, which would read as zero."""
-        width, style = self._columns, f"bold {figure.hue}"
+        style = f"bold {figure.hue}"
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
             room = width - len(digits[0])
@@ -321,9 +321,9 @@ class NowPanel(LivePanel, Panel[NowView]):
             note = figure.note if len(figure.note) < room else ""
             lines = [[(figure.value, style), (unit, figure.hue), (f"{note:>{max(0, room)}}", "dim")]]
         bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue, missing)
-        if self._axis:
+        if axis := self._axis:
             ends = [figure.scale, *[""] * (len(bars) - 2), "0" if figure.scale else ""]
-            bars = [[(f"{end:>{self._axis}}", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
+            bars = [[(f"{end:>{axis}}", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
         return [*lines, *bars][:height]
 
 

@@ -160,27 +160,28 @@ class LiveScreen(PanelScreen):
 
     def update_panels(self) -> None:
         is_same = self._fit_regions()
-        self.choose_visible(self.panels)
+        panels = self.panels
+        self.choose_visible(panels)
         if not is_same:
             # Of a part, not of the screen: Textual forgets the places only in what contains it.
-            for part in self.panels[:1]:
+            for part in panels[:1]:
                 part.refresh(layout=True)
         data = self.live_data()
-        for header in self.query(HeaderPanel):
-            header.show(self._header_view())
-        for footer in self.query(KeyFooter):
-            footer.show(self.actions(), ended=self.has_ended and not self.is_replay)
-        for panel in self.panels:
-            if panel.display and panel.size:
-                panel.update_from(data)
-        # There are no panels while the app closes.
-        for streams in self.query(StreamsPanel):
-            if self._frozen is None:
-                self._watch_tails(streams.agents_shown if self.app.stream_text and self.is_active else ())
+        # There are no children while the app closes. A query would look at all widgets, with every frame.
+        for child in self.children:
+            match child:
+                case HeaderPanel():
+                    child.show(self._header_view())
+                case KeyFooter():
+                    child.show(self.actions(), ended=self.has_ended and not self.is_replay)
+                case LivePanel() if child.display and child.size:
+                    child.update_from(data)
+            if isinstance(child, StreamsPanel) and self._frozen is None:
+                self._watch_tails(child.agents_shown if self.app.stream_text and self.is_active else ())
 
     @property
     def panels(self) -> Sequence[LivePanel]:
-        return list(self.query_children(LivePanel))
+        return [child for child in self.children if isinstance(child, LivePanel)]
 
     def _fit_regions(self) -> bool:
         """Give the result the rows of its sentences; False if a region changes."""

@@ -24,6 +24,7 @@ STREAM_ORDERS: tuple[StreamOrder, ...] = ("state", "agent", "tok/s", "tokens", "
 
 # The states of a stream that has a rate now.
 RECEIVING = ("writing", "thinking")
+_RANKS = {state: rank for rank, state in enumerate(STATE_SIGNS)}
 # More streams than this are shown as a heat map.
 _MANY_STREAMS = 40
 # Around a heat map: the heading, the selected stream, its text and the legend.
@@ -190,7 +191,7 @@ def _in_their_rows(rows: Sequence[StreamRow], before: FirstRows) -> list[StreamR
 
 
 def _rank(state: str) -> int:
-    return list(STATE_SIGNS).index(state) if state in STATE_SIGNS else len(STATE_SIGNS)
+    return _RANKS.get(state, len(_RANKS))
 
 
 def with_queue_state(row: StreamRow, frame: Frame) -> StreamRow:
