@@ -191,10 +191,10 @@ class PatchedApp(App[Result]):
         return self._styled_screen
 
     def update_styles(self, node: DOMNode, animate: bool = True) -> None:
-        """Skip the first restyle of the first screen: it was styled when it was mounted."""
+        """Skip what styles twice: the first restyle of the first screen, and widgets that are not mounted yet."""
         if node is self._styled_screen:
             self._styled_screen = None
-        else:
+        elif node.is_attached:
             super().update_styles(node, animate)
 
     def push_screen(self, screen: Any, *args: Any, **kwargs: Any) -> Any:

@@ -447,9 +447,9 @@ async def test_flags_can_be_typed_for_a_server_that_does_not_report_them(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(lambda: "sim:moe-tp1" in screen_text(app))
         app.screen.query_one("#url", Input).value = SIM
-        await until(lambda: not app.screen.query_one("#flags-field").display)
+        await until(lambda: not app.screen.query_one("#flags").display)
         app.screen.query_one("#url", Input).value = "http://127.0.0.1:1"
-        await until(lambda: app.screen.query_one("#flags-field").display)
+        await until(lambda: app.screen.query_one("#flags").display)
         app.screen.query_one("#flags", Input).value = " --max-num-seqs 4 "
         app.screen.query_one("#api", Input).value = "mesages"
         await until(lambda: "API: 'mesages' is not one of chat, messages" in screen_text(app))

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import VerticalScroll
+from textual.geometry import Region
 from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.worker import Worker, WorkerState
 
 from swarmtui.client import catalogue
@@ -23,7 +26,7 @@ from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.lines import Line, LineWidget, first_lines, heading, longest_fit, wrap
+from swarmtui.tui.lines import Line, LineWidget, first_lines, heading, ljust, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import LastSetup
 from swarmtui.tui.setup.view import LOOPBACK, preset_rows, server_lines, server_rows
@@ -41,6 +44,8 @@ _SEARCHING = "looking for servers on this host …"
 _INSPECT_AFTER_S = 0.6
 _DISCOVER_S = (1.0, 5.0)
 _LEAST_ROWS, _LEAST_ABOUT = 3, 2
+# The columns of a label, which are the padding of its field.
+_LABEL = 11
 # The number of models shown on a low and on a tall screen.
 _MODEL_ROWS, _TALL = (3, 6), 34
 
@@ -56,11 +61,20 @@ class PartHeading(LineWidget):
         return [heading(*self._heading, "", width)]
 
 
-def field(name: str, label: str, value: str = "", hint: str = "") -> ComposeResult:
-    """A label and a text field; `hint` is shown while the field is empty."""
-    with Horizontal(classes="field", id=f"{name}-field"):
-        yield Static(label, markup=False, classes="name")
-        yield TextField(value, id=name, compact=True, placeholder=hint)
+class Field(TextField):
+    """A text field and the label before it; `hint` is shown while the field is empty."""
+
+    def __init__(self, name: str, label: str, value: str = "", hint: str = "") -> None:
+        super().__init__(value, id=name, compact=True, placeholder=hint, classes="field")
+        self._label = label
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Paint the label on the padding: as widgets of their own, the labels would double the time of the start."""
+        style = self.screen.get_component_rich_style("field--label")
+        label = Strip([Segment(ljust(f" {self._label}", _LABEL), style)])
+        for line_filter in self.get_line_filters():
+            label = label.apply_filter(line_filter, self.background_colors[0])
+        return [Strip.join([label, strip.crop(_LABEL)]) for strip in super().render_lines(crop)]
 
 
 class Description(LineWidget):
@@ -109,15 +123,15 @@ class EndpointPart(VerticalScroll):
     def compose(self) -> ComposeResult:
         yield PartHeading(1, "endpoint")
         yield PickList(id="endpoints")
-        yield from field("url", "URL", hint="http://10.0.0.4:8000")
+        yield Field("url", "URL", hint="http://10.0.0.4:8000")
         yield Description(id="about")
         yield PartHeading(2, "model")
         yield PickList(id="models")
-        yield from field("model", "name", hint="a model that is not listed")
-        yield from field("api", "API", self._setup.choices.api or "", hint=_API_HINTS[0])
-        yield from field("label", "label", hint="a name for this run")
-        yield from field("note", "note", hint="a comment on this run")
-        yield from field("flags", "flags", hint="flags the server was started with")
+        yield Field("model", "name", hint="a model that is not listed")
+        yield Field("api", "API", self._setup.choices.api or "", hint=_API_HINTS[0])
+        yield Field("label", "label", hint="a name for this run")
+        yield Field("note", "note", hint="a comment on this run")
+        yield Field("flags", "flags", hint="flags the server was started with")
 
     def on_mount(self) -> None:
         self._list()
@@ -197,7 +211,7 @@ class EndpointPart(VerticalScroll):
 
     def describe(self) -> None:
         """Show what is known about the endpoint, and the field for its flags if they are needed."""
-        self.query_one("#flags-field").display = self.needs_flags
+        self.query_one("#flags").display = self.needs_flags
         self.on_resize()
         server, preset = self.server, self._preset()
         self.query_one(Description).show(

@@ -27,7 +27,7 @@ from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust, longest_fit, shorten
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, PartHeading, field, fit_list
+from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, Field, PartHeading, fit_list
 from swarmtui.tui.setup.form import (
     LastSetup,
     applicable,
@@ -69,6 +69,7 @@ class SetupScreen(Screen[None]):
     key_context: KeyContext = "setup"
     app: SwarmApp
     AUTO_FOCUS = "#endpoints"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"field--label"}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("setup")]
 
     def __init__(self) -> None:
@@ -91,13 +92,13 @@ class SetupScreen(Screen[None]):
             with VerticalScroll(id="workload-part", can_focus=False):
                 yield PartHeading(3, "workload")
                 yield PickList(id="workloads")
-                yield from field("file", "file", hint="my-prompts.toml")
+                yield Field("file", "file", hint="my-prompts.toml")
                 yield Description(id="preview")
                 yield PartHeading(4, "plan")
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
-                    yield from field(name, label, str(getattr(choices, name) or ""))
-                yield from field("hosts", "load from", choices.hosts, hint="this host; or auto, ray://…")
+                    yield Field(name, label, str(getattr(choices, name) or ""))
+                yield Field("hosts", "load from", choices.hosts, hint="this host; or auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 
@@ -315,7 +316,7 @@ class SetupScreen(Screen[None]):
         """Show the fields that apply to the plan; an empty one shows its default."""
         applicable = plan_fields(kind, workload.plan.load if workload is not None else Closed())
         for name, _ in _PLAN_FIELDS:
-            self.query_one(f"#{name}-field").display = name in applicable
+            self._entry(name).display = name in applicable
         if plan is not None:
             for name, hint in field_hints(plan, kind).items():
                 self._entry(name).placeholder = hint
