@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, islice, pairwise
 from math import ceil, exp, frexp, fsum, inf, isfinite, ldexp, log
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from swarmtui.analysis.capacity.marks import LevelMarks, summary_marks
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.limits.slo import read_slo, time_text
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.client_protocol import ProvisionalLevel
-from swarmtui.model.journal import StageStart
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Summary
@@ -20,6 +19,9 @@ from swarmtui.model.telemetry import Gpu, Telemetry
 from swarmtui.report.chart import MOST_ABOVE, Chart, ChartHue, ChartSeries, Marks, Points
 from swarmtui.report.colours import Hue
 from swarmtui.report.levels import mark_code
+
+if TYPE_CHECKING:
+    from swarmtui.model.journal import StageStart
 
 ParetoUnit = Literal["tok/s", "jobs/h"]
 _PARETO_UNITS: tuple[ParetoUnit, ...] = ("tok/s", "jobs/h")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING
 
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.capacity.words import visit_counts
-from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput, SearchState
@@ -17,6 +17,9 @@ from swarmtui.numbers import rate
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, is_weak_base, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 from swarmtui.report.verdicts import change_percent, verdict_cell
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare.sessions import Pair
 
 _FIRST = "load n errors cap_hits"
 _MAIN = "steady half_width baseline change wall stream ttft tpot e2e passed in_flight slowdown scaling"

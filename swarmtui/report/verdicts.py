@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from swarmtui.analysis.compare.agents import AgentsWord
-from swarmtui.analysis.compare.levels import ComparisonRow
-from swarmtui.analysis.compare.sessions import Pair
 from swarmtui.analysis.compare.verdicts import VerdictWord, verdict_text
 from swarmtui.numbers import signed_percent
 from swarmtui.report.table import Cell, Code
+
+if TYPE_CHECKING:
+    from swarmtui.analysis.compare.levels import ComparisonRow
+    from swarmtui.analysis.compare.sessions import Pair
 
 Word = VerdictWord | AgentsWord | Literal["refused"] | None
 

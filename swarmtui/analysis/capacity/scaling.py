@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from math import fsum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from swarmtui.analysis.capacity.cliff import Queues, find_cliff, find_queues, slots_seen, throughput_gain
-from swarmtui.engines.registry import ENGINES
 from swarmtui.model.findings import Cliff, Finding, Findings, QueueingDelay, Scaling, Slots
 from swarmtui.model.load import traits
 from swarmtui.model.plan import is_open_loop
@@ -21,6 +22,9 @@ from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import percent, short, signed_percent
 from swarmtui.text import count_noun
+
+if TYPE_CHECKING:
+    from swarmtui.engines.base import Engine
 
 # A larger drop of throughput while all slots are full is an anomaly.
 MAX_DROP = 0.05
@@ -307,20 +311,23 @@ def open_loop_sentence(levels: Sequence[Level]) -> str:
     return "; ".join(parts)
 
 
-# The flags that set the slots, each with a pattern for its short forms, and for underscores in place of dashes.
-_SLOT_FLAGS = {
-    flag: "|".join(
-        [flag[:2] + flag[2:].replace("-", "[-_]")]
-        + [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
-    )
-    for engine in ENGINES
-    for flag in engine.slot_flags
-}
+def _spellings(engine: Engine, flag: str) -> str:
+    """Return a pattern for a flag, its short forms, and underscores in place of dashes."""
+    short = [f"-{short}" for short, name in engine.short_flags.items() if f"--{name}" == flag]
+    return "|".join([flag[:2] + flag[2:].replace("-", "[-_]"), *short])
+
+
+@cache
+def _slot_flags() -> tuple[tuple[str, str], ...]:
+    # Not needed for the first paint of the app.
+    from swarmtui.engines.registry import ENGINES
+
+    return tuple((flag, _spellings(engine, flag)) for engine in ENGINES for flag in engine.slot_flags)
 
 
 def slots_from_flags(flags: str, replicas: int = 1) -> Slots | None:
     """Return the slots that a flag sets; `replicas` are the endpoints, or the engines behind one."""
-    for name, pattern in _SLOT_FLAGS.items():
+    for name, pattern in _slot_flags():
         found = re.search(rf"(?:^|\s)(?:{pattern})[=\s]+(\d+)(?=\s|$)", flags)
         if found and int(found.group(1)) > 0:
             return Slots(per_replica=int(found.group(1)), replicas=max(1, replicas), reason=f"the server's {name}")

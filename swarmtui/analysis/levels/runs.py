@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import fsum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
+
+if TYPE_CHECKING:
+    from swarmtui.model.journal import StageEnd, StageStart
 
 Span = tuple[int, int]
 
@@ -322,6 +324,8 @@ def _overlapping(
 
 def _with_missing_stages(stages: Sequence[StageStart], by_stage: dict[int, list[Record]]) -> list[StageStart]:
     """Add stages whose line in the journal was damaged, rebuilt from their requests."""
+    from swarmtui.model.journal import StageStart  # not needed for the first paint of the app
+
     known, found = {stage.number for stage in stages}, list(stages)
     for r in (records[0] for number, records in by_stage.items() if number not in known):
         phase = "level" if r.phase in LEVEL_PHASES else r.phase

@@ -15,7 +15,6 @@ from swarmtui.model.findings import KvCliff, Slots
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
-from swarmtui.report.figure_tables import machine_table
 from swarmtui.report.table import Table
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import (
@@ -91,6 +90,9 @@ def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
 
 
 def _levels(frame: Frame) -> Table:
+    # Not needed for the first paint.
+    from swarmtui.report.figure_tables import machine_table
+
     measured = [level for level in frame.levels if level.n]
     return machine_table(measured)._replace(title="", note="", drop=_DROP)
 
