@@ -25,7 +25,7 @@ from swarmtui.client.follow import GRACE_S, describe_unmeasured, follow_session
 from swarmtui.client.request_builder import build_request
 from swarmtui.client.session_client import StopControl
 from swarmtui.files import sessions_root
-from swarmtui.model.base import BadInput, SeveralErrors
+from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Frame, SessionMessage
 from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import DEFAULT_WORKLOAD
@@ -167,11 +167,7 @@ def _request(endpoint: str | Sequence[str], plan: str, root: Path, options: dict
         choices = msgspec.convert(given, RunChoices)
     except msgspec.ValidationError as error:
         raise BadInput(str(error).replace("`$.", "`")) from None
-    built = build_request(choices, endpoints, root)
-    if isinstance(built, list):
-        errors = [BadInput(error.message, key=error.field) for error in built]
-        raise errors[0] if len(errors) == 1 else SeveralErrors(errors)
-    return built
+    return build_request(choices, endpoints, root)
 
 
 def _as_typed(name: str, value: Any) -> Any:

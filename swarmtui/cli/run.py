@@ -19,7 +19,7 @@ from swarmtui.cli.options import (
     parse_share,
     print_result,
 )
-from swarmtui.cli.run_options import CheckedCommand, Mistakes, build_run_request, chosen_endpoints
+from swarmtui.cli.run_options import CheckedCommand, build_run_request, chosen_endpoints, mistakes_of
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -249,9 +249,9 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
     from swarmtui.cli.follow import follow_run, make_outputs
 
     options = drop_overridden_defaults(context, options)
-    mistakes = Mistakes(context)
+    mistakes = mistakes_of(context)
     limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
-    detect = mistakes.catch(lambda: parse_share(options["detect"])) or DETECT
+    detect = mistakes.catch(parse_share, options["detect"]) or DETECT
     request = build_run_request(chosen_endpoints(context), options, mistakes)
     outputs, fail_unsure = make_outputs(options, as_json=as_json, quiet=quiet), options["fail_unsure"]
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from swarmtui.cli.app import session_root
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.text import echo
 
-T = TypeVar("T")
 _MISTAKES = "swarmtui.mistakes"
 _ANY_ADDRESS = "http://127.0.0.1:1"
 
@@ -31,11 +29,11 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     # The others are checked with any address if this one is wrong.
     known = found or [EndpointConfig(url=_ANY_ADDRESS)]
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
-    built = build_request(choices, known, session_root(options["session_dir"]))
-    if isinstance(built, list):
-        for error in built:
-            option = _OPTION_NAMES.get(error.field, f"--{error.field.replace('_', '-')}")
-            mistakes.found.append(BadInput(error.message, key=option))
+    errors = Mistakes()
+    built = errors.catch(build_request, choices, known, session_root(options["session_dir"]))
+    for error in errors.found:
+        option = _OPTION_NAMES.get(error.key, f"--{error.key.replace('_', '-')}")
+        mistakes.found.append(BadInput(error.problem, key=option))
     mistakes.raise_all()
     return built
 
@@ -73,7 +71,7 @@ OPTION_GROUPS = {
 class CheckedCommand(click.Command):
     """Shows its options in groups.
 
-    It leaves out options whose values are wrong, which its function finds in `Mistakes(context)` and must raise.
+    It leaves out options whose values are wrong, which its function finds in `mistakes_of(context)` and must raise.
     """
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -111,30 +109,9 @@ class CheckedCommand(click.Command):
         return []
 
 
-class Mistakes:
-    """Collects what is wrong with a command line, so that the user can correct all of it together.
-
-    >>> share = mistakes.catch(lambda: parse_share(text))
-    >>> mistakes.raise_all()
-    """
-
-    def __init__(self, context: click.Context | None = None) -> None:
-        """Begin with those that a `CheckedCommand` found."""
-        self.found: list[BadInput] = [] if context is None else context.meta.get(_MISTAKES, [])
-
-    def catch(self, work: Callable[[], T]) -> T | None:
-        """Return what `work` returns, or None after an error."""
-        try:
-            return work()
-        except BadInput as error:
-            self.found.append(error)
-            return None
-
-    def raise_all(self) -> None:
-        from swarmtui.model.base import SeveralErrors
-
-        if self.found:
-            raise self.found[0] if len(self.found) == 1 else SeveralErrors(self.found)
+def mistakes_of(context: click.Context) -> Mistakes:
+    """Return what a `CheckedCommand` found."""
+    return Mistakes(context.meta.get(_MISTAKES, ()))
 
 
 # Longer than the app waits: without an answer there is no run.

@@ -12,10 +12,10 @@ from swarmtui.cli.options import WholeNumber, commands, config_defaults
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import (
     CheckedCommand,
-    Mistakes,
     NoServerFound,
     build_run_request,
     chosen_endpoints,
+    mistakes_of,
     only_endpoint,
 )
 from swarmtui.text import echo, fold
@@ -119,7 +119,7 @@ def _search(
 
     defaults = run.make_context("run", [], default_map=config_defaults(str(context.info_name))).params
     unset = dict.fromkeys(_NOT_FOR_QUICK, None) if brief else {}
-    request: RunRequest = build_run_request(endpoints, defaults | unset | options, Mistakes(context))
+    request: RunRequest = build_run_request(endpoints, defaults | unset | options, mistakes_of(context))
     if not quiet:
         from swarmtui.analysis.limits.slo import parse_slo
 

@@ -14,7 +14,7 @@ from swarmtui.client.catalogue import is_listening, load_workload, simulator_pre
 from swarmtui.client.choices import PlanKind, RunChoices
 from swarmtui.client.config_file import check_ca_file, check_headers, merge_endpoints, read_api_key
 from swarmtui.client.plan_builder import build_plan
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX, dialect_from_url, hide_urls, parse_address, show_url
 from swarmtui.model.hosts import parse_hosts
@@ -35,20 +35,10 @@ _ALWAYS_CHECKED = ("levels", "requests", "duration", "warmup", "precision", "slo
 _FIELDS = {"find_cliff": "plan", "endpoint": "endpoints"}
 
 
-class FieldError(msgspec.Struct, frozen=True):
-    """An error in one field of `RunChoices`."""
+class _FieldErrors(Mistakes):
+    """Errors whose keys are the fields of `RunChoices`."""
 
-    field: str
-    message: str
-
-
-class _Errors:
-    """Collects the errors of all fields, so that one mistake does not hide another."""
-
-    def __init__(self) -> None:
-        self.found: list[FieldError] = []
-
-    def catch(self, field: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def catch_in(self, field: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `work` returns; after an error the result is None and must not be used."""
         try:
             return work(*args, **kwargs)
@@ -62,39 +52,31 @@ class _Errors:
             return build_plan(workload, choices, seed)
         except BadInput as error:
             found = _field_error("plan", error)
-        if found in self.found:
+        if str(found) in map(str, self.found):
             return None
         self.found.append(found)
-        others = msgspec.structs.replace(choices, **{found.field: getattr(RunChoices(), found.field)})
+        others = msgspec.structs.replace(choices, **{found.key: getattr(RunChoices(), found.key)})
         if others != choices:
             self.build_plan(workload, others, seed)
         return None
 
-    def check_alone(self, choices: RunChoices) -> None:
-        """Check what every load has, each by itself, for a workload that cannot be read."""
-        for field in _ALWAYS_CHECKED:
-            alone = msgspec.structs.replace(RunChoices(), **{field: getattr(choices, field)})
-            self.build_plan(load_workload(alone.workload).workload, alone, 0)
 
-
-def _field_error(field: str, error: BadInput) -> FieldError:
+def _field_error(field: str, error: BadInput) -> BadInput:
     """Errors of the plan name the field that causes them; other keys are part of the message."""
     key = error.key.removeprefix("--").replace("-", "_")
     key = _FIELDS.get(key, key)
     if key == field or (field == "plan" and key in RunChoices.__struct_fields__):
-        return FieldError(key, error.problem)
-    return FieldError(field, str(error))
+        return BadInput(error.problem, key=key)
+    return BadInput(str(error), key=field)
 
 
-def build_request(
-    choices: RunChoices, endpoints: Sequence[EndpointConfig], session_root: Path
-) -> RunRequest | list[FieldError]:
-    """Check all choices, without a request to the endpoint; return the request, or every error found.
+def build_request(choices: RunChoices, endpoints: Sequence[EndpointConfig], session_root: Path) -> RunRequest:
+    """Check all choices, without a request to the endpoint, and raise all errors together; their keys are fields.
 
     `endpoints` are those of the choices, with their entries in config.toml.
     """
-    errors = _Errors()
-    catch = errors.catch
+    errors = _FieldErrors()
+    catch = errors.catch_in
     for configured in endpoints:
         catch("endpoints", validate_endpoint, configured.url)
     endpoint = catch("endpoints", merge_endpoints, list(endpoints)) or EndpointConfig(url="")
@@ -110,7 +92,9 @@ def build_request(
         seed = secrets.randbelow(1_000_000)
     plan = errors.build_plan(workload.workload, choices, seed) if workload is not None else None
     if workload is None:
-        errors.check_alone(choices)
+        for field in _ALWAYS_CHECKED:  # what every load has, each by itself
+            alone = msgspec.structs.replace(RunChoices(), **{field: getattr(choices, field)})
+            errors.build_plan(load_workload(alone.workload).workload, alone, 0)
     if choices.ca_file is not None:
         catch("ca_file", check_ca_file, choices.ca_file)
     elif endpoint.ca_file is not None:
@@ -124,11 +108,11 @@ def build_request(
     gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
     model_path = choices.model_path.strip() or endpoint.model_path
     if model_path and not Path(model_path).expanduser().exists():
-        errors.found.append(FieldError("model_path", f"{model_path}: no such file or directory"))
+        errors.found.append(BadInput(f"{model_path}: no such file or directory", key="model_path"))
     catch("hosts", check_hosts, choices.hosts)
     restart_timeout_s = catch("on_restart", _parse_restart, choices.on_restart)
-    if errors.found or plan is None:
-        return errors.found
+    errors.raise_all()
+    assert plan is not None  # else there was an error
     return RunRequest(
         endpoints=urls,
         model=(choices.model or "").strip() or endpoint.model,

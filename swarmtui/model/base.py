@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
 SCHEMA_VERSION = 4
 
+P = ParamSpec("P")
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class InputStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +80,29 @@ class SeveralErrors(BadInput):
     @property
     def each(self) -> Sequence[BadInput]:
         return self._errors
+
+
+class Mistakes:
+    """Collects what is wrong with an input, so that the user can correct all of it together.
+
+    >>> share = mistakes.catch(parse_share, text)
+    >>> mistakes.raise_all()
+    """
+
+    def __init__(self, found: Sequence[BadInput] = ()) -> None:
+        self.found = list(found)
+
+    def catch(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what `work` returns, or None after an error."""
+        try:
+            return work(*args, **kwargs)
+        except BadInput as error:
+            self.found += error.each
+            return None
+
+    def raise_all(self) -> None:
+        if self.found:
+            raise self.found[0] if len(self.found) == 1 else SeveralErrors(self.found)
 
 
 def check_schema(schema: int, source: str) -> None:

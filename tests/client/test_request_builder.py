@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from swarmtui.client.choices import RunChoices
-from swarmtui.client.request_builder import FieldError, build_request
+from swarmtui.client.request_builder import build_request
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -18,21 +19,15 @@ from tests.sessions.session_builders import head, write_session
 SIM = EndpointConfig(url="sim:moe-tp1")
 
 
-def build(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest | list[FieldError]:
+def request(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest:
     root = Path(choices.pop("session_root", "/nowhere"))
     return build_request(RunChoices(endpoints=(endpoint.url,), **choices), (endpoint,), root)
 
 
-def request(endpoint: EndpointConfig = SIM, **choices: Any) -> RunRequest:
-    built = build(endpoint, **choices)
-    assert isinstance(built, RunRequest), built
-    return built
-
-
 def errors(endpoint: EndpointConfig = SIM, **choices: Any) -> dict[str, str]:
-    built = build(endpoint, **choices)
-    assert isinstance(built, list), built
-    return {error.field: error.message for error in built}
+    with pytest.raises(BadInput) as caught:
+        request(endpoint, **choices)
+    return {error.key: error.problem for error in caught.value.each}
 
 
 def test_all_wrong_fields_are_named_at_once() -> None:

@@ -18,7 +18,8 @@ from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request as order_of_words
 from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
-from swarmtui.client.request_builder import FieldError, build_request
+from swarmtui.client.request_builder import build_request
+from swarmtui.model.base import BadInput
 from swarmtui.model.config import Config, Defaults, EndpointConfig
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -59,13 +60,12 @@ def command_line_plan(workload: str, **options: object) -> Plan:
     return msgspec.structs.replace(plan, seed=0)
 
 
-def build(choices: RunChoices) -> RunRequest | list[FieldError]:
+def build(choices: RunChoices) -> RunRequest:
     return build_request(applicable(choices), (EndpointConfig(url=SIM),), Path("/nowhere"))
 
 
 def setup_plan(workload: str, plan: PlanKind, **typed: Any) -> Plan:
     request = build(RunChoices(endpoints=(SIM,), workload=workload, plan=plan, **typed))
-    assert isinstance(request, RunRequest), request
     return msgspec.structs.replace(request.plan, seed=0)
 
 
@@ -91,8 +91,9 @@ def test_requests_of_a_trace_that_are_too_long_have_a_field() -> None:
     for kind in kinds:
         assert setup_plan("agents", kind, too_long="skip").too_long == "skip"
         assert setup_plan("coding", kind, too_long="skip").too_long is None
-    errors = build(RunChoices(endpoints=(SIM,), workload="agents", plan="sweep", too_long="cut"))
-    assert isinstance(errors, list) and [error.field for error in errors] == ["too_long"]
+    with pytest.raises(BadInput) as caught:
+        build(RunChoices(endpoints=(SIM,), workload="agents", plan="sweep", too_long="cut"))
+    assert [error.key for error in caught.value.each] == ["too_long"]
 
 
 def test_fields_of_another_plan_are_ignored() -> None:
@@ -103,8 +104,9 @@ def test_fields_of_another_plan_are_ignored() -> None:
 @pytest.mark.parametrize("plan", ["manual", "cliff", "open"])
 def test_a_fixed_load_mode_cannot_be_changed(plan: PlanKind) -> None:
     for workload in ("s4-mixed-fastapi", "orchestrator-dag"):
-        errors = build(RunChoices(endpoints=(SIM,), workload=workload, plan=plan, rate="4"))
-        assert isinstance(errors, list) and [error.field for error in errors] == ["workload"]
+        with pytest.raises(BadInput) as caught:
+            build(RunChoices(endpoints=(SIM,), workload=workload, plan=plan, rate="4"))
+        assert [error.key for error in caught.value.each] == ["workload"]
 
 
 def test_preview_describes_prompts_check_load_and_a_sample() -> None:

@@ -9,7 +9,6 @@ import msgspec
 
 from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
-from swarmtui.client.request_builder import FieldError
 from swarmtui.files import make_private_directory, read_file, state_directory
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
@@ -84,17 +83,17 @@ def applicable(choices: RunChoices) -> RunChoices:
     return msgspec.structs.replace(choices, **unused | ({"slo": ""} if "slo" in unused else {}))
 
 
-def parse_max_tokens(text: str) -> int | FieldError | None:
+def parse_max_tokens(text: str) -> int | None:
     """Return the tokens of the field, None if it is empty."""
     if not text:
         return None
     if not text.isdecimal() or len(text) > 9 or not int(text):
-        return FieldError("max_tokens", f"{text!r} is not a whole number above 0")
+        raise BadInput(f"{text!r} is not a whole number above 0", key="max_tokens")
     return int(text)
 
 
-def error_text(error: FieldError) -> str:
-    return f"{_LABELS.get(error.field, error.field)}: {error.message}"
+def error_text(error: BadInput) -> str:
+    return f"{_LABELS.get(error.key, error.key)}: {error.problem}"
 
 
 def _load(workload: str) -> Load:

@@ -16,8 +16,8 @@ from textual.widgets import Input, OptionList, Static
 
 from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
-from swarmtui.client.request_builder import FieldError, build_request
-from swarmtui.model.base import BadInput
+from swarmtui.client.request_builder import build_request
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.config import EndpointConfig
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
@@ -260,8 +260,10 @@ class SetupScreen(Screen[None]):
         fields: dict[str, Any] = {
             name: self._entry(name).value.strip() or None for name in (*(name for name, _ in _PLAN_FIELDS), "api")
         }
-        max_tokens = parse_max_tokens(fields["max_tokens"] or "")
-        fields |= {"slo": fields["slo"] or "", "max_tokens": None if isinstance(max_tokens, FieldError) else max_tokens}
+        fields |= {
+            "slo": fields["slo"] or "",
+            "max_tokens": Mistakes().catch(parse_max_tokens, fields["max_tokens"] or ""),
+        }
         return msgspec.structs.replace(
             self._setup.choices,
             endpoints=(part.endpoint,),
@@ -273,10 +275,9 @@ class SetupScreen(Screen[None]):
             **{name: self._entry(name).value for name in ("hosts", "label", "note")},
         )
 
-    def _request(self, choices: RunChoices) -> RunRequest | list[FieldError]:
-        max_tokens = parse_max_tokens(self._entry("max_tokens").value.strip())
-        if isinstance(max_tokens, FieldError):
-            return [max_tokens]
+    def _request(self, choices: RunChoices) -> RunRequest:
+        """Raise BadInput, whose keys are those of fields, if something is wrong."""
+        parse_max_tokens(self._entry("max_tokens").value.strip())
         endpoint = self._endpoint_part.configured or EndpointConfig(url=choices.endpoints[0])
         return build_request(applicable(choices), (endpoint,), self.app.session_root)
 
@@ -292,9 +293,10 @@ class SetupScreen(Screen[None]):
         self.query_one(LastTime).show_endpoint(part.endpoint, part.model, flags)
         status = self.query_one("#problem", Static)
         missing = self._missing
-        request = self._request(choices) if not missing else []
-        if isinstance(request, list):
-            text, bad = missing or f"✖ {sanitize(error_text(request[0]))}", not missing
+        mistakes = Mistakes()
+        request = None if missing else mistakes.catch(self._request, choices)
+        if request is None:
+            text, bad = missing or f"✖ {sanitize(error_text(mistakes.found[0]))}", not missing
             self._update_fields(choices.plan, workload, workload.plan if workload is not None else None)
         else:
             server = self._endpoint_part.server
@@ -309,7 +311,7 @@ class SetupScreen(Screen[None]):
         fit_list(
             self.query_one("#workload-part", VerticalScroll), self._pick_list("workloads"), preview, _LEAST_PREVIEW
         )
-        limit = None if isinstance(request, list) else request.plan.max_tokens
+        limit = None if request is None else request.plan.max_tokens
         preview.show(lambda width, height: workload_lines(workload, width, max(4, height), limit) if workload else [])
 
     def _update_fields(self, kind: PlanKind, workload: catalogue.WorkloadInfo | None, plan: Plan | None) -> None:
@@ -340,8 +342,8 @@ class SetupScreen(Screen[None]):
             self._validate()
             return
         choices = self._choices()
-        request = self._request(choices)
-        if self._missing or isinstance(request, list):
+        request = None if self._missing else Mistakes().catch(self._request, choices)
+        if request is None:
             self._validate()
             return
         server = self._endpoint_part.server
