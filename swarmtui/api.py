@@ -121,11 +121,7 @@ def load(session: str = "last", *, session_dir: str | PathLike[str] | None = Non
 
 
 def compare(
-    a: Summary | str,
-    b: Summary | str,
-    *,
-    detect: float = DETECT,
-    session_dir: str | PathLike[str] | None = None,
+    a: Summary | str, b: Summary | str, *, detect: float = DETECT, session_dir: str | PathLike[str] | None = None
 ) -> Pair:
     """Compare session `b` with `a`, as `swarmtui compare` does; each is a result, or what `load` accepts.
 
@@ -213,12 +209,10 @@ def _measure(request: RunRequest, progress: Progress | None) -> Summary:
         raise RunFailed(unmeasured, ended.ending, result)
     if result.session.previous:
         from swarmtui.experiments.baseline import record_baseline_verdict
-        from swarmtui.sessions.store import baseline_id
 
-        root, directory = Path(request.session_root), Path(ended.directory)
         # A baseline that was removed meanwhile is no reason to lose the result.
         with suppress(BadInput):
-            record_baseline_verdict(root, baseline_id(root, directory), directory)
+            record_baseline_verdict(Path(request.session_root), Path(ended.directory))
     return result
 
 

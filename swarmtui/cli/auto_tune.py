@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from swarmtui.cli.experiment_options import (
-    OBJECTIVES,
-    confirm_commands,
-    plan_options,
-    reporter,
-    run_request,
-    run_tune,
-)
+from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
 from swarmtui.cli.options import print_result
 from swarmtui.experiments.grid import launch_command, tune_engine
 from swarmtui.model.base import BadInput
@@ -200,18 +193,17 @@ def run_auto(tune: TuneFile, options: dict[str, Any]) -> int:
 
 def save_outcome(tune: Tune, directory: Path, root: Path, html: str | None = None) -> TuneOutcome:
     """Write the result of a tune beside it, as JSON and as a page, and to the tuning log."""
-    from swarmtui.experiments.auto_plan import find_outcome, log_outcome, write_outcome
+    from swarmtui.experiments import auto_plan
     from swarmtui.files import write_file
     from swarmtui.report.html import render_blocks
     from swarmtui.report.tune_outcome import outcome_blocks
 
-    outcome = find_outcome(tune, directory, root)
+    outcome = auto_plan.save_outcome(tune, directory, auto_plan.find_space(tune, root))
     page = render_blocks(f"swarmtui tune · {outcome.given}", outcome_blocks(outcome))
-    write_outcome(directory, outcome)
     write_file(directory / "result.html", page)
     if html is not None:
         Path(html).write_bytes(page)
-    log_outcome(root, tune, outcome)
+    auto_plan.log_outcome(root, tune, outcome)
     return outcome
 
 

@@ -16,13 +16,7 @@ from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape
 
 # A cache shows in the time to the first token, with prompts that share a long prefix.
-_HEADER_DEFAULTS = {
-    "figure": "ttft_s",
-    "workload": "coding-agent",
-    "requests": "1C",
-    "max_tokens": 64,
-    "detect": "20%",
-}
+_HEADER_DEFAULTS = {"figure": "ttft_s", "workload": "coding-agent", "requests": "1C", "max_tokens": 64, "detect": "20%"}
 
 # Options that a tune file has its own keys for.
 _ONLY_AUTO = {

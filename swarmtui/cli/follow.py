@@ -232,10 +232,9 @@ def report(
 def _compare_with_baseline(root: Path, session: Path, outputs: Outputs, detect: float) -> None:
     """Print what changed since the baseline, and the verdict."""
     from swarmtui.experiments.baseline import record_baseline_verdict
-    from swarmtui.sessions.store import baseline_id
 
     try:
-        found = record_baseline_verdict(root, baseline_id(root, session), session, detect)
+        found = record_baseline_verdict(root, session, detect=detect)
     except BadInput as error:
         outputs.progress.write(f"swarmtui: {error}")
         return

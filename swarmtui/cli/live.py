@@ -23,11 +23,7 @@ def demo(slow: bool, session_dir: str | None) -> None:
 
     plan = Plan(load=Closed(runs=2, warmup=2))
     request = RunRequest(
-        endpoints=(_DEMO,),
-        workload="coding",
-        plan=plan,
-        session_root=str(session_root(session_dir)),
-        label="demo",
+        endpoints=(_DEMO,), workload="coding", plan=plan, session_root=str(session_root(session_dir)), label="demo"
     )
     if not is_terminal():
         from swarmtui.cli.run import run

@@ -95,16 +95,14 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     from swarmtui.experiments.baseline import baseline_verdict
     from swarmtui.model.base import BadInput
     from swarmtui.report.table import Sentence
-    from swarmtui.sessions.store import baseline_id
 
-    previous = baseline_id(directory.parent, directory)
-    if not previous or not summary.levels:
+    if not summary.levels:
         return []
     try:
-        found = baseline_verdict(directory.parent, previous, directory)
+        found = baseline_verdict(directory.parent, directory)
     except BadInput:
         return []
-    return [Sentence(f"compared with {previous}: {found.what}", "title"), Sentence(found.effect)]
+    return [Sentence(f"compared with {found.before}: {found.what}", "title"), Sentence(found.effect)]
 
 
 @sessions.command("import", short_help="Add sessions that others shared.")

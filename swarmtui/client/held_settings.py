@@ -17,11 +17,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -41,7 +41,8 @@ from swarmtui.telemetry.gpu.power_limits import (
 from swarmtui.text import sanitize
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_TAIL, _TAIL_BYTES = 3, 4096
+# Lines, and bytes that are searched for them.
+_TAIL = 3, 4096
 # Limits to try, as shares of the default, and what they are rounded to.
 _SHARES, _STEP_W = (0.85, 0.75, 0.65, 0.55, 0.45), 5
 
@@ -71,13 +72,6 @@ class HeldCommand(Stored, frozen=True, kw_only=True, tag="command"):
 _decode = msgspec.json.Decoder(HeldBoot | HeldPower | HeldCommand).decode
 
 
-class Restored(NamedTuple):
-    """What was restored, or could not be: one line for each setting."""
-
-    lines: tuple[str, ...]
-    complete: bool
-
-
 class HeldSettings:
     """The file of one start of a server; `fd` holds its lock, and is passed on to the guardian."""
 
@@ -98,14 +92,14 @@ class HeldSettings:
 
     def restore(self) -> tuple[str, ...]:
         """Restore everything; the file stays if something could not be restored."""
-        return restore_file(self.path).lines
+        return restore_file(self.path)
 
     def close(self) -> None:
         os.close(self.fd)
 
 
-def restore_file(path: Path, *, run_commands: bool = True) -> Restored:
-    """Restore what a file holds, the latest change first, and remove it if nothing failed.
+def restore_file(path: Path, *, run_commands: bool = True) -> tuple[str, ...]:
+    """Restore what a file holds, the latest change first, and remove it if nothing failed; return a line for each.
 
     Without `run_commands`, commands are only named: much later, the user should decide.
     """
@@ -129,7 +123,7 @@ def restore_file(path: Path, *, run_commands: bool = True) -> Restored:
             lines.append(f"{command.name} could not be restored: {error}; run: {shown}")
     if complete:
         path.unlink(missing_ok=True)
-    return Restored(tuple(lines), complete)
+    return tuple(lines)
 
 
 def restore_left(directory: Path) -> Iterator[str]:
@@ -146,7 +140,7 @@ def restore_left(directory: Path) -> Iterator[str]:
         else:
             first = next(_read(path), None)
             if isinstance(first, HeldBoot) and first.boot == _boot_id():
-                yield from restore_file(path, run_commands=False).lines
+                yield from restore_file(path, run_commands=False)
             else:
                 path.unlink(missing_ok=True)
         finally:
@@ -172,16 +166,17 @@ def run_command(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise SettingFailed(f"`{words[0]}` did not end within {within_s:g} s", _last_lines(output)) from None
+            raise SettingFailed(f"`{words[0]}` did not end within {within_s:g} s", last_lines(output, *_TAIL)) from None
         if code:
             ended = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            raise SettingFailed(f"`{words[0]}` {ended}", _last_lines(output))
+            raise SettingFailed(f"`{words[0]}` {ended}", last_lines(output, *_TAIL))
 
 
-def _last_lines(output: IO[bytes]) -> list[str]:
-    output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
-    lines = [sanitize(line) for line in output.read().decode(errors="replace").splitlines()]
-    return [line for line in lines if line][-_TAIL:]
+def last_lines(output: IO[bytes], most: int, size: int, redact: Callable[[str], str] = str) -> tuple[str, ...]:
+    """Return the last lines of what a program printed, of its last `size` bytes; empty ones are left out."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - size))
+    lines = (sanitize(line) for line in redact(output.read().decode(errors="replace")).splitlines())
+    return tuple([line for line in lines if line][-most:])
 
 
 def _restore_power(held: HeldPower, ours: tuple[float, ...]) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ from swarmtui.experiments.managed_server import free_port
 from swarmtui.experiments.runner import Runner, Trial
 from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.experiments.store import without_secrets
-from swarmtui.model.base import BadInput, Stored
+from swarmtui.model.base import BadInput, Stored, copy_fields
 from swarmtui.model.plan import AgentHeader
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import (
@@ -135,14 +135,7 @@ def ab_result(experiment: Experiment[AbTest]) -> AbResult:
     return AbResult(
         test=without_secrets(test),
         runs=tuple(
-            AbRun(
-                side=start.side or "A",
-                value=getattr(start, test.figure),
-                session=start.session,
-                errors=start.errors or 0,
-                cache=start.cache,
-            )
-            for start in done
+            copy_fields(AbRun, start, value=getattr(start, test.figure), errors=start.errors or 0) for start in done
         ),
         decision=decision,
         header=header,

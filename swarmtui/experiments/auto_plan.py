@@ -19,7 +19,7 @@ from swarmtui.experiments.grid import split_command, tune_engine
 from swarmtui.experiments.store import add_change, read_document, read_steering, shown_command, write_document
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import Flags, LoggedChange, Start, Tune, TuneFile, TuneSteering, format_flags
+from swarmtui.model.tuning import Flags, LoggedChange, Start, Tune, TuneFile, TuneSteering
 from swarmtui.sessions.store import read_summary
 
 # While configurations are screened, a start has this share of the requests.
@@ -27,28 +27,18 @@ SCREEN_SHARE = 0.5
 _OUTCOME = "result.json"
 
 
-def tune_progress(experiment: Tune, directory: Path, root: Path, space: SearchSpace | None = None) -> TuneProgress:
-    """Plan from what is stored; also for UIs, beside the process that runs it."""
-    steering = read_steering(directory)
-    space = steered_space(space or find_space(experiment, root), steering)
-    recipe = _recipe_flags(experiment.definition)
-    added = (*experiment.definition.configurations, *steering.added)
-    return plan_tune(space, search_rules(experiment.definition, steering), experiment.starts, added, recipe)
+def tune_progress(experiment: Tune, steering: TuneSteering, space: SearchSpace) -> TuneProgress:
+    """Plan from what is stored, in a steered space."""
+    tune = experiment.definition
+    rules = SearchRules(
+        objective=tune.objective, budget_s=tune_budget(tune, steering), share=SCREEN_SHARE, finalists=tune.finalists,
+        restarts=tune.restarts, seed=tune.seed,
+    )  # fmt: skip
+    return plan_tune(space, rules, experiment.starts, (*tune.configurations, *steering.added), _recipe_flags(tune))
 
 
 def steered_space(space: SearchSpace, steering: TuneSteering) -> SearchSpace:
     return msgspec.structs.replace(space, pins=steering.pins, vetoes=steering.vetoes)
-
-
-def search_rules(tune: TuneFile, steering: TuneSteering) -> SearchRules:
-    return SearchRules(
-        objective=tune.objective,
-        budget_s=tune_budget(tune, steering),
-        share=SCREEN_SHARE,
-        finalists=tune.finalists,
-        restarts=tune.restarts,
-        seed=tune.seed,
-    )
 
 
 def find_space(experiment: Tune, root: Path, known: SearchSpace | None = None) -> SearchSpace:
@@ -102,54 +92,49 @@ def first_result(experiment: Tune) -> Start | None:
     return next((start for start in experiment.starts if not start.flags and start.state == "done"), None)
 
 
-def configuration_text(flags: Flags) -> str:
-    return format_flags(flags) if flags else "the command as it is"
-
-
 def tune_budget(tune: TuneFile, steering: TuneSteering) -> float:
     """Return the seconds that all starts together may take."""
     assert tune.auto is not None
     return max(steering.budget_s or 0.0, parse_seconds(tune.auto.budget, "budget"))
 
 
-def find_outcome(tune: Tune, directory: Path, root: Path, known: SearchSpace | None = None) -> TuneOutcome:
-    """Summarise what a tune has found so far."""
+def save_outcome(tune: Tune, directory: Path, space: SearchSpace) -> TuneOutcome:
+    """Write what a tune has found so far, and return it."""
     steering = read_steering(directory)
-    space = steered_space(known or find_space(tune, root), steering)
-    progress = tune_progress(tune, directory, root, space)
+    space = steered_space(space, steering)
+    progress = tune_progress(tune, steering, space)
     best = progress.winner if progress.winner is not None else progress.leader or {}
-    return tune_outcome(
+    outcome = tune_outcome(
         space, progress, tune.starts, tune.definition.objective,
         budget_s=tune_budget(tune.definition, steering),
         command=shown_command(tune.definition, best), given=shown_command(tune.definition, {}),
         recipe=_recipe_flags(tune.definition),
     )  # fmt: skip
+    write_document(directory / _OUTCOME, outcome)
+    return outcome
 
 
 def _recipe_flags(tune: TuneFile) -> Flags | None:
     """Return the flags of the recipe by the names of knobs."""
-    if tune.auto is None or tune.auto.recipe is None:
-        return None
-    knobs = tune_engine(tune).knobs
-    found = ((find_knob(knobs, name), name, value) for name, value in tune.auto.recipe.flags.items())
-    return {knob.name if knob else name: value for knob, name, value in found}
+    recipe = tune.auto.recipe if tune.auto is not None else None
+    return None if recipe is None else {_knob_name(tune, name): value for name, value in recipe.flags.items()}
+
+
+def _knob_name(tune: TuneFile, name: str) -> str:
+    knob = find_knob(tune_engine(tune).knobs, name)
+    return knob.name if knob else name
 
 
 def parse_configuration(tune: TuneFile, text: str) -> Flags:
     """Read the flags that the user types, `--parallel 8 -ub 256`, by the names of the knobs."""
-    given, knobs = parse_flags(text), tune_engine(tune).knobs
+    given = parse_flags(text)
     if not given or "" in given:
         raise BadInput("enter flags with their values, such as --max-num-seqs 8", key="flags")
-    found = ((find_knob(knobs, name), name, value) for name, value in given.items())
-    return {knob.name if knob else name: parse_value(value) if value else True for knob, name, value in found}
+    return {_knob_name(tune, name): parse_value(value) if value else True for name, value in given.items()}
 
 
 def read_outcome(directory: Path) -> TuneOutcome | None:
     return read_document(directory / _OUTCOME, TuneOutcome)
-
-
-def write_outcome(directory: Path, outcome: TuneOutcome) -> None:
-    write_document(directory / _OUTCOME, outcome)
 
 
 def log_outcome(root: Path, tune: Tune, outcome: TuneOutcome) -> LoggedChange | None:

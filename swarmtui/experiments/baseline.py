@@ -16,14 +16,15 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.sessions.index import baseline_of, list_sessions, read_row
-from swarmtui.sessions.store import earlier_sessions, read_summary
+from swarmtui.sessions.store import baseline_id, earlier_sessions, read_summary
 
 
-def baseline_verdict(root: Path, baseline: str, session: Path, detect: float = DETECT) -> LoggedChange:
-    """Compare a saved session with its baseline.
+def baseline_verdict(root: Path, session: Path, baseline: str = "", detect: float = DETECT) -> LoggedChange:
+    """Compare a saved session with its baseline, or with this one.
 
     `session` is a directory: it may be outside `root` if the disk there was full.
     """
+    baseline = baseline or baseline_id(root, session)
     if not baseline:
         raise BadInput("its baseline is not saved any more", key=session.name)
     before, after = read_summary(root, baseline), read_summary(session.parent, session.name)
@@ -31,9 +32,9 @@ def baseline_verdict(root: Path, baseline: str, session: Path, detect: float = D
     return msgspec.structs.replace(found, before=baseline, after=session.name)
 
 
-def record_baseline_verdict(root: Path, baseline: str, session: Path, detect: float = DETECT) -> LoggedChange:
+def record_baseline_verdict(root: Path, session: Path, baseline: str = "", detect: float = DETECT) -> LoggedChange:
     """Compare a session with its baseline and append the verdict to the tuning log."""
-    found = baseline_verdict(root, baseline, session, detect)
+    found = baseline_verdict(root, session, baseline, detect)
     add_change(root, found)
     return found
 
@@ -84,11 +85,8 @@ def explained(pair: Pair) -> str:
     return "; ".join(filter(None, (said, agents.why)))
 
 
-def known_changes(pair: Pair) -> list[Difference]:
-    """Return the changed flags, or else everything that differs about the server and the plan."""
-    flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
-    return flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
-
-
 def describe_changes(pair: Pair) -> str:
-    return ", ".join(map(str, known_changes(pair))) or "no known change"
+    """Name the changed flags, or else everything that differs about the server and the plan."""
+    flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
+    found = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
+    return ", ".join(map(str, found)) or "no known change"

@@ -14,14 +14,7 @@ from swarmtui.analysis.compare.distributions import studentized_range_quantile
 from swarmtui.analysis.compare.power import Pass, PowerEffect, best_effect, power_effects
 from swarmtui.analysis.compare.verdicts import ALPHA
 from swarmtui.analysis.levels.stats import standard_deviation
-from swarmtui.experiments.grid import (
-    StartT,
-    first_restart,
-    has_one_server,
-    rank,
-    starts_in_file_order,
-    tune_rounds,
-)
+from swarmtui.experiments.grid import StartT, first_restart, has_one_server, rank, starts_in_file_order, tune_rounds
 from swarmtui.experiments.store import shown_command
 from swarmtui.model.base import Stored
 from swarmtui.model.tuning import POWER, Flags, Objective, Start, TuneFile, Value, configuration_key
@@ -108,6 +101,7 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
     leaderboard = rank(found, tune.objective)
     standings, chance = _standings(leaderboard, first, tune)
     power = power_effects(power_passes(known))
+    facts = AnswerFacts(power_effect=best_effect(power) or power[0]) if power else AnswerFacts()
     return TuneSummary(
         objective=tune.objective,
         leaderboard=tuple(leaderboard),
@@ -118,7 +112,7 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
         effects=() if tune.auto else tuple(effects(known, tune.objective)),
         command=shown_command(tune, leaderboard[0].flags) if leaderboard and leaderboard[0].state == "done" else "",
         power=power,
-        power_sentence=_power_sentence(power),
+        power_sentence=rows_said("power", facts)[0].text(facts) if power else "",
         one_server=has_one_server(tune),
         auto=tune.auto is not None,
     )
@@ -126,22 +120,14 @@ def summarise_tune(tune: TuneFile, starts: Sequence[Start]) -> TuneSummary:
 
 def power_passes(starts: Sequence[Start]) -> list[Pass]:
     """Group starts that differ in nothing but the power limit, within a round; those without energy are left out."""
-    passes: dict[tuple[int, str], dict[float, tuple[float, float]]] = {}
-    for start in starts:
-        if POWER in start.flags and start.state == "done" and start.out_tps and start.j_per_token:
-            others: Flags = {name: value for name, value in start.flags.items() if name != POWER}
-            found = passes.setdefault((start.round, configuration_key(others)), {})
-            found[float(start.flags[POWER])] = (start.out_tps, start.j_per_token)
-    most = max(map(len, passes.values()), default=0)
+    passes = _by_others([start for start in starts if start.out_tps and start.j_per_token], POWER)
+    most = max(map(len, passes), default=0)
     # A pass that was interrupted says nothing yet.
-    return [each for each in passes.values() if len(each) == most]
-
-
-def _power_sentence(effects: Sequence[PowerEffect]) -> str:
-    if not effects:
-        return ""
-    facts = AnswerFacts(power_effect=best_effect(effects) or effects[0])
-    return rows_said("power", facts)[0].text(facts)
+    return [
+        {float(row.flags[POWER]): (row.out_tps or 0.0, row.j_per_token or 0.0) for row in each.values()}
+        for each in passes
+        if len(each) == most
+    ]
 
 
 def _result(starts: Sequence[Start], first: int, objective: Objective) -> ConfigurationResult:
@@ -277,16 +263,10 @@ def effects(rows: Sequence[Start], objective: Objective = "out_tps") -> list[Eff
 
 def _effect(rows: Sequence[Start], name: str, base: Value, value: Value, objective: Objective) -> Effect:
     found: list[tuple[float, float]] = []
-    groups: dict[tuple[int, str], dict[tuple[str, Value], float]] = {}
-    for row in rows:
-        measured: float | None = getattr(row, objective)
-        if row.state == "done" and measured and name in row.flags:
-            others: Flags = {key: other for key, other in row.flags.items() if key != name}
-            groups.setdefault((row.round, configuration_key(others)), {})[_typed(row.flags[name])] = measured
-    for group in groups.values():
-        one, other = group.get(_typed(base)), group.get(_typed(value))
-        if one and other:
-            found.append((one, other))
+    for group in _by_others([row for row in rows if getattr(row, objective)], name):
+        sides = [group[side] for side in map(_typed, (base, value)) if side in group]
+        if len(sides) == 2:
+            found.append((getattr(sides[0], objective), getattr(sides[1], objective)))
     if not found:
         return Effect(flag=name, base=base, value=value, pairs=0)
     before, after = (exp(_mean_log(side)) for side in zip(*found, strict=True))
@@ -302,6 +282,16 @@ def _effect(rows: Sequence[Start], name: str, base: Value, value: Value, objecti
         low=min(changes),
         high=max(changes),
     )
+
+
+def _by_others(rows: Sequence[Start], name: str) -> list[dict[tuple[str, Value], Start]]:
+    """Group finished starts of a round that differ in nothing but this flag, by its value."""
+    groups: dict[tuple[int, str], dict[tuple[str, Value], Start]] = {}
+    for row in rows:
+        if row.state == "done" and name in row.flags:
+            others: Flags = {key: other for key, other in row.flags.items() if key != name}
+            groups.setdefault((row.round, configuration_key(others)), {})[_typed(row.flags[name])] = row
+    return list(groups.values())
 
 
 def _typed(value: Value) -> tuple[str, Value]:

@@ -150,7 +150,11 @@ def tune_digest(tune: TuneFile) -> str:
         del rest["knob"]
     if auto is None:
         del rest["auto"]
-    return hashlib.sha256(msgspec.json.encode(rest, order="sorted")).hexdigest()[:8]
+    return short_digest(msgspec.json.encode(rest, order="sorted").decode())
+
+
+def short_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def tune_rounds(tune: TuneFile) -> tuple[TuneRound, ...]:
@@ -279,22 +283,17 @@ class ConfigurationStatus(Stored, frozen=True, kw_only=True):
 
 def configuration_statuses(tune: Tune) -> list[ConfigurationStatus]:
     """All configurations, in the order of the file."""
+    definition, starts = tune.definition, tune.starts
     active = tune.status if not tune.status.ended and tune.status.flags is not None else None
-    number = active.round if active else max((start.round for start in tune.starts), default=0)
-    results = {configuration_key(start.flags): start for start in latest(tune.starts)}
-    in_round = (
-        set()
-        if tune.definition.auto
-        else {configuration_key(flags) for flags in configurations_in_round(tune.definition, tune.starts, number)}
-    )
+    number = active.round if active else max((start.round for start in starts), default=0)
+    results = {configuration_key(start.flags): start for start in latest(starts)}
+    if definition.auto is None:
+        listed = list(all_configurations(definition))
+        in_round = set(map(configuration_key, configurations_in_round(definition, starts, number)))
+    else:
+        listed, in_round = [start.flags for start in results.values()], set[str]()
+        listed += [active.flags] if active and active.flags is not None and active.flags not in listed else []
     statuses = []
-    listed = (
-        [start.flags for start in latest(tune.starts)]
-        if tune.definition.auto
-        else list(all_configurations(tune.definition))
-    )
-    if tune.definition.auto and active and active.flags is not None and active.flags not in listed:
-        listed.append(active.flags)
     for flags in listed:
         key = configuration_key(flags)
         row = results.get(key)

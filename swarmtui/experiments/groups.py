@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple
 from swarmtui.analysis.compare.differences import varying_flags
 from swarmtui.analysis.compare.verdicts import verdict_text
 from swarmtui.experiments.ab import ab_result, changed_sides
-from swarmtui.experiments.auto_plan import configuration_text
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.tuning import Tune, format_flags
+from swarmtui.model.tuning import Tune, configuration_text, format_flags
 from swarmtui.numbers import rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun

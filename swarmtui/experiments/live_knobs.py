@@ -27,12 +27,12 @@ def knob_commands(knob: LiveKnob, value: Value, port: int | str) -> KnobCommands
     return KnobCommands(*(tuple(split_command(text, f"knob {knob.key}")) for text in texts))
 
 
-class LiveSettings:
+class LiveSettings(HeldSettings):
     """The settings of one start of a server: `apply` values while it runs, then `restore` what was before."""
 
     def __init__(self, knobs: Sequence[LiveKnob], launch: LaunchCommand, secrets: Secrets) -> None:
         try:
-            self.held = HeldSettings()
+            super().__init__()
         except OSError as error:
             raise BadInput(
                 f"changed settings could not be written down, to restore them after a kill: {error.strerror}",
@@ -59,19 +59,12 @@ class LiveSettings:
     def _set(self, knob: LiveKnob, value: Value) -> None:
         if knob.kind == "power":
             if self._power is None:
-                self._power = ServerPower(self._launch.url, knob.gpus, self.held)
+                self._power = ServerPower(self._launch.url, knob.gpus, self)
             self._power.set(float(value))
             return
         commands = knob_commands(knob, value, urlsplit(self._launch.url).port or "")
         within_s, directory = parse_seconds(knob.within, "within"), self._launch.directory
         if commands.restore:
-            self.held.add(HeldCommand(name=knob.key, restore=commands.restore, directory=directory, within_s=within_s))
+            self.add(HeldCommand(name=knob.key, restore=commands.restore, directory=directory, within_s=within_s))
         env = server_environment(self._secrets, self._launch.pass_env) | self._launch.env
         run_command(commands.apply, within_s, directory=directory, env=env)
-
-    def restore(self) -> tuple[str, ...]:
-        """Restore everything; return a line for each setting."""
-        return self.held.restore()
-
-    def close(self) -> None:
-        self.held.close()

@@ -16,7 +16,7 @@ import msgspec
 
 from swarmtui.client.catalogue import is_listening
 from swarmtui.client.config_file import read_config
-from swarmtui.client.held_settings import HeldSettings
+from swarmtui.client.held_settings import HeldSettings, last_lines
 from swarmtui.client.session_client import StopControl
 from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
@@ -24,12 +24,11 @@ from swarmtui.files import make_private_directory, write_file
 from swarmtui.http_client import HttpClient, RequestFailed
 from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
 from swarmtui.processes.spawn import module_command
-from swarmtui.text import sanitize
 
 _POLL_S = 0.1
 _READY_TIMEOUT_S = 2.0
-_LOG_LINES = 5
-_LOG_BYTES = 32 << 10
+# Lines, and bytes that are searched for them.
+_TAIL = 5, 32 << 10
 # How long the guardian may take beyond the time limits of the server.
 _GUARDIAN_EXTRA_S = 15.0
 _KILL_TIMEOUT_S = 1.0
@@ -76,10 +75,7 @@ class ManagedServer:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, GUARDIAN_SIGNALS)
         try:
             self._guardian = subprocess.Popen(
-                [
-                    *module_command("swarmtui.experiments.server_guardian"),
-                    *([str(self._held.path)] if self._held else []),
-                ],
+                module_command("swarmtui.experiments.server_guardian") + ([str(self._held.path)] if self._held else []),
                 # With the file it inherits the lock: that is free only when all who can restore are gone.
                 pass_fds=(self._held.fd,) if self._held else (),
                 stdin=subprocess.PIPE,
@@ -140,12 +136,9 @@ class ManagedServer:
     def log_tail(self) -> tuple[str, ...]:
         try:
             with self._log.open("rb") as log:
-                log.seek(max(0, self._log.stat().st_size - _LOG_BYTES))
-                text = log.read().decode(errors="replace")
+                return last_lines(log, *_TAIL, self._redactor().redact)
         except OSError:
             return ()
-        lines = [sanitize(line) for line in self._redactor().redact(text).splitlines()]
-        return tuple([line for line in lines if line][-_LOG_LINES:])
 
     def _redactor(self) -> Redactor:
         """The server may print the keys that it was given, or that requests contain."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from math import inf
 from pathlib import Path
@@ -12,25 +12,35 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from swarmtui.analysis.capacity.words import range_text
 from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.experiments.live_knobs import LiveSettings
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
 from swarmtui.experiments.server_guardian import LaunchCommand
-from swarmtui.experiments.store import (
-    Kind,
-    exclusive_lock,
-    process_start_time,
-    read_experiment,
-    write_experiment,
-)
+from swarmtui.experiments.store import Kind, exclusive_lock, process_start_time, read_experiment, write_experiment
 from swarmtui.model import client_protocol
-from swarmtui.model.base import BadInput, SettingFailed
+from swarmtui.model.base import BadInput, SettingFailed, copy_fields
 from swarmtui.model.parsing import parse_seconds
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.session_tags import Series
-from swarmtui.model.tuning import Definition, Experiment, ExperimentStatus, LevelResult, LiveKnob, Start
+from swarmtui.model.telemetry import Energy
+from swarmtui.model.tuning import (
+    POWER,
+    Definition,
+    Experiment,
+    ExperimentStatus,
+    Flags,
+    LevelResult,
+    LiveKnob,
+    Start,
+    configuration_text,
+    format_flags,
+)
+from swarmtui.numbers import significant
 from swarmtui.sessions.documents import read_saved_summary
+from swarmtui.text import count_noun
 
 _POLL_S = 0.1
 _END_TIMEOUT_S = 10.0
@@ -79,8 +89,7 @@ class Runner(Generic[Definition]):
     """Run one experiment, or continue it if its directory has results.
 
     A subclass decides from the results so far what is measured next. `observe` is told each message and the summary of
-    the sessions, and each result. The sessions have a series of this `kind`, with
-    the name of the directory.
+    the sessions, and each result. The sessions have a series of this `kind`, with the name of the directory.
     """
 
     kind: Kind
@@ -112,6 +121,20 @@ class Runner(Generic[Definition]):
     def finished(self, start: Start, summary: Summary | None) -> None:
         """Call `add` with a result, and report it."""
         raise NotImplementedError
+
+    def request_for(
+        self, launch: LaunchCommand, flags: Flags, knobs: Sequence[LiveKnob], plan: Plan, label: str
+    ) -> RunRequest:
+        """Return the request that measures a server with these flags, of which `knobs` are set while it runs."""
+        port = launch.url.rpartition(":")[2].partition("/")[0]
+        return msgspec.structs.replace(
+            self.request,
+            endpoints=(launch.url,),
+            plan=plan,
+            label=self.request.label or label,
+            tags=self.request.tags | {knob.key: str(flags[knob.key]) for knob in knobs},
+            gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self.request.gpu_metrics_urls),
+        )
 
     def retry_failed(self) -> None:
         """Drop the results of failed configurations, so that they are measured again."""
@@ -231,7 +254,7 @@ class Runner(Generic[Definition]):
     def _start_server(self, trial: Trial, launch: LaunchCommand, log: Path, stop: StopControl) -> None:
         stack, secrets = ExitStack(), self.request.secrets
         settings = LiveSettings(trial.knobs, launch, secrets) if trial.knobs else None
-        process = ManagedServer(launch, log, secrets, stop, settings.held if settings else None)
+        process = ManagedServer(launch, log, secrets, stop, settings)
         if settings is not None:
             stack.callback(settings.close)
         stack.enter_context(process)
@@ -276,33 +299,24 @@ def _result(
     session = summary.session.id if summary else ""
     if problem or level is None or level.headline_tps is None:
         return _failed(start, problem or "nothing was measured", log, session)
-    energy = level.energy
+    energy = level.energy or Energy(seconds=0.0)
     return msgspec.structs.replace(
         start,
+        **msgspec.structs.asdict(_level_result(level)),
         session=session,
-        c=level.c,
-        out_tps=level.headline_tps,
         per_stream_tps=level.per_stream_tps.mean,
         runs=level.headline_by_run,
-        ttft_s=level.ttft_s.median,
-        j_per_token=energy.j_per_token if energy else None,
-        mean_w=energy.mean_w if energy else None,
-        levels=tuple(_level_result(each) for each in summary.levels) if summary else (),
-        peak_memory=energy.peak_memory if energy else None,
-        simulated=energy.simulated if energy else False,
+        levels=tuple(map(_level_result, summary.levels)) if summary else (),
+        peak_memory=energy.peak_memory,
+        simulated=energy.simulated,
         errors=level.errors,
         start_s=start_s,
     )
 
 
 def _level_result(level: Level) -> LevelResult:
-    return LevelResult(
-        c=level.c,
-        out_tps=level.headline_tps,
-        ttft_s=level.ttft_s.median,
-        j_per_token=level.energy.j_per_token if level.energy else None,
-        mean_w=level.energy.mean_w if level.energy else None,
-    )
+    energy, ttft_s = level.energy or Energy(seconds=0.0), level.ttft_s.median
+    return copy_fields(LevelResult, energy, c=level.c, out_tps=level.headline_tps, ttft_s=ttft_s)
 
 
 def add_prefill(start: Start, summary: Summary | None, prefill: Summary | None) -> Start:
@@ -383,3 +397,25 @@ def _stop_orphaned_runs(kind: str, name: str) -> int:
         finally:
             client.close()
     return ended
+
+
+def result_line(row: Start) -> str:
+    """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`; an automatic tune says the agents first."""
+    auto = row.step is not None
+    text = configuration_text(row.flags) if auto else format_flags(row.flags)
+    if row.state == "broken":
+        return f"{text}: failed: {row.reason}"
+    parts = []
+    if row.agents is not None:
+        known = range_text(row.agents, row.agents_low, row.agents_high)
+        parts.append(f"{count_noun(row.agents, 'agent')}{known}")
+    parts.append(f"{significant(row.out_tps)} tok/s at C={row.c}")
+    if row.ttft_s is not None or not auto:
+        parts.append(f"TTFT {significant(row.ttft_s, 3)} s")
+    if (auto or POWER in row.flags) and row.j_per_token is not None:
+        parts.append(f"{significant(row.j_per_token, 3)} J/token")
+    if row.start_s is not None and not auto:
+        parts.append(f"ready after {significant(row.start_s, 2)} s")
+    if row.errors and not auto:
+        parts.append(f"{row.errors} errors")
+    return f"{text}: {', '.join(parts)}"

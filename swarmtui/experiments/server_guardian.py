@@ -138,7 +138,7 @@ def _restore(held: Path | None) -> None:
     from swarmtui.client.held_settings import restore_file  # late: the server should start early
 
     def restore() -> None:
-        for line in restore_file(held).lines:
+        for line in restore_file(held):
             with suppress(OSError):
                 os.write(2, f"swarmtui: {line}\n".encode())
 

@@ -7,7 +7,6 @@ As a program, run it in a process that outlives the UI that started it.
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import time
@@ -28,18 +27,18 @@ from swarmtui.experiments.grid import (
     round_title,
     scale_load,
     server_flags,
+    short_digest,
     starts_in_file_order,
 )
 from swarmtui.experiments.managed_server import free_port, server_environment
-from swarmtui.experiments.runner import Runner, Trial
+from swarmtui.experiments.runner import Runner, Trial, result_line
 from swarmtui.experiments.store import read_tune
 from swarmtui.files import make_private_directory
 from swarmtui.model.base import BadInput, Stored, writing
 from swarmtui.model.load import Closed
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
-from swarmtui.model.tuning import POWER, Flags, Start, TuneFile, configuration_key, format_flags
-from swarmtui.numbers import significant
+from swarmtui.model.tuning import Flags, Start, TuneFile, configuration_key, format_flags
 from swarmtui.processes.spawn import module_command
 from swarmtui.text import echo
 
@@ -75,20 +74,12 @@ class TuneRunner(Runner[TuneFile]):
                     "stop it, then run the same command again to continue"
                 )
         own = {option_name(name): value for name, value in server_flags(tune, flags).items()}
-        plan, port = self.request.plan, launch.url.rpartition(":")[2].partition("/")[0]
+        plan = msgspec.structs.replace(self.request.plan, load=scale_load(self.request.plan.load, round_.share))
         request = msgspec.structs.replace(
-            self.request,
-            endpoints=(launch.url,),
-            plan=msgspec.structs.replace(
-                plan,
-                load=scale_load(plan.load, round_.share),
-            ),
-            label=self.request.label or format_flags(flags),
+            self.request_for(launch, flags, tune.knob, plan, format_flags(flags)),
             server_flags=format_flags(own) if own else "",
             # A server that is shared has the prompts of earlier runs in its prefix cache.
             salt=f"{round_.number} {configuration_key(flags)}" if server else self.request.salt,
-            tags=self.request.tags | {knob.key: str(flags[knob.key]) for knob in tune.knob},
-            gpu_metrics_urls=tuple(address.replace("{port}", port) for address in self.request.gpu_metrics_urls),
         )
         count = len(configurations_in_round(tune, starts, round_.number))
         number = sum(start.round == round_.number for start in starts_in_file_order(tune, starts)) + 1
@@ -96,7 +87,7 @@ class TuneRunner(Runner[TuneFile]):
         return Trial(
             start=Start(flags=flags, round=round_.number),
             title=f"{prefix}configuration {number}/{count}: {format_flags(flags)}",
-            log=f"{round_.number if not server else 'shared'}-{_digest(server or configuration_key(flags))}.log",
+            log=f"{round_.number if not server else 'shared'}-{short_digest(server or configuration_key(flags))}.log",
             request=request,
             launch=launch,
             time_limit=tune.cell_within,
@@ -108,10 +99,6 @@ class TuneRunner(Runner[TuneFile]):
     def finished(self, start: Start, summary: Summary | None) -> None:
         self.add(start)
         self.report(result_line(start))
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _server_name(tune: TuneFile, flags: Flags, round_: TuneRound) -> str:
@@ -134,20 +121,6 @@ def prefill_request(request: RunRequest) -> RunRequest | None:
         label=f"{request.label}, prefill",
         salt=f"{request.salt}prefill",
     )
-
-
-def result_line(row: Start) -> str:
-    """`--parallel 4: 123.4 tok/s at C=4, TTFT 0.210 s, ready after 1.2 s`"""
-    if row.state == "broken":
-        return f"{format_flags(row.flags)}: failed: {row.reason}"
-    parts = [f"{significant(row.out_tps)} tok/s at C={row.c}", f"TTFT {significant(row.ttft_s, 3)} s"]
-    if POWER in row.flags and row.j_per_token is not None:
-        parts.append(f"{significant(row.j_per_token, 3)} J/token")
-    if row.start_s is not None:
-        parts.append(f"ready after {significant(row.start_s, 2)} s")
-    if row.errors:
-        parts.append(f"{row.errors} errors")
-    return f"{format_flags(row.flags)}: {', '.join(parts)}"
 
 
 class TuneJob(Stored, frozen=True, kw_only=True):

@@ -409,3 +409,8 @@ def format_flags(flags: dict[str, Any]) -> str:
         if value is not False
     ]
     return " ".join(parts) or "no flags"
+
+
+def configuration_text(flags: Flags) -> str:
+    """Name a configuration of an automatic tune, whose flags are what differs from the command."""
+    return format_flags(flags) if flags else "the command as it is"

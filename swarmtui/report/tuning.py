@@ -14,7 +14,7 @@ from swarmtui.experiments.ab import AB_FIGURES, AbResult
 from swarmtui.experiments.effects import Effect, Standing, TuneSummary, change_from, ranking_sentence, standing_text
 from swarmtui.experiments.grid import all_configurations, has_one_server, launch_command, tune_rounds
 from swarmtui.experiments.live_knobs import knob_commands
-from swarmtui.experiments.tune import result_line
+from swarmtui.experiments.runner import result_line
 from swarmtui.model.tuning import LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate

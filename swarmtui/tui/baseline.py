@@ -155,11 +155,9 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
 def record_effect(directory: Path, baseline: str = "") -> str:
     """Compare an ended session with its baseline, or with this one, log the result and return it as a sentence."""
     from swarmtui.experiments.baseline import record_baseline_verdict
-    from swarmtui.sessions.store import baseline_id
 
     try:
-        before = baseline or baseline_id(directory.parent, directory)
-        found = record_baseline_verdict(directory.parent, before, directory)
+        found = record_baseline_verdict(directory.parent, directory, baseline)
     except BadInput:
         return ""
     return sanitize(f"{found.what}: {found.effect}")

@@ -102,7 +102,7 @@ def test_command_of_the_user_is_run_by_the_guardian_and_only_named_by_the_next_s
     left_by_killed(tmp_path / "held", change)
     (line,) = restore_left(tmp_path / "held")
     assert line.startswith("clock was left changed; to restore it, run: ") and not mark.exists()
-    assert restore_file(left_by_killed(tmp_path / "held", change)).lines == ("clock restored",)
+    assert restore_file(left_by_killed(tmp_path / "held", change)) == ("clock restored",)
     assert mark.exists()
 
 
