@@ -14,7 +14,7 @@ from swarmtui.cli.options import print_result
 from swarmtui.experiments.grid import launch_command, tune_engine
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import POWER, AutoSearch, LiveKnob, TuneFile, TunePlan, TuneRecipe, Value, parse_recipe
+from swarmtui.model.tuning import POWER, AutoSearch, LiveKnob, TuneFile, TunePlan, Value, parse_recipe, value_text
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.report.tuning import knob_lines
 from swarmtui.text import echo, escape
@@ -35,6 +35,9 @@ _PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 36, 1 / 20, 12.0, 60.0
 
 def auto_tune_file(options: dict[str, Any]) -> TuneFile:
     """Build the definition of an automatic tune from the command line."""
+    from swarmtui.client.plan_builder import parse_levels
+    from swarmtui.prompts.library import read_text
+
     command = options["command"]
     if command is None:
         raise BadInput("give FILE, or --auto COMMAND to find the flags of a server", key="FILE")
@@ -45,11 +48,12 @@ def auto_tune_file(options: dict[str, Any]) -> TuneFile:
     parse_seconds(budget, "--budget")
     plan = TunePlan(
         workload=options["workload"] or TunePlan().workload,
-        levels=_parse_levels(options["levels"]),
+        levels=_LEVELS if options["levels"] is None else parse_levels(options["levels"]),
         requests=options["requests"],
         max_tokens=options["max_tokens"],
     )
-    recipe = _read_recipe(options["recipe"])
+    given = options["recipe"]
+    recipe = None if given is None else parse_recipe(read_text(Path(given)), given)
     tune = TuneFile(
         command=command,
         name="auto",
@@ -67,12 +71,6 @@ def auto_tune_file(options: dict[str, Any]) -> TuneFile:
     if recipe is not None and tune_engine(tune).name.lower() != recipe.engine.lower():
         raise BadInput(f"is for {recipe.engine}, the command for {tune_engine(tune).name}", key="--recipe")
     return tune
-
-
-def _read_recipe(path: str | None) -> TuneRecipe | None:
-    from swarmtui.prompts.library import read_text
-
-    return None if path is None else parse_recipe(read_text(Path(path)), path)
 
 
 def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) -> None:
@@ -93,12 +91,6 @@ def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) ->
         "flags": {name: value for name, value in outcome.flags.items() if name != POWER},
     }
     path.write_text(tomli_w.dumps(recipe))
-
-
-def _parse_levels(text: str | None) -> tuple[int, ...]:
-    from swarmtui.client.plan_builder import parse_levels
-
-    return _LEVELS if text is None else parse_levels(text)
 
 
 def _parse_knob(text: str) -> tuple[str, tuple[Value, ...]]:
@@ -248,9 +240,7 @@ def auto_commands_text(tune: TuneFile, space: Any, power_problem: str) -> str:
     for knob in space.knobs:
         if knob.name in live:
             continue
-        values = ", ".join(
-            str(value).lower() if isinstance(value, bool) else str(value) for value in space.ladder(knob)
-        )
+        values = ", ".join(map(value_text, space.ladder(knob)))
         lines.append(f"  {escape(knob.name, keep='')}: {escape(values, keep='')}")
     if not space.knobs:
         raise BadInput("no flags are known for this command; name its --engine, or flags with --knob", key="--auto")

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.app import session_root
 from swarmtui.cli.options import COMPLETE_VARIABLE, Number, WholeNumber, commands, print_blocks, print_result, to_json
 from swarmtui.text import echo, write_document
 
@@ -56,7 +55,7 @@ def check_workload(file: str) -> None:
 
 
 @commands.command()
-@click.argument("preset", default="moe-tp1", shell_complete=shared.complete_presets)
+@click.argument("preset", default="moe-tp1", shell_complete=shared.complete)
 @click.option(
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
 )
@@ -133,7 +132,7 @@ def discover(timeout: float, as_json: bool) -> None:
 @shared.ca_file
 @shared.insecure
 @shared.json
-@shared.session_dir
+@shared.root
 def doctor(
     endpoint: str | None,
     streams: int,
@@ -142,7 +141,7 @@ def doctor(
     ca_file: str | None,
     insecure: bool,
     as_json: bool,
-    session_dir: str | None,
+    root: Path,
 ) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
     import msgspec
@@ -162,7 +161,7 @@ def doctor(
         )
     lines = []
     exporters = gpu_metrics_urls or (server.gpu_metrics_urls if server is not None else ())
-    checks = run_checks(server, streams, session_root(session_dir), exporters)
+    checks = run_checks(server, streams, root, exporters)
     if hosts:
         from swarmtui.hosts.speed import check_host_speeds
 

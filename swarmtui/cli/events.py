@@ -150,7 +150,8 @@ class EventFeed:
         for level in levels:
             if self._levels.get(level.key) != level.n:
                 self._levels[level.key] = level.n
-                yield _level_event(level)
+                ttft, tps = level.ttft_s, level.per_stream_tps.mean
+                yield copy_fields(LevelEvent, level, per_stream_tps=tps, ttft_s=ttft.median, ttft_p90_s=ttft.p90)
 
     def _decide(self, key: LevelKey, good: int, n: int, word: EventWord) -> Iterator[RunEvent]:
         if self._words.get(key) != word:
@@ -171,8 +172,3 @@ def _session_event(session: Session, directory: str) -> SessionEvent:
         slo=session.plan.slo,
         simulated=session.simulated,
     )
-
-
-def _level_event(level: Level) -> LevelEvent:
-    per_stream_tps, ttft_s = level.per_stream_tps.mean, level.ttft_s
-    return copy_fields(LevelEvent, level, per_stream_tps=per_stream_tps, ttft_s=ttft_s.median, ttft_p90_s=ttft_s.p90)

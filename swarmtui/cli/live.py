@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from swarmtui.cli import options as shared
@@ -37,8 +39,8 @@ def demo(slow: bool, session_dir: str | None) -> None:
 @commands.command()
 @click.argument("session", required=False)
 @shared.slow
-@shared.session_dir
-def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
+@shared.root
+def attach(session: str | None, slow: bool, root: Path) -> None:
     """Open the app on a running session.
 
     SESSION is an id or the beginning of one; without it, the only running session.
@@ -63,8 +65,8 @@ def attach(session: str | None, slow: bool, session_dir: str | None) -> None:
 @commands.command()
 @click.argument("session", default="last")
 @shared.slow
-@shared.session_dir
-def replay(session: str, slow: bool, session_dir: str | None) -> None:
+@shared.root
+def replay(session: str, slow: bool, root: Path) -> None:
     """Replay a saved session in the app.
 
     SESSION is an id, the beginning of one, or `last`.
@@ -72,4 +74,4 @@ def replay(session: str, slow: bool, session_dir: str | None) -> None:
     require_terminal("sessions show")
     from swarmtui.tui.launch import open_replayed
 
-    open_replayed(session_root(session_dir), session, slow=slow)
+    open_replayed(root, session, slow=slow)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from swarmtui.cli.app import open_app
+from swarmtui.cli.app import open_app, session_root
 from swarmtui.text import echo
 from swarmtui.version import __version__
 
@@ -159,32 +159,30 @@ def drop_overridden_defaults(context: click.Context, options: dict[str, Any]) ->
     return options | dict.fromkeys(dropped)
 
 
-def _matching(names: Iterable[str], typed: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in names if name.startswith(typed)]
-
-
-def _known_apis() -> list[str]:
+def complete(context: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Complete the name of an API, a preset of the simulator or a workload; that may also be a file."""
     from swarmtui.model.endpoint import AUTO, PATHS
-
-    return [*PATHS, AUTO]
-
-
-def _known_workloads() -> list[str]:
     from swarmtui.prompts.library import builtin_workloads
-
-    return [found.workload.name for found in builtin_workloads()]
-
-
-def complete_presets(context: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     from swarmtui.sim.presets import list_presets
 
-    return _matching([preset.name for preset in list_presets()], typed)
+    if param.name == "api":
+        names = [*PATHS, AUTO]
+    elif param.name == "preset":
+        names = [preset.name for preset in list_presets()]
+    else:
+        names = [found.workload.name for found in builtin_workloads()]
+    found = [CompletionItem(name) for name in names if name.startswith(typed)]
+    return found or ([CompletionItem(typed, "file")] if param.name == "workload" else [])
 
 
-session_dir = click.option(
-    "--session-dir",
-    metavar="DIR",
-    help="Where sessions are saved.  [default: swarmtui/sessions in $XDG_DATA_HOME or ~/.local/share]",
+_SESSION_DIR: dict[str, Any] = {
+    "metavar": "DIR",
+    "help": "Where sessions are saved.  [default: swarmtui/sessions in $XDG_DATA_HOME or ~/.local/share]",
+}
+session_dir = click.option("--session-dir", **_SESSION_DIR)
+# The same, resolved; of the commands below `sessions`, its option counts where they have none.
+root = click.option(
+    "--session-dir", "root", callback=lambda context, param, value: session_root(value or context.obj), **_SESSION_DIR
 )
 slow = click.option("--slow", is_flag=True, help="Two frames per second, for slow connections.")
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
@@ -207,7 +205,7 @@ model = click.option("--model", metavar="NAME", help="Model name.  [default: the
 api = click.option(
     "--api",
     metavar="NAME",
-    shell_complete=lambda context, param, typed: _matching(_known_apis(), typed),
+    shell_complete=complete,
     help="chat, messages, responses, completions, ollama, or auto: the first of them that the server knows.  "
     "[default: by the URL's path, else chat]",
 )
@@ -216,9 +214,7 @@ workload = click.option(
     default="coding",
     show_default=True,
     metavar="NAME|FILE",
-    shell_complete=lambda context, param, typed: (
-        _matching(_known_workloads(), typed) or [CompletionItem(typed, "file")]
-    ),
+    shell_complete=complete,
     help="The prompts to send; see `swarmtui workloads`.",
 )
 gpu_metrics = click.option(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
 from swarmtui.report import FORMATS, format_of
 from swarmtui.text import echo, write_document
@@ -30,17 +29,17 @@ BY = ("newest", "best", "model", "workload")
 @click.option("-n", "--most", type=WholeNumber(1), metavar="N", help="List at most N.")
 @click.option("--all", "every", is_flag=True, help="Also list each session of an experiment.")
 @shared.json
-@shared.session_dir
+@shared.root
 @click.pass_context
 def sessions(
-    context: click.Context, find: str, by: Any, most: int | None, every: bool, as_json: bool, session_dir: str | None
+    context: click.Context, find: str, by: Any, most: int | None, every: bool, as_json: bool, root: Path
 ) -> None:
     """List saved sessions, newest first; the sessions of an A/B test, a tune or a series of probes are one line.
 
     \b
     swarmtui sessions --find 'qwen coding' --by best -n 10
     """
-    context.obj = session_dir
+    context.obj = str(root)
     if context.invoked_subcommand is None:
         import msgspec
 
@@ -49,7 +48,6 @@ def sessions(
         from swarmtui.report.session_list import session_list
         from swarmtui.sessions.index import list_sessions, search_sessions
 
-        root = session_root(session_dir)
         saved = list_sessions(root)
         found = search_sessions(saved, by, find)
         if as_json:
@@ -64,9 +62,8 @@ def sessions(
 @sessions.command()
 @click.argument("session")
 @shared.json
-@shared.session_dir
-@click.pass_context
-def show(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
+@shared.root
+def show(session: str, as_json: bool, root: Path) -> None:
     """Show one session: its levels, checks and events.
 
     SESSION is an id, the beginning or end of one, `last` for the last one that measured a level, or `last~1` for the
@@ -78,7 +75,7 @@ def show(context: click.Context, session: str, as_json: bool, session_dir: str |
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, open_session
 
-    found = open_session(session_root(session_dir or context.obj), session)
+    found = open_session(root, session)
     summary = found if isinstance(found, Summary) else ensure_summary(found)
     if as_json:
         echo(summary_json(summary).decode())
@@ -107,9 +104,8 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
 
 @sessions.command("import", short_help="Add sessions that others shared.")
 @click.argument("file", nargs=-1, required=True, type=click.Path(dir_okay=False))
-@shared.session_dir
-@click.pass_context
-def import_files(context: click.Context, file: tuple[str, ...], session_dir: str | None) -> None:
+@shared.root
+def import_files(file: tuple[str, ...], root: Path) -> None:
     """Add shared files (.swarm.json.gz) to the list, where they can be shown, compared and be a baseline.
 
     \b
@@ -118,7 +114,7 @@ def import_files(context: click.Context, file: tuple[str, ...], session_dir: str
     from swarmtui.sessions.shared_file import import_shared
 
     for path in file:
-        echo(f"imported {import_shared(Path(path), session_root(session_dir or context.obj))}")
+        echo(f"imported {import_shared(Path(path), root)}")
 
 
 @sessions.command("save-to", short_help="Move a running session to another directory.")
@@ -139,28 +135,25 @@ def save_to(session: str, directory: str) -> None:
 
 @sessions.command()
 @click.argument("session", nargs=-1, required=True)
-@shared.session_dir
-@click.pass_context
-def rm(context: click.Context, session: tuple[str, ...], session_dir: str | None) -> None:
+@shared.root
+def rm(session: tuple[str, ...], root: Path) -> None:
     """Delete sessions permanently; a running session is refused."""
     from swarmtui.sessions.store import remove_session
 
     for name in session:
-        echo(f"removed {remove_session(session_root(session_dir or context.obj), name)}")
+        echo(f"removed {remove_session(root, name)}")
 
 
 @sessions.command("advice", short_help="What to try next, with evidence.")
 @click.argument("session", default="last")
 @shared.json
-@shared.session_dir
-@click.pass_context
-def advice(context: click.Context, session: str, as_json: bool, session_dir: str | None) -> None:
+@shared.root
+def advice(session: str, as_json: bool, root: Path) -> None:
     """Suggest what to try next, with the evidence found in the session."""
     from swarmtui.experiments.baseline import use_baseline
     from swarmtui.report.answer import advice_blocks
     from swarmtui.sessions.store import read_session
 
-    root = session_root(session_dir or context.obj)
     summary = read_session(root, session)
     summary = use_baseline(root, root / summary.session.id, summary)
     print_result(summary.answer.next if summary.answer else (), advice_blocks(summary), as_json=as_json)
@@ -172,17 +165,13 @@ def advice(context: click.Context, session: str, as_json: bool, session_dir: str
 @click.option("--reverted", "mark", flag_value="reverted", help="Mark change NUMBER as reverted.")
 @click.option("--note", metavar="TEXT", help="Add a note to change NUMBER.")
 @shared.json
-@shared.session_dir
-@click.pass_context
-def change_log(
-    context: click.Context, number: int | None, mark: Any, note: str | None, as_json: bool, session_dir: str | None
-) -> None:
+@shared.root
+def change_log(number: int | None, mark: Any, note: str | None, as_json: bool, root: Path) -> None:
     """Show the tuning log: each change, its effect, and whether it was kept."""
     from swarmtui.experiments.store import mark_change, read_log
     from swarmtui.model.base import BadInput
     from swarmtui.report.tuning import log_blocks
 
-    root = session_root(session_dir or context.obj)
     if number is not None:
         mark_change(root, number, mark, note)
     elif mark or note is not None:
@@ -198,10 +187,8 @@ def change_log(
 @click.option("--baseline", metavar="SESSION|FILE", help="Session to compare the others with.  [default: the first]")
 @shared.detect
 @shared.json
-@shared.session_dir
-def compare(
-    session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, session_dir: str | None
-) -> None:
+@shared.root
+def compare(session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, root: Path) -> None:
     """Compare sessions: what differs between them, their levels side by side, and one verdict per level.
 
     \b
@@ -225,7 +212,7 @@ def compare(
     from swarmtui.report.text import fits_terminal
     from swarmtui.sessions.store import LAST, earlier_sessions, read_summary, with_session_beside
 
-    detected, root = parse_share(detect), session_root(session_dir)
+    detected = parse_share(detect)
     session = session or (LAST,)
     names = (baseline, *session) if baseline and baseline not in session else session
     if len(names) < 2 and names[0].endswith(SHARED_SUFFIX):
@@ -249,10 +236,8 @@ def compare(
 @click.option("--format", "form", metavar="|".join(FORMATS), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
 @click.option("--chart", metavar="NAME", help="A single chart as an image: throughput ttft contention pareto gpu …")
-@shared.session_dir
-def export(
-    session: tuple[str, ...], form: str | None, output: str | None, chart: str | None, session_dir: str | None
-) -> None:
+@shared.root
+def export(session: tuple[str, ...], form: str | None, output: str | None, chart: str | None, root: Path) -> None:
     """Export a session as a file, or several side by side (md, openmetrics, html, svg).
 
     \b
@@ -269,7 +254,7 @@ def export(
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")
         output = "-"
-    content = render([open_session(session_root(session_dir), name) for name in session], form, chart)
+    content = render([open_session(root, name) for name in session], form, chart)
     if output in (None, "-"):
         write_document(sys.stdout, content)
         return

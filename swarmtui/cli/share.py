@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.app import session_root
 from swarmtui.cli.options import WholeNumber, commands, print_blocks, to_json
 from swarmtui.text import echo
-
-if TYPE_CHECKING:
-    from swarmtui.report.sharing import SharedSession
 
 # A copy of those in `report.leaderboards`, so that --help does not import it.
 LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
@@ -36,7 +32,7 @@ LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
 @click.option("--label", default="", metavar="TEXT", help="A title to show; that of the session is not shared.")
 @click.option("--model", default="", metavar="NAME", help="Name of the model to show.  [default: that of the server]")
 @shared.json
-@shared.session_dir
+@shared.root
 def share(
     session: str,
     outputs: tuple[str, ...],
@@ -45,7 +41,7 @@ def share(
     label: str,
     model: str,
     as_json: bool,
-    session_dir: str | None,
+    root: Path,
 ) -> None:
     """Make a card, a post and one file to send of a session, and list what is in them.
 
@@ -59,52 +55,30 @@ def share(
     `swarmtui compare FILE last`, `swarmtui run --baseline FILE` or `swarmtui sessions import FILE`.
     Nothing is sent anywhere.
     """
-    from swarmtui.model.base import BadInput
-    from swarmtui.report.sharing import prepare, shared_blocks
+    from swarmtui.model.base import BadInput, writing
+    from swarmtui.report.leaderboards import LEADERBOARDS as known
+    from swarmtui.report.sharing import default_names, prepare, render_files, shared_blocks
 
-    found = prepare(session_root(session_dir), session, label=label, model=model)
-    if leaderboard is None and level is not None:
-        raise BadInput("is for --to", key="--level")
+    found = prepare(root, session, label=label, model=model)
     remarks: tuple[str, ...] = ()
     if leaderboard is None:
-        names = _write_all(found, outputs)
+        if level is not None:
+            raise BadInput("is for --to", key="--level")
+        names = list(outputs) or default_names(found)
+        contents: Iterable[bytes] = render_files(found, names)
     else:
-        names, remarks = _write_leaderboard(found, leaderboard, level, outputs)
-    if leaderboard is not None:
+        if len(outputs) > 1:
+            raise BadInput("one file is written with --to", key="-o")
+        file = known[leaderboard](found.summary, level)
+        names = list(outputs) or [f"{found.summary.session.id}.{leaderboard}.json"]
+        contents, remarks = [file.content], file.remarks
         # It has a few figures of the session, which the user can read.
         found = found._replace(contains=())
+    for name, content in zip(names, contents, strict=True):
+        with writing(name):
+            Path(name).write_bytes(content)
     if as_json:
         echo(to_json({"files": names, "contains": dict(found.contains), "left_out": found.left_out, "notes": remarks}))
         return
     hint = "--label TEXT and --model NAME are shown as you type them." if leaderboard is None else ""
     print_blocks(shared_blocks(found, ", ".join(names), remarks, hint))
-
-
-def _write_all(found: SharedSession, outputs: tuple[str, ...]) -> list[str]:
-    from swarmtui.report.sharing import default_names, render_files
-
-    names = list(outputs) or default_names(found)
-    for name, content in zip(names, render_files(found, names), strict=True):
-        _write(name, content)
-    return names
-
-
-def _write_leaderboard(
-    found: SharedSession, leaderboard: str, level: int | None, outputs: tuple[str, ...]
-) -> tuple[list[str], tuple[str, ...]]:
-    from swarmtui.model.base import BadInput
-    from swarmtui.report.leaderboards import LEADERBOARDS as known
-
-    if len(outputs) > 1:
-        raise BadInput("one file is written with --to", key="-o")
-    file = known[leaderboard](found.summary, level)
-    name = outputs[0] if outputs else f"{found.summary.session.id}.{leaderboard}.json"
-    _write(name, file.content)
-    return [name], file.remarks
-
-
-def _write(name: str, content: bytes) -> None:
-    from swarmtui.model.base import writing
-
-    with writing(name):
-        Path(name).write_bytes(content)

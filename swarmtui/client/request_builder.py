@@ -278,9 +278,15 @@ def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunR
 
 def _addresses(summary: Summary) -> tuple[str, ...]:
     """Return the endpoints: the preset of a simulator that ended with its run, or servers that answer."""
+    from swarmtui.engines.simulator import simulator_address
+
     session = summary.session
     if session.endpoints[0].embedded:
-        return (_simulator(summary),)
+        address = simulator_address(next((server.flags for server in summary.servers if server.flags), None))
+        if address is None:
+            raise BadInput("its simulator is not known: choose one on the setup screen")
+        validate_endpoint(address)
+        return (address,)
     for endpoint in session.endpoints:
         if not endpoint.url:
             raise BadInput("it was measured elsewhere: b compares the next runs with it")
@@ -289,16 +295,6 @@ def _addresses(summary: Summary) -> tuple[str, ...]:
         if not is_listening(endpoint.url):
             raise BadInput(f"nothing answers at {endpoint.url}: start the server, then press R")
     return tuple(endpoint.url for endpoint in session.endpoints)
-
-
-def _simulator(summary: Summary) -> str:
-    from swarmtui.engines.simulator import simulator_address
-
-    address = simulator_address(next((server.flags for server in summary.servers if server.flags), None))
-    if address is None:
-        raise BadInput("its simulator is not known: choose one on the setup screen")
-    validate_endpoint(address)
-    return address
 
 
 def _workload(session: Session) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from swarmtui.engines.command_line import is_secret
 from swarmtui.engines.knobs import Knob
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
+from swarmtui.model.tuning import value_text
 
 PROMETHEUS_PATH = "/metrics"
 _MAX_COUNT = 1 << 31
@@ -133,7 +134,7 @@ class Engine:
 
 def settings(values: Mapping[str, Any]) -> dict[str, str]:
     """Return a JSON object's plain values as flags; unset and secret ones are left out."""
-    plain = {str(k).replace("_", "-"): _text(v) for k, v in values.items() if isinstance(v, str | int | float | bool)}
+    plain = {str(k).replace("_", "-"): value_text(v) for k, v in values.items() if isinstance(v, str | int | float)}
     return {name: value for name, value in plain.items() if value and not is_secret(name, value)}
 
 
@@ -154,7 +155,3 @@ def objects(value: object) -> list[Mapping[str, Any]]:
 def version_in(found: Mapping[str, Any]) -> str:
     version = found.get("version")
     return version if isinstance(version, str) else ""
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

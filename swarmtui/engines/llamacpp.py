@@ -104,14 +104,18 @@ class LlamaCpp(Engine):
         if self._is_loading(reply):
             return DiscoveredServer(url="", engine=self.name, reachable=False, problem="the model is loading")
         props = reply.json()
+        generation = props.get("default_generation_settings")
+        # What flags set, as far as the server tells; the context that it reports is that of one slot.
+        given = {"parallel": props.get("total_slots"), "model": props.get("model_path")}
+        flags = {name: str(value) for name, value in given.items() if isinstance(value, str | int) and value}
         return DiscoveredServer(
             url="",
             engine=self.name,
             version=str(props.get("build_info", "")),
-            context=positive(_context(props)),
+            context=positive(generation.get("n_ctx")) if isinstance(generation, Mapping) else None,
             slots=self.slots(None, props),
             block_size=1,
-            flags=_flags(props) or None,
+            flags=flags or None,
         )
 
     def slots(self, flags: Mapping[str, str] | None, info: Mapping[str, Any] | None = None) -> int | None:
@@ -161,14 +165,3 @@ class LlamaCpp(Engine):
 
     def _is_loading(self, reply: ProbeReply) -> bool:
         return reply.status == 503 and reply.server == self.server_header
-
-
-def _flags(props: Mapping[str, Any]) -> dict[str, str]:
-    """Return what flags set, as far as the server tells; the context that it reports is that of one slot."""
-    found = {"parallel": props.get("total_slots"), "model": props.get("model_path")}
-    return {name: str(value) for name, value in found.items() if isinstance(value, str | int) and value}
-
-
-def _context(props: Mapping[str, Any]) -> object:
-    generation = props.get("default_generation_settings")
-    return generation.get("n_ctx") if isinstance(generation, Mapping) else None

@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from swarmtui.engines.base import Engine, ProbeReply, flag_number, objects, positive
 from swarmtui.engines.knobs import Conflict, Knob
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
-
-
-class _LoadedModel(msgspec.Struct):
-    size_vram: float | None = None
-
-
-class _LoadedModels(msgspec.Struct):
-    models: list[_LoadedModel]
-
-
-_decoder = msgspec.json.Decoder(_LoadedModels)
 
 
 class Ollama(Engine):
@@ -66,9 +53,8 @@ class Ollama(Engine):
         return None if flags is None else flag_number(flags, "OLLAMA_NUM_PARALLEL") or 1
 
     def parse_metrics(self, text: str) -> ServerState | None:
-        try:
-            models = _decoder.decode(text).models
-        except (msgspec.DecodeError, RecursionError):
+        models = ProbeReply(200, text=text).json().get("models")
+        if not isinstance(models, list):
             return None
-        sizes = [model.size_vram for model in models if model.size_vram is not None]
+        sizes = [float(size) for model in objects(models) if isinstance(size := model.get("size_vram"), int | float)]
         return ServerState(engine=self.name, vram_bytes=sum(sizes) if sizes else None)

@@ -20,7 +20,17 @@ from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.endpoint import check_url
 from swarmtui.model.load import Closed, LimitedLoad, Load, Sessions
 from swarmtui.model.parsing import parse_seconds
-from swarmtui.model.tuning import AutoSearch, Flags, Objective, Start, Tune, TuneFile, Value, configuration_key
+from swarmtui.model.tuning import (
+    AutoSearch,
+    Flags,
+    Objective,
+    Start,
+    Tune,
+    TuneFile,
+    Value,
+    configuration_key,
+    value_text,
+)
 
 StartT = TypeVar("StartT", bound=Start)
 
@@ -102,7 +112,7 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
 def filled(text: str, values: Flags) -> str:
     """Replace each `{name}` by its value."""
     for name, value in values.items():
-        text = text.replace(f"{{{name}}}", str(value).lower() if isinstance(value, bool) else str(value))
+        text = text.replace(f"{{{name}}}", value_text(value))
     return text
 
 

@@ -87,14 +87,6 @@ def dialect_from_url(url: str) -> Dialect:
     return next((name for name, path in PATHS.items() if url.rstrip("/").endswith(path)), "chat")
 
 
-def _is_host_name(host: str) -> bool:
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        return False
-    return True
-
-
 def parse_address(url: str) -> Address:
     """Parse `host:port`, `http://host:port/v1` or a full path to `/v1/chat/completions`."""
     text, shown = url.strip(), show_url(url)
@@ -112,8 +104,10 @@ def parse_address(url: str) -> Address:
         raise BadInput(f"unsupported scheme {parts.scheme}://; expected http:// or https://", key=shown)
     if not parts.hostname:
         raise BadInput("no host; expected a URL like http://127.0.0.1:8000", key=shown)
-    if not _is_host_name(parts.hostname):
-        raise BadInput(f"{parts.hostname!r} is not a host name", key=shown)
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise BadInput(f"{parts.hostname!r} is not a host name", key=shown) from None
     if parts.username or parts.password:
         raise BadInput("a URL must not contain a password; use --api-key-env or --header", key=parts.hostname)
     base = parts.path

@@ -83,42 +83,31 @@ class SummaryFile(Stored, frozen=True, kw_only=True):
     events: tuple[TimedEvent, ...]
 
 
+# The first type of each document is its schema; the others are defined in it.
+_TYPES: dict[str, tuple[Any, ...]] = {
+    "journal": (Entry,), "detail": (Summary, Record), "summary": (SummaryFile,), "workload": (Workload,),
+    "config": (Config,), "events": (RunEvent,), "shared": (SharedFile,),
+}  # fmt: skip
+
+
 def json_schema(name: str) -> dict[str, Any]:
-    match name:
-        case "journal":
-            schema, components = _generate(Entry)
-        case "detail":
-            schema, components = _generate(Summary, Record)
-            _add_requests(components)
-        case "summary":
-            schema, components = _generate(SummaryFile)
-            del components["Level"]["properties"]["by_run"]
-            for component in components.values():
-                component.pop("required", None)
-        case "workload":
-            schema, components = _generate(Workload)
-        case "config":
-            schema, components = _generate(Config)
-        case "events":
-            schema, components = _generate(RunEvent)
-        case "shared":
-            schema, components = _generate(SharedFile)
-        case _:
-            hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
-            raise BadInput(f"no schema named {name!r}{hint}")
+    if name not in _TYPES:
+        hint = suggest(name, list(DOCUMENTS), "; ") or f"; known are {', '.join(DOCUMENTS)}"
+        raise BadInput(f"no schema named {name!r}{hint}")
+    schemas, components = msgspec.json.schema_components(_TYPES[name], ref_template="#/$defs/{name}")
+    if name == "detail":
+        _add_requests(components)
+    if name == "summary":
+        del components["Level"]["properties"]["by_run"]
+        for component in components.values():
+            component.pop("required", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"swarmtui {name}",
         "description": DOCUMENTS[name],
-        **schema,
+        **schemas[0],
         "$defs": dict(sorted(components.items())),
     }
-
-
-def _generate(*kinds: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of the first type, and the definitions that all of them need."""
-    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    return schemas[0], components
 
 
 def _add_requests(components: dict[str, Any]) -> None:

@@ -98,8 +98,13 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
         name = unknown.group(1)
         message = "unknown key" + suggest(name, _known_fields(kind, steps), ", ")
         steps = [*steps, name]
+    elif missing:
+        message = f"the key {missing.group(1)} is missing" + _expected(_choices(kind, [*steps, missing.group(1)]))
     else:
-        message = _plain_message(message) + _hint(message, kind, steps)
+        wrong = re.match(r"Invalid (?:enum )?value '(.*)'$", message)
+        choices = _choices(kind, steps) if wrong else []
+        close = suggest(wrong.group(1), choices, "; ") if wrong and choices else ""
+        message = _plain_message(message) + _expected(choices) + close
     return BadInput(
         message,
         source=source,
@@ -118,9 +123,6 @@ _PLAIN_WORDS = {
 
 def _plain_message(message: str) -> str:
     """Replace Python type names in a message of msgspec, and leave out that a key is optional."""
-    missing = re.search(r"missing required field `(.+?)`", message)
-    if missing:
-        return f"the key {missing.group(1)} is missing"
 
     def words(match: re.Match[str]) -> str:
         names = match.group(1).split(" | ")
@@ -132,14 +134,8 @@ def _plain_message(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _hint(message: str, kind: Any, steps: list[str | int]) -> str:
-    """List the values that are allowed in place of a wrong or missing one."""
-    wrong = re.match(r"Invalid (?:enum )?value '(.*)'$", message)
-    missing = re.search(r"missing required field `(.+?)`", message)
-    choices = _choices(kind, steps) if wrong else _choices(kind, [*steps, missing.group(1)]) if missing else []
-    if not choices:
-        return ""
-    return f"; expected one of {', '.join(choices)}" + (suggest(wrong.group(1), choices, "; ") if wrong else "")
+def _expected(choices: list[str]) -> str:
+    return f"; expected one of {', '.join(choices)}" if choices else ""
 
 
 def suggest(name: str, known: list[str], before: str) -> str:

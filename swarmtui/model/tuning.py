@@ -367,11 +367,6 @@ def parse_tune(text: str, source: str) -> TuneFile:
     for key, values in tune.grid.items():
         if len({(type(value), value) for value in values}) < len(values):
             raise BadInput("duplicate value", source=source, key=f"grid.{key}")
-    _check_knobs(tune, source)
-    return tune
-
-
-def _check_knobs(tune: TuneFile, source: str) -> None:
     names = [*tune.grid, *{name for flags in tune.configurations for name in flags}]
     for number, knob in enumerate(tune.knob):
         where = f"knob[{number}]"
@@ -381,6 +376,7 @@ def _check_knobs(tune: TuneFile, source: str) -> None:
             raise BadInput(f"{knob.key} is named twice", source=source, key=where)
         names.append(knob.key)
         parse_seconds(knob.within, f"{where}.within")
+    return tune
 
 
 def parse_recipe(text: str, source: str) -> TuneRecipe:
@@ -393,6 +389,10 @@ def parse_recipe(text: str, source: str) -> TuneRecipe:
 def configuration_key(flags: Flags) -> str:
     """A key that does not depend on the order of the flags."""
     return msgspec.json.encode(flags, order="sorted").decode()
+
+
+def value_text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def format_flags(flags: dict[str, Any]) -> str:

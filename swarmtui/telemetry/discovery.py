@@ -152,7 +152,7 @@ def _has_title(argv: Sequence[str]) -> bool:
 def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
     if pid is None or not any(gpu.pids for gpu in gpus):
         return ()
-    family = set(process_family([pid]))
+    family = process_family([pid])
     return tuple(gpu.uuid for gpu in gpus if not family.isdisjoint(gpu.pids))
 
 
@@ -172,7 +172,7 @@ def _may_serve(listener: Listener) -> bool:
     """Ephemeral ports are mostly internal to a program: they count only for known servers."""
     port = listener.port
     privileged = port < 1024 and port != 80
-    return not (port in _EXCLUDED_PORTS or privileged or (_is_ephemeral(port) and listener.engine is None))
+    return not (port in _EXCLUDED_PORTS or privileged or (port in _ephemeral_ports() and listener.engine is None))
 
 
 def _by_port(listeners: Iterable[Listener]) -> dict[int, Listener]:
@@ -227,18 +227,13 @@ def _process_engine(pid: int) -> Engine | None:
     return None if _has_title(argv) else engine_from_command(argv)
 
 
-def _is_ephemeral(port: int) -> bool:
-    first, last = _ephemeral_range()
-    return first <= port <= last
-
-
 @cache
-def _ephemeral_range() -> tuple[int, int]:
+def _ephemeral_ports() -> range:
     try:
         first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-        return int(first), int(last)
+        return range(int(first), int(last) + 1)
     except (OSError, ValueError):
-        return 32768, 60999
+        return range(32768, 61000)
 
 
 def _inspect(
@@ -274,7 +269,7 @@ def _unreachable(listener: Listener, *, timed_out: bool) -> DiscoveredServer | N
     """Describe an inference server by its process only; None for any other listener."""
     if listener.engine is None or listener.pid is None:
         return None
-    if not timed_out and _is_ephemeral(listener.port):
+    if not timed_out and listener.port in _ephemeral_ports():
         return None  # an internal port of a server
     return DiscoveredServer(
         url=f"http://{listener.host}:{listener.port}",

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,8 +75,8 @@ class HostReader:
 
     def _read_programs(self, t_ns: int, ticks: Sequence[int], servers: Collection[int]) -> None:
         """Add what programs used since the last time: what neither we nor the servers used, others did."""
-        now = _read_processes(self._proc)
-        if not ticks or now is None:
+        now = _read_processes(self._proc, _MAX_PROCESSES)
+        if not ticks or not now:
             self._servers = self._programs = None
             return
         # Interrupts serve any program.
@@ -115,12 +116,12 @@ class _Process(NamedTuple):
     cpu_s: float
 
 
-def _read_processes(proc: Path) -> dict[int, _Process] | None:
-    """Read all processes; None if they are too many."""
+def _read_processes(proc: Path, most: float = inf) -> dict[int, _Process]:
+    """Read all processes; empty if they are too many."""
     pids = [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
-    if len(pids) > _MAX_PROCESSES:
-        return None
-    found = {}
+    found = dict[int, _Process]()
+    if len(pids) > most:
+        return found
     for pid in pids:
         # A process may end meanwhile.
         with suppress(OSError, ValueError, IndexError):
@@ -193,16 +194,9 @@ def _descendants(pids: Iterable[int], processes: Mapping[int, _Process]) -> set[
     return found
 
 
-def process_family(pids: Iterable[int]) -> list[int]:
+def process_family(pids: Iterable[int]) -> set[int]:
     """Return these processes and all that they started."""
-    import psutil
-
-    family = []
-    for pid in pids:
-        family.append(pid)
-        with suppress(psutil.Error):
-            family += [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return family
+    return _descendants(pids, _read_processes(_PROC))
 
 
 def _pressure_us(proc: Path) -> int | None:

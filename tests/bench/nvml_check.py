@@ -137,8 +137,8 @@ ALTERNATIVES: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 def cost_of_calls(handle: Any, calls: int) -> None:
     print(f"\n== cost per call, mean of up to {calls} (at most {ROW_S:g} s each)")
     print(f"{'call':<46} {'depth':<9} {'calls':>5} {'wall µs':>9} {'CPU µs':>9} {'user µs':>9} {'system µs':>9}")
-    for probe in (*QUERIES, *SLOW_QUERIES):
-        cost(probe.name, "full" if probe in SLOW_QUERIES else "fast", partial(probe.call, pynvml), handle, calls)
+    for name, query in {**QUERIES, **SLOW_QUERIES}.items():
+        cost(name, "full" if name in SLOW_QUERIES else "fast", partial(query, pynvml), handle, calls)
     for name, call in ALTERNATIVES:
         cost(name, "–", call, handle, calls)
     cost("(an empty Python call)", "–", lambda h: None, handle, calls)

@@ -26,10 +26,7 @@ _DCGM_SCALED = {
     "GPU_UTIL": ("utilisation", 1e-2),
     "GPU_TEMP": ("temperature_c", 1.0),
 }
-_DCGM_WHOLE = {
-    "SM_CLOCK": "sm_mhz",
-    "MAX_SM_CLOCK": "sm_max_mhz",
-}
+_DCGM_WHOLE = {"SM_CLOCK": "sm_mhz", "MAX_SM_CLOCK": "sm_max_mhz"}
 _REASONS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
 
 
@@ -121,10 +118,7 @@ def _amd_gpu(uuid: str, number: str, labels: dict[str, str], values: dict[str, f
     read |= {field: round(values[name] * _MIB) for field, name in _MEMORY.items() if name in values}
     read |= {"sm_mhz": round(values[_CLOCK])} if _CLOCK in values else {}
     return Gpu(
-        uuid=uuid,
-        index=_index(number),
-        name=labels.get("card_series") or labels.get("card_model") or "AMD GPU",
-        **read,
+        uuid=uuid, index=_index(number), name=labels.get("card_series") or labels.get("card_model") or "AMD GPU", **read
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -52,11 +52,6 @@ _THROTTLE_REASONS = {
 QueryCall = Callable[[Any, Any], dict[str, Any]]
 
 
-class NvmlQuery(NamedTuple):
-    name: str
-    call: QueryCall
-
-
 def error_name(error: Exception) -> str:
     """Return NVML's name of an error, such as NotSupported."""
     return type(error).__name__.removeprefix("NVMLError_")
@@ -99,10 +94,6 @@ def host_memory(meminfo: Path) -> dict[str, Any]:
     return {"memory_used": total - free, "memory_total": total, "unified_memory": True}
 
 
-def _utilisation(nvml: Any, handle: Any) -> dict[str, Any]:
-    return {"utilisation": nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100}
-
-
 def _throttle(nvml: Any, handle: Any) -> dict[str, Any]:
     """Use the newer name of the call, else the one of older drivers and packages."""
     try:
@@ -136,10 +127,6 @@ def _compute_capability(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"compute_capability": f"{major}.{minor}"}
 
 
-def _temperature(nvml: Any, handle: Any) -> dict[str, Any]:
-    return {"temperature_c": float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))}
-
-
 def _number(field: str, function: str, scale: float = 1.0, constant: str | None = None) -> QueryCall:
     """Build a query that returns one number; `constant` names the function's second argument."""
 
@@ -151,27 +138,31 @@ def _number(field: str, function: str, scale: float = 1.0, constant: str | None 
     return call
 
 
-QUERIES = (
-    NvmlQuery("memory", _memory),
-    NvmlQuery("power", _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3)),
-    NvmlQuery("utilisation", _utilisation),
-    NvmlQuery("temperature", _temperature),
-    NvmlQuery("sm clock", _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM")),
-    NvmlQuery("throttle", _throttle),
-)
+Queries = Mapping[str, QueryCall]
+
+QUERIES: Queries = {
+    "memory": _memory,
+    "power": _number("power_w", "nvmlDeviceGetPowerUsage", 1e-3),
+    "utilisation": lambda nvml, gpu: {"utilisation": nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100},
+    "temperature": lambda nvml, gpu: {
+        "temperature_c": float(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
+    },
+    "sm clock": _number("sm_mhz", "nvmlDeviceGetClockInfo", constant="NVML_CLOCK_SM"),
+    "throttle": _throttle,
+}
 # Read less often: they take long, or change slowly.
-SLOW_QUERIES = (
-    NvmlQuery("energy", _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3)),
-    NvmlQuery("power limit", _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3)),
-    NvmlQuery("processes", _processes),
-)
+SLOW_QUERIES: Queries = {
+    "energy": _number("energy_j", "nvmlDeviceGetTotalEnergyConsumption", 1e-3),
+    "power limit": _number("power_limit_w", "nvmlDeviceGetEnforcedPowerLimit", 1e-3),
+    "processes": _processes,
+}
 # Constant: read once, when the GPU is opened.
-_LIMIT_QUERIES = (
-    NvmlQuery("sm limit", _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM")),
-    NvmlQuery("memory bandwidth", _memory_bandwidth),
-    NvmlQuery("compute capability", _compute_capability),
-    NvmlQuery("cores", _number("cores", "nvmlDeviceGetNumGpuCores")),
-)
+_LIMIT_QUERIES: Queries = {
+    "sm limit": _number("sm_max_mhz", "nvmlDeviceGetMaxClockInfo", constant="NVML_CLOCK_SM"),
+    "memory bandwidth": _memory_bandwidth,
+    "compute capability": _compute_capability,
+    "cores": _number("cores", "nvmlDeviceGetNumGpuCores"),
+}
 
 
 class NvmlReader:
@@ -251,9 +242,7 @@ class _DeviceLost(Exception):
 class _Device:
     """One GPU or MIG device with its constant properties, last readings and unsupported queries."""
 
-    def __init__(
-        self, handle: Any, fixed: Gpu, queries: Sequence[NvmlQuery] = QUERIES, slow: Sequence[NvmlQuery] = SLOW_QUERIES
-    ) -> None:
+    def __init__(self, handle: Any, fixed: Gpu, queries: Queries = QUERIES, slow: Queries = SLOW_QUERIES) -> None:
         self.fixed = fixed
         self._handle = handle
         self._queries, self._slow_queries = queries, slow
@@ -262,40 +251,37 @@ class _Device:
 
     def read(self, nvml: Any, *, full: bool) -> Gpu:
         if full or self._slow is None:
-            self._slow = values = self._run_all(nvml, self._slow_queries)
+            self._slow = values = self._run(nvml, self._slow_queries)
         else:
             values = self._slow | {"energy_j": None}
-        return msgspec.structs.replace(self.fixed, **values | self._run_all(nvml, self._queries))
+        return msgspec.structs.replace(self.fixed, **values | self._run(nvml, self._queries))
 
-    def _run_all(self, nvml: Any, queries: Sequence[NvmlQuery]) -> dict[str, Any]:
+    def _run(self, nvml: Any, queries: Queries) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for query in queries:
-            if query.name not in self._unsupported:
-                values |= self._run(nvml, query)
+        for name, call in queries.items():
+            if name in self._unsupported:
+                continue
+            try:
+                values |= call(nvml, self._handle)
+            except AttributeError:
+                self._unsupported.add(name)
+            except nvml.NVMLError as error:
+                if error_name(error) in LOST:
+                    raise _DeviceLost(error) from None
+                if error_name(error) in UNSUPPORTED:
+                    self._unsupported.add(name)
         return values
-
-    def _run(self, nvml: Any, query: NvmlQuery) -> dict[str, Any]:
-        try:
-            return query.call(nvml, self._handle)
-        except AttributeError:
-            self._unsupported.add(query.name)
-        except nvml.NVMLError as error:
-            if error_name(error) in LOST:
-                raise _DeviceLost(error) from None
-            if error_name(error) in UNSUPPORTED:
-                self._unsupported.add(query.name)
-        return {}
 
 
 def _open_devices(nvml: Any, index: int) -> Iterator[_Device]:
     """Yield the GPU, then its MIG devices."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     fixed = Gpu(uuid=_text(nvml.nvmlDeviceGetUUID(handle)), index=index, name=_text(nvml.nvmlDeviceGetName(handle)))
-    yield _Device(handle, _Device(handle, fixed, _LIMIT_QUERIES, ()).read(nvml, full=True))
+    yield _Device(handle, _Device(handle, fixed, _LIMIT_QUERIES, {}).read(nvml, full=True))
     for part in _mig_handles(nvml, handle):
         uuid, name = _text(nvml.nvmlDeviceGetUUID(part)), _text(nvml.nvmlDeviceGetName(part))
         mig = Gpu(uuid=uuid, index=index, name=name, part_of=fixed.uuid)
-        yield _Device(part, mig, [NvmlQuery("memory", _memory)], [NvmlQuery("processes", _processes)])
+        yield _Device(part, mig, {"memory": _memory}, {"processes": _processes})
 
 
 def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:

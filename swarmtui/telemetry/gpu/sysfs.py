@@ -103,11 +103,6 @@ def _first(folder: Path, names: tuple[str, ...], scale: float) -> float | None:
     return next((value for name in names if (value := _scaled(folder / name, scale)) is not None), None)
 
 
-def _megahertz(path: Path) -> int | None:
-    value = _integer(path)
-    return None if value is None else round(value / 1e6)
-
-
 def _name(device: Path, slot: str) -> str:
     vendor = _VENDORS[_text(device / "vendor")]
     product = _text(device / "product_name") or _text(device / "device").removeprefix("0x")
@@ -132,7 +127,8 @@ def _temperature(hwmon: Path, labels: tuple[str, ...]) -> float | None:
 
 def _clock_mhz(card: Path, hwmon: Path) -> int | None:
     known = _integer(card / "device/tile0/gt0/freq0/act_freq"), _integer(card / "gt_act_freq_mhz")
-    return next((value for value in known if value is not None), _megahertz(hwmon / "freq1_input"))
+    chip = _scaled(hwmon / "freq1_input", 1e-6)
+    return next((value for value in known if value is not None), None if chip is None else round(chip))
 
 
 def _throttle(card: Path) -> tuple[str, ...] | None:

@@ -20,6 +20,17 @@ _LINEAR = ("linear_attention", "mamba", "mamba2", "recurrent", "conv", "gated_de
 # Layers with a window: all but every n-th, where config.json or GGUF do not list them.
 _WINDOW_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt-oss": 2, "gpt_oss": 2, "cohere2": 4}
 
+_HIDDEN = ("hidden_size", "n_embd", "d_model")
+# What GGUF calls the settings of config.json.
+_GGUF_NAMES = {
+    "hidden_size": "embedding_length", "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv", "head_dim": "attention.key_length",
+    "v_head_dim": "attention.value_length", "kv_lora_rank": "attention.kv_lora_rank",
+    "qk_rope_head_dim": "rope.dimension_count", "sliding_window": "attention.sliding_window",
+    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
+    "num_nextn_predict_layers": "nextn_predict_layers",
+}  # fmt: skip
+
 
 class Quantisation(NamedTuple):
     """How weights are stored: `bits` of a packed weight and `overhead` bits for scales and zero points of its group."""
@@ -98,37 +109,20 @@ def from_config(config: Mapping[str, Any], source: str) -> ModelSettings:
     """Read the settings of a Hugging Face model; those of the text part of a multimodal one."""
     whole, text = Reader(config), text_part(config)
     layers = text.count("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    hidden = text.count("hidden_size", "n_embd", "d_model")
-    heads = text.count("num_attention_heads", "n_head", "n_heads")
     if config.get("is_encoder_decoder") is True:
         raise BadInput("an encoder with a decoder: its steps are not known", source=source)
-    _check_layers(layers, source)
-    if not layers or not hidden:
-        raise BadInput("has no num_hidden_layers and hidden_size: not the settings of a language model", source=source)
+    _check(layers, text, "num_hidden_layers and hidden_size: not the settings of a language model", source)
     tied = text.get("tie_word_embeddings") if "tie_word_embeddings" in text.values else whole.get("tie_word_embeddings")
-    head_dim = text.count("head_dim") or (hidden // heads if heads else 0)
-    kv_heads = text.count("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num") or heads
-    if text.get("multi_query") is True and not text.count("num_key_value_heads", "num_kv_heads"):
-        kv_heads = 1
     kinds = _layer_kinds(text, layers)
-    attention, latent = _attention(text, kinds, heads, kv_heads, head_dim)
-    experts = text.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_total")
-    used = text.count("num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k", "experts_per_token")
     quantised = whole.part("quantization_config").values or text.part("quantization_config").values
-    return ModelSettings(
+    return _settings(
+        text,
+        layers,
+        kinds,
         architecture=text.text("model_type") or whole.text("model_type"),
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
         vocabulary=text.count("vocab_size") or whole.count("vocab_size"),
         tied=tied if isinstance(tied, bool) else None,
-        experts=experts if used else 0,
-        experts_used=min(used, experts),
-        draft_layers=text.count("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"),
-        attention=attention,
         state_bytes=_state_bytes(text, sum(kind in _LINEAR for kind in kinds)),
-        latent=latent,
         quantisation=_quantisation(Reader(quantised)),
     )
 
@@ -136,49 +130,55 @@ def from_config(config: Mapping[str, Any], source: str) -> ModelSettings:
 def from_gguf(values: Mapping[str, Any], source: str) -> ModelSettings:
     architecture = Reader(values).text("general.architecture")
     found = Reader(values, f"{architecture}.")
-    draft = found.count("nextn_predict_layers")
-    layers = max(0, found.count("block_count") - draft)
-    hidden, heads = found.count("embedding_length"), found.count("attention.head_count")
-    _check_layers(layers, source)
-    if not layers or not hidden:
-        raise BadInput("has no block_count and embedding_length: not a language model", source=source)
-    kv_heads = found.count("attention.head_count_kv") or heads
-    head_dim = found.count("attention.key_length") or (hidden // heads if heads else 0)
+    layers = max(0, found.count("block_count") - found.count("nextn_predict_layers"))
+    renamed = Reader({name: found.count(key) for name, key in _GGUF_NAMES.items()})
+    _check(layers, renamed, "block_count and embedding_length: not a language model", source)
     by_layer = found.items("attention.head_count_kv")[:layers]
     kinds = _gguf_kinds(found, architecture, layers)
     if len(by_layer) == layers:  # hybrid models have no heads in layers without attention
         kinds = [kind if _is_count(count) else "mamba" for kind, count in zip(kinds, by_layer, strict=True)]
-    names = {
-        "kv_lora_rank": "attention.kv_lora_rank",
-        "qk_rope_head_dim": "rope.dimension_count",
-        "sliding_window": "attention.sliding_window",
-        "v_head_dim": "attention.value_length",
-    }
-    renamed = Reader({name: found.count(key) for name, key in names.items()})
-    attention, is_latent = _attention(renamed, kinds, heads, kv_heads, head_dim)
-    experts, used = found.count("expert_count"), found.count("expert_used_count")
     linear = sum(kind in _LINEAR for kind in kinds)
-    return ModelSettings(
+    return _settings(
+        renamed,
+        layers,
+        kinds,
         architecture=architecture,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads,
         vocabulary=found.count("vocab_size"),
         tied=None,
-        experts=experts if used else 0,
-        experts_used=min(used, experts),
-        draft_layers=draft,
-        attention=attention,
         state_bytes=float(linear * found.count("ssm.inner_size") * found.count("ssm.state_size") * _STATE_BYTES),
-        latent=is_latent,
         quantisation=Quantisation(),
     )
 
 
-def _check_layers(layers: int, source: str) -> None:
+def _check(layers: int, text: Reader, missing: str, source: str) -> None:
     if layers > _MAX_LAYERS:
         raise BadInput(f"claims {layers:,} layers; at most {_MAX_LAYERS:,} are read", source=source)
+    if not layers or not text.count(*_HIDDEN):
+        raise BadInput(f"has no {missing}", source=source)
+
+
+def _settings(text: Reader, layers: int, kinds: Sequence[str], **others: Any) -> ModelSettings:
+    """Return the settings with what both formats have, by the names of config.json."""
+    hidden, heads = text.count(*_HIDDEN), text.count("num_attention_heads", "n_head", "n_heads")
+    head_dim = text.count("head_dim") or (hidden // heads if heads else 0)
+    kv_heads = text.count("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num") or heads
+    if text.get("multi_query") is True and not text.count("num_key_value_heads", "num_kv_heads"):
+        kv_heads = 1
+    attention, latent = _attention(text, kinds, heads, kv_heads, head_dim)
+    experts = text.count("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_total")
+    used = text.count("num_experts_per_tok", "moe_top_k", "num_experts_per_token", "moe_k", "experts_per_token")
+    return ModelSettings(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads,
+        experts=experts if used else 0,
+        experts_used=min(used, experts),
+        draft_layers=text.count("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"),
+        attention=attention,
+        latent=latent,
+        **others,
+    )
 
 
 # attention

@@ -55,7 +55,8 @@ def sort_tensors(tensors: Iterable[Tensor], settings: ModelSettings) -> Weights:
     # Sums of bytes and elements of tensors whose names differ only in numbers, and of those of draft layers.
     groups: dict[tuple[bytes, str, bool], list[int]] = {}
     for name, kind, elements, size in tensors:
-        is_draft = bool(settings.draft_layers) and _layer(name) >= settings.layers
+        layer = _LAYER.search(name)
+        is_draft = bool(settings.draft_layers and layer and int(layer.group(1)) >= settings.layers)
         key = (name.encode().translate(None, _DIGITS), kind, is_draft)
         sums = groups.get(key)
         if sums is None:
@@ -77,11 +78,6 @@ def sort_tensors(tensors: Iterable[Tensor], settings: ModelSettings) -> Weights:
             parts["other"] = parts.get("other", Sums()).plus((1.0 - share) * size, 0.0)
         by_type[kind] = by_type.get(kind, 0.0) + size
     return Weights(parts, by_type)
-
-
-def _layer(name: str) -> int:
-    found = _LAYER.search(name)
-    return int(found.group(1)) if found else -1
 
 
 def part_of(name: str) -> Part:
