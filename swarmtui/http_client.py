@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from swarmtui.model.base import BadInput
-from swarmtui.model.endpoint import parse_address, tls_problem
+from swarmtui.model.endpoint import causes, parse_address, tls_problem
 from swarmtui.model.redaction import Redactor, Secrets
 
 _MAX_BYTES = 16 << 20
@@ -214,8 +214,6 @@ async def _connect(url: str, timeout_s: float) -> None:
 
 
 class _Progress:
-    """The progress of a request, for the text of its failure."""
-
     def __init__(self) -> None:
         self.new_connection = self.connected = self.responded = False
 
@@ -251,7 +249,6 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 @cache
 def _start_event_loop() -> asyncio.AbstractEventLoop:
-    """Run an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonExecutor())
     Thread(target=loop.run_forever, daemon=True, name="http").start()
@@ -260,13 +257,9 @@ def _start_event_loop() -> asyncio.AbstractEventLoop:
 
 def _reason(error: BaseException) -> str:
     """Return the operating system's error behind a failure; anyio says only that all attempts failed."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
+    for found in causes(error):
         if isinstance(found, OSError) and found.errno:
             return os.strerror(found.errno) if found.errno > 0 else str(found.strerror)
-        found = found.__cause__ or found.__context__
     return str(error) or type(error).__name__
 
 

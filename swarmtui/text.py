@@ -111,7 +111,6 @@ def brief_flags(text: str) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return the number of terminal columns."""
     if text.isascii():
         return len(text)
     return _cell_width(text) if len(text) <= _CELL else _width(text)
@@ -122,7 +121,6 @@ def _width(text: str) -> int:
 
 
 def truncate(text: str, columns: int) -> str:
-    """Shorten to a number of columns, with an ellipsis."""
     if display_width(text) <= columns:
         return text
     kept, used = "", 1

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from swarmtui.model.base import BadInput
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def is_terminal() -> bool:
 
 
 def require_terminal(alternative: str = "run") -> None:
-    from swarmtui.model.base import BadInput
-
     if not is_terminal():
         raise BadInput(f"no terminal; over SSH use `ssh -t HOST swarmtui`, or without one `swarmtui {alternative}`")
 

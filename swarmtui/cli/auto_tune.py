@@ -34,7 +34,6 @@ _PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 36, 1 / 20, 12.0, 60.0
 
 
 def auto_tune_file(options: dict[str, Any]) -> TuneFile:
-    """Build the definition of an automatic tune from the command line."""
     from swarmtui.client.plan_builder import parse_levels
     from swarmtui.prompts.library import read_text
 
@@ -74,7 +73,6 @@ def auto_tune_file(options: dict[str, Any]) -> TuneFile:
 
 
 def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) -> None:
-    """Write the flags that were found as a recipe."""
     import tomli_w
 
     from swarmtui.sessions.store import read_summary

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import COMPLETE_VARIABLE, Number, WholeNumber, commands, print_blocks, print_result, to_json
@@ -144,7 +145,6 @@ def doctor(
     root: Path,
 ) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
-    import msgspec
 
     from swarmtui.client.config_file import check_ca_file, find_endpoints
     from swarmtui.client.doctor import run_checks

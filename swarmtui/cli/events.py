@@ -55,12 +55,10 @@ class EventWriter:
             self.write(event)
 
     def compared(self, change: LoggedChange) -> None:
-        """Write the verdict on a session and its baseline."""
         sentence = f"{change.what}: {change.effect}"
         self.write(VerdictEvent(about="baseline", word=change.verdict, sentence=sentence, change=change.change))
 
     def decided(self, condition: str, *, missed: bool, unsure: bool) -> None:
-        """Write the verdict on a condition of --fail-if."""
         word: EventWord = "unsure" if unsure else "missed" if missed else "kept"
         self.write(VerdictEvent(about="fail_if", word=word, sentence=f"{condition}: {word}"))
 
@@ -80,7 +78,6 @@ class EventWriter:
         self.end(ended, exit_code)
 
     def tuned(self, outcome: TuneOutcome) -> None:
-        """Write the verdict on the flags that an automatic tune found."""
         word, change = (outcome.decision.word, outcome.decision.change) if outcome.decision else (None, None)
         self.write(VerdictEvent(about="tune", word=word, sentence=outcome.sentence, change=change, flags=outcome.flags))
 

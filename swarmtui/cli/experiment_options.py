@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import config_defaults
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
+from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import DONE, STOPPED
 from swarmtui.text import echo, sanitize
 
@@ -28,7 +30,6 @@ OBJECTIVES: dict[str, Objective] = {
 
 def plan_options(tune: TuneFile, session_dir: str | None) -> dict[str, Any]:
     """The options of `run` that the plan of a tune stands for."""
-    import msgspec
 
     plan = tune.plan
     options = msgspec.structs.asdict(plan) | {"seed": tune.seed, "session_dir": session_dir}
@@ -84,7 +85,6 @@ def run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, 
 def confirm_commands(text: str, yes: bool) -> None:
     """Show the commands before any of them is run, and ask for confirmation; if it was given, without secrets."""
     from swarmtui.engines.command_line import redact_flags
-    from swarmtui.model.base import BadInput
 
     if yes:
         lines = [(line[: len(line) - len(line.lstrip())], line.lstrip()) for line in text.splitlines()]

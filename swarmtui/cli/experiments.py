@@ -12,6 +12,7 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
+from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape
 
@@ -93,7 +94,6 @@ def ab(
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
     from swarmtui.experiments.store import add_change, experiment_directory
-    from swarmtui.model.base import BadInput
     from swarmtui.model.parsing import parse_seconds
     from swarmtui.model.tuning import AbTest, is_command
     from swarmtui.report.tuning import ab_blocks
@@ -225,7 +225,6 @@ def tune(file: str | None, **options: Any) -> None:
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneRunner
-    from swarmtui.model.base import BadInput
     from swarmtui.model.client_protocol import Ended
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
@@ -268,7 +267,6 @@ def tune(file: str | None, **options: Any) -> None:
 
 def _refuse_shared_key(sides: dict[str, str], names: dict[str, Any]) -> None:
     """Refuse an endpoint with a key or headers beside a started server, which would get them too."""
-    from swarmtui.model.base import BadInput
 
     for option, text in sides.items():
         if text in names and (names[text].api_key_env or names[text].headers):

@@ -230,7 +230,6 @@ def report(
 
 
 def _compare_with_baseline(root: Path, session: Path, outputs: Outputs, detect: float) -> None:
-    """Print what changed since the baseline, and the verdict."""
     from swarmtui.experiments.baseline import record_baseline_verdict
 
     try:

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import WholeNumber, commands, print_result
 from swarmtui.cli.run_options import only_endpoint
 from swarmtui.client.config_file import find_endpoints
+from swarmtui.model.base import BadInput
+from swarmtui.model.endpoint import SIMULATOR_PREFIX, Endpoint, check_url, show_url
+from swarmtui.model.redaction import Secrets
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -74,9 +78,6 @@ def _is_path(text: str) -> bool:
 def _find_server(target: str | None) -> DiscoveredServer:
     """Describe the server at an endpoint; exit code 3 if it does not answer."""
     from swarmtui.client.catalogue import identify_server, inspect_server
-    from swarmtui.model.base import BadInput
-    from swarmtui.model.endpoint import SIMULATOR_PREFIX, Endpoint, check_url, show_url
-    from swarmtui.model.redaction import Secrets
 
     (endpoint,) = find_endpoints((target or only_endpoint(),))
     if endpoint.url.startswith(SIMULATOR_PREFIX):
@@ -92,8 +93,6 @@ def _find_server(target: str | None) -> DiscoveredServer:
 
 
 def _server_model(server: DiscoveredServer | None) -> Any:
-    from swarmtui.model.base import BadInput
-    from swarmtui.model.endpoint import show_url
     from swarmtui.telemetry.model_files.find import find_shape
 
     assert server is not None
@@ -106,7 +105,6 @@ def _server_model(server: DiscoveredServer | None) -> Any:
 def _find_gpu(name: str | None, server: DiscoveredServer | None) -> GpuFigures:
     """Return the named GPU, else the slowest of those that the server uses, else the slowest of this host."""
     from swarmtui.analysis.speed_of_light.gpus import gpu_figures, gpu_named
-    from swarmtui.model.base import BadInput
 
     if name is not None:
         return gpu_named(name)
@@ -122,8 +120,6 @@ def _find_gpu(name: str | None, server: DiscoveredServer | None) -> GpuFigures:
 
 
 def _serving(server: DiscoveredServer | None, context: int, options: dict[str, Any]) -> Serving:
-    import msgspec
-
     from swarmtui.analysis.speed_of_light.session import served_as
     from swarmtui.model.findings import Slots
 

@@ -9,6 +9,7 @@ import click
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal, report_and_exit, require_terminal, session_root
 from swarmtui.cli.options import commands
+from swarmtui.model.base import BadInput
 from swarmtui.text import echo
 
 _DEMO = "sim:qwen36-27b-2x?speed=4"
@@ -46,7 +47,6 @@ def attach(session: str | None, slow: bool, root: Path) -> None:
     SESSION is an id or the beginning of one; without it, the only running session.
     """
     from swarmtui.client.session_client import running_sessions
-    from swarmtui.model.base import BadInput
 
     found = [name for name in running_sessions() if session is None or name.startswith(session)]
     if not found:

@@ -8,9 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from click.shell_completion import CompletionItem
 
 from swarmtui.cli.app import open_app, session_root
+from swarmtui.model.base import BadInput
 from swarmtui.text import echo
 from swarmtui.version import __version__
 
@@ -263,7 +265,6 @@ detect = click.option(
 
 def parse_share(text: str) -> float:
     """Parse `3%` or `0.03`, the value of --detect."""
-    from swarmtui.model.base import BadInput
 
     number, percent, _ = text.strip().partition("%")
     try:
@@ -276,8 +277,6 @@ def parse_share(text: str) -> float:
 
 
 def to_json(value: Any) -> str:
-    import msgspec
-
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 

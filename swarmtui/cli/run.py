@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -20,6 +25,7 @@ from swarmtui.cli.options import (
     print_result,
 )
 from swarmtui.cli.run_options import CheckedCommand, build_run_request, chosen_endpoints, mistakes_of
+from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
@@ -305,10 +311,7 @@ def probe(
 
 
 def _probe_command(options: dict[str, Any]) -> list[str]:
-    """The command line of this probe, for a timer."""
-    import shutil
     import zipfile
-    from pathlib import Path
 
     program = shutil.which("swarmtui")
     if zipfile.is_zipfile(sys.argv[0]):  # swarmtui.pyz
@@ -325,9 +328,6 @@ def _probe_command(options: dict[str, Any]) -> list[str]:
 
 def _probe_repeatedly(probe_once: Callable[[_Interrupt], int], every_s: float | None) -> int:
     """Probe once, or start a probe every `every_s` seconds until stopped; an unreachable server is tried again."""
-    import time
-
-    from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 
     interrupt = _Interrupt()
     interrupt.install()
@@ -347,11 +347,9 @@ def _probe_repeatedly(probe_once: Callable[[_Interrupt], int], every_s: float | 
 
 
 def _probe_once(request: RunRequest, quiet: bool, interrupt: _Interrupt) -> int:
-    from pathlib import Path
 
     from swarmtui.cli.follow import follow_without_report
     from swarmtui.client.session_client import StopControl
-    from swarmtui.processes.exits import DONE
     from swarmtui.processes.spawn import start_session_process
 
     control = StopControl()
@@ -378,14 +376,11 @@ class _Interrupt:
         self.came = False
 
     def install(self) -> None:
-        import signal
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self)
 
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
-        from swarmtui.processes.exits import exit_if_stuck, ignore_signals_unless_stuck
-
         self.came = True
         exit_if_stuck()
         ignore_signals_unless_stuck()  # further signals must not interrupt the exit
@@ -394,7 +389,6 @@ class _Interrupt:
 
 def install_hint_text(command: Sequence[str], every_s: float) -> str:
     """Return a systemd timer and a cron line that run a probe at an interval."""
-    import shlex
 
     line = shlex.join(command)
     minutes = max(1, round(every_s / 60))

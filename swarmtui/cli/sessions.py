@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
+from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS, format_of
 from swarmtui.text import echo, write_document
 
@@ -41,8 +43,6 @@ def sessions(
     """
     context.obj = str(root)
     if context.invoked_subcommand is None:
-        import msgspec
-
         from swarmtui.experiments.groups import describe_groups, group_id, group_sessions, list_rows, session_flags
         from swarmtui.experiments.store import baseline_effects
         from swarmtui.report.session_list import session_list
@@ -90,7 +90,6 @@ def show(session: str, as_json: bool, root: Path) -> None:
 def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     """Say what changed since the baseline of a session, and the verdict; nothing if it has none that can be read."""
     from swarmtui.experiments.baseline import baseline_verdict
-    from swarmtui.model.base import BadInput
     from swarmtui.report.table import Sentence
 
     if not summary.levels:
@@ -123,7 +122,6 @@ def import_files(file: tuple[str, ...], root: Path) -> None:
 def save_to(session: str, directory: str) -> None:
     """Move a running session to another directory; it is saved there from now on."""
     from swarmtui.client.session_client import move_session, running_sessions
-    from swarmtui.model.base import BadInput
 
     found = [name for name in running_sessions() if name.startswith(session)]
     if len(found) != 1:
@@ -169,7 +167,6 @@ def advice(session: str, as_json: bool, root: Path) -> None:
 def change_log(number: int | None, mark: Any, note: str | None, as_json: bool, root: Path) -> None:
     """Show the tuning log: each change, its effect, and whether it was kept."""
     from swarmtui.experiments.store import mark_change, read_log
-    from swarmtui.model.base import BadInput
     from swarmtui.report.tuning import log_blocks
 
     if number is not None:
@@ -245,7 +242,6 @@ def export(session: tuple[str, ...], form: str | None, output: str | None, chart
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
     """
-    from swarmtui.model.base import BadInput, writing
     from swarmtui.report import export as render
     from swarmtui.sessions.store import open_session
 

@@ -9,6 +9,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.options import WholeNumber, commands, print_blocks, to_json
+from swarmtui.model.base import BadInput, writing
 from swarmtui.text import echo
 
 # A copy of those in `report.leaderboards`, so that --help does not import it.
@@ -55,7 +56,6 @@ def share(
     `swarmtui compare FILE last`, `swarmtui run --baseline FILE` or `swarmtui sessions import FILE`.
     Nothing is sent anywhere.
     """
-    from swarmtui.model.base import BadInput, writing
     from swarmtui.report.leaderboards import LEADERBOARDS as known
     from swarmtui.report.sharing import default_names, prepare, render_files, shared_blocks
 

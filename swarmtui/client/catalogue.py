@@ -76,7 +76,6 @@ def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> Discover
 
 
 def _connection_problem(address: Address, client: HttpClient, timeout_s: float) -> str:
-    """Explain why no inference server answers at an address."""
     from swarmtui.http_client import RequestFailed, check_connection
 
     try:
@@ -119,7 +118,6 @@ def identify_server(endpoint: Endpoint, secrets: Secrets) -> DiscoveredServer | 
 
 
 def count_gpus() -> int:
-    """Return how many GPUs of this host can be read."""
     from swarmtui.telemetry.gpu.readers import read_gpus
 
     return sum(not gpu.part_of for gpu in read_gpus()[0])
@@ -192,7 +190,6 @@ def _describe_checks(workload: Workload) -> str:
 
 
 def validate_endpoint(text: str) -> None:
-    """Raise BadInput unless the text is a URL or a valid simulator preset."""
     if text.startswith(SIMULATOR_PREFIX):
         from swarmtui.sim.presets import parse_spec
 

@@ -86,8 +86,7 @@ def check_colours(environ: Mapping[str, str]) -> DoctorFinding:
         return DoctorFinding("ok", "16 million", "good")
     if "256" in environ.get("TERM", ""):
         return DoctorFinding("ok", "256", "good; SSH does not pass on COLORTERM")
-    sentence = "works; for more set TERM=xterm-256color, if the terminal supports it"
-    return DoctorFinding("ok", "16", sentence)
+    return DoctorFinding("ok", "16", "works; for more set TERM=xterm-256color, if the terminal supports it")
 
 
 def check_open_files(streams: int) -> DoctorFinding:
@@ -102,7 +101,6 @@ def check_open_files(streams: int) -> DoctorFinding:
 
 
 def check_gpus(metrics_urls: tuple[str, ...] = ()) -> DoctorFinding:
-    """Check the GPUs of this host, or those of exporters."""
     found, problem = read_gpus(metrics_urls)
     if not found:
         return DoctorFinding("doubtful", "none", f"{problem}; everything else works")
@@ -135,7 +133,6 @@ def check_endpoint(endpoint: EndpointConfig) -> DoctorFinding:
 
 
 def check_local_endpoints() -> DoctorFinding:
-    """List the servers that discovery finds, if no endpoint was given."""
     found = [server for server in discover() if server.reachable]
     value = ", ".join(server.url for server in found) or "none"
     sentence = "found on this host; check one with --endpoint" if found else "none found here; name one with --endpoint"

@@ -31,8 +31,6 @@ _SPOOL_TIMEOUT_S = 5.0
 
 
 class FollowedSession(NamedTuple):
-    """How a session ended, and its last frame."""
-
     ended: Ended
     frame: Frame | None
 

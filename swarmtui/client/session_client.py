@@ -134,7 +134,6 @@ def attach(session_id: str, first: client_protocol.ClientCommand) -> SessionClie
 
 
 def move_session(session_id: str, root: Path) -> str:
-    """Move a running session to another directory, and return its new path."""
     # Subscribing after the command ensures that no frame holds an earlier refusal.
     client = attach(session_id, client_protocol.SaveTo(str(root)))
     try:

@@ -25,7 +25,9 @@ def parse_command_line(argv: Sequence[str], short_flags: Mapping[str, str]) -> d
     if words[:1] == ["serve"] and len(words) > 1 and not _FLAG.match(words[1]):
         words = ["--model", *words[1:]]
     for flag, value in _pairs(words):
-        name = _long_name(flag, short_flags)
+        short = flag.removeprefix("-")
+        long = flag.startswith("--")
+        name = flag.removeprefix("--").replace("_", "-") if long else short_flags.get(short, short)
         if not is_secret(name, value):
             shown = _cover(value)
             flags[name] = f"{flags[name]}, {shown}" if name in flags and flags[name] != shown else shown
@@ -102,13 +104,6 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, str]]:
             values.append(words[index])
             index += 1
         yield flag, " ".join(values) if values or equals else "true"
-
-
-def _long_name(flag: str, short_flags: Mapping[str, str]) -> str:
-    if flag.startswith("--"):
-        return flag.removeprefix("--").replace("_", "-")
-    short = flag.removeprefix("-")
-    return short_flags.get(short, short)
 
 
 # Flags that decide how fast a server is: the values of others may be private, such as paths, addresses, names, keys.

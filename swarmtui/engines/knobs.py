@@ -150,7 +150,6 @@ def knob_values(knob: Knob, baseline: Flags) -> tuple[Value, ...]:
 
 
 def find_knob(knobs: Iterable[Knob], name: str) -> Knob | None:
-    """Return the knob that has this name or spelling."""
     return next((knob for knob in knobs if name in knob.names), None)
 
 

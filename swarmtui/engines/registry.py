@@ -46,7 +46,6 @@ def engine_named(name: str) -> Engine:
 
 
 def engine_from_models(rows: Iterable[Mapping[str, Any]], server_header: str) -> Engine | None:
-    """Recognise an engine by the entries of its model list and the Server header."""
     owners = [str(row.get("owned_by")) for row in rows]
     for engine in ENGINES:
         if engine.server_header and engine.server_header == server_header:
@@ -55,7 +54,6 @@ def engine_from_models(rows: Iterable[Mapping[str, Any]], server_header: str) ->
 
 
 def engine_from_metrics(text: str) -> Engine | None:
-    """Recognise an engine by the prefix of its Prometheus metrics."""
     lines = f"\n{text}"
     return next((e for e in ENGINES if e.metric_prefixes and f"\n{e.metric_prefixes[0]}" in lines), None)
 

@@ -232,7 +232,6 @@ def cache_use(root: Path, session: str, level: Level) -> CacheUse | None:
 def header_effect(
     kind: AgentHeader, without: Sequence[CacheUse | None], with_header: Sequence[CacheUse | None]
 ) -> HeaderEffect:
-    """Compare the runs without and with the header."""
     a, b = _mean(without), _mean(with_header)
     code, sentence = _judge(_LINES[kind], a, b)
     return HeaderEffect(code=code, without_header=a, with_header=b, sentence=sentence)

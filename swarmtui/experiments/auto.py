@@ -86,7 +86,7 @@ class AutoRunner(Runner[TuneFile]):
         if ask is None:
             return None
         if steering.stop_after is not None and index >= steering.stop_after:
-            self.halt()
+            self._halted = True
             return None
         budget_s = tune_budget(tune, steering)
         self._show(why=ask.why, limit_tps=ask.ceiling, budget_s=budget_s)

@@ -99,7 +99,6 @@ def tune_budget(tune: TuneFile, steering: TuneSteering) -> float:
 
 
 def save_outcome(tune: Tune, directory: Path, space: SearchSpace) -> TuneOutcome:
-    """Write what a tune has found so far, and return it."""
     steering = read_steering(directory)
     space = steered_space(space, steering)
     progress = tune_progress(tune, steering, space)

@@ -110,7 +110,6 @@ def launch_command(tune: TuneFile, flags: Flags, port: int | str, key: str = "co
 
 
 def filled(text: str, values: Flags) -> str:
-    """Replace each `{name}` by its value."""
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value_text(value))
     return text

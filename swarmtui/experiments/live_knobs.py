@@ -22,7 +22,6 @@ class KnobCommands(NamedTuple):
 
 
 def knob_commands(knob: LiveKnob, value: Value, port: int | str) -> KnobCommands:
-    """Return the commands of a knob for one of its values."""
     texts = (filled(text, {"value": value, "port": port}) for text in (knob.apply, knob.restore))
     return KnobCommands(*(tuple(split_command(text, f"knob {knob.key}")) for text in texts))
 

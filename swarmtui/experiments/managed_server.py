@@ -146,7 +146,6 @@ class ManagedServer:
         return Redactor(msgspec.structs.replace(self._secrets, headers=self._secrets.headers | given))
 
     def _redact_log(self) -> None:
-        """Remove keys from the log of a server that has ended."""
         redact = self._redactor().redact
         with contextlib.suppress(OSError):
             lines = self._log.read_text(errors="surrogateescape").splitlines(keepends=True)

@@ -50,8 +50,6 @@ Observer = Callable[[client_protocol.SessionMessage | Summary | Start], None]
 
 
 class FrameDisplay(Protocol):
-    """Shows the frames of a running measurement."""
-
     def show(self, frame: client_protocol.Frame) -> None: ...
     def clear(self) -> None: ...
 
@@ -94,6 +92,7 @@ class Runner(Generic[Definition]):
 
     kind: Kind
     _running: RunningServer | None = None
+    # Whether it ends as if a stop had been requested; what is left can be continued.
     _halted = False
 
     def __init__(
@@ -140,10 +139,6 @@ class Runner(Generic[Definition]):
         """Drop the results of failed configurations, so that they are measured again."""
         kept = tuple(start for start in self.experiment.starts if start.state == "done")
         self.experiment = msgspec.structs.replace(self.experiment, starts=kept)
-
-    def halt(self) -> None:
-        """End after the current start, as if a stop had been requested; what is left can be continued."""
-        self._halted = True
 
     def headline_level(self, summary: Summary) -> Level | None:
         """Return the level whose figures are those of a start: the highest."""

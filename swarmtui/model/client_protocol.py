@@ -327,12 +327,10 @@ class Frame(ProtocolMessage, frozen=True):
 
     @property
     def server_waiting(self) -> float | None:
-        """The queue length that the servers report."""
         return self.telemetry.waiting if self.telemetry is not None else None
 
     @property
     def point(self) -> HistoryPoint:
-        """The values that the history keeps."""
         return copy_fields(HistoryPoint, self)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 from urllib.parse import quote, unquote, urlsplit
 
@@ -158,13 +159,20 @@ def hide_urls(urls: tuple[str, ...], secrets: Secrets) -> tuple[tuple[str, ...],
     return tuple(shown[url] for url in urls), msgspec.structs.replace(secrets, urls=sent)
 
 
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what caused it; of several at the same time the first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        seen = seen.exceptions[0] if isinstance(seen, BaseExceptionGroup) else seen
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
 def tls_problem(error: BaseException) -> str:
     """Describe this error or the TLS error that caused it; empty if it is not a TLS error."""
     import ssl  # most importers of endpoints need no TLS
 
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, ssl.SSLError):
-        seen = seen.__cause__ or seen.__context__
+    seen = next((cause for cause in causes(error) if isinstance(cause, ssl.SSLError)), None)
     if isinstance(seen, ssl.SSLCertVerificationError):
         return _describe_certificate_error(seen.verify_code, seen.verify_message)
     if isinstance(seen, ssl.SSLError):

@@ -239,7 +239,6 @@ class SearchState(Stored, frozen=True, kw_only=True):
         return running and level.state == "unsure" and level.c <= (self.low or 0)
 
     def level(self, c: int | None) -> SearchedLevel | None:
-        """Return what is known of a level; None if it was not visited."""
         return next((level for level in self.levels if level.c == c), None)
 
     @property

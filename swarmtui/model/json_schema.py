@@ -96,7 +96,12 @@ def json_schema(name: str) -> dict[str, Any]:
         raise BadInput(f"no schema named {name!r}{hint}")
     schemas, components = msgspec.json.schema_components(_TYPES[name], ref_template="#/$defs/{name}")
     if name == "detail":
-        _add_requests(components)
+        record, summary = components["Record"], components["Summary"]
+        for journal_only in JOURNAL_ONLY_FIELDS:
+            del record["properties"][journal_only]
+        url = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "its URL"}
+        record["properties"]["endpoint"] = url
+        summary["properties"]["requests"] = {"type": "array", "items": {"$ref": "#/$defs/Record"}}
     if name == "summary":
         del components["Level"]["properties"]["by_run"]
         for component in components.values():
@@ -108,11 +113,3 @@ def json_schema(name: str) -> dict[str, Any]:
         **schemas[0],
         "$defs": dict(sorted(components.items())),
     }
-
-
-def _add_requests(components: dict[str, Any]) -> None:
-    record, summary = components["Record"], components["Summary"]
-    for name in JOURNAL_ONLY_FIELDS:
-        del record["properties"][name]
-    record["properties"]["endpoint"] = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "its URL"}
-    summary["properties"]["requests"] = {"type": "array", "items": {"$ref": "#/$defs/Record"}}

@@ -96,7 +96,9 @@ def _explain(error: msgspec.ValidationError, kind: Any, data: Any, source: str, 
     missing = re.search(r"missing required field `(.+?)`", message)
     if unknown:
         name = unknown.group(1)
-        message = "unknown key" + suggest(name, _known_fields(kind, steps), ", ")
+        tables = (node for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.StructType))
+        known = {field.encode_name for table in tables for field in table.fields}
+        message = "unknown key" + suggest(name, sorted(known), ", ")
         steps = [*steps, name]
     elif missing:
         message = f"the key {missing.group(1)} is missing" + _expected(_choices(kind, [*steps, missing.group(1)]))
@@ -174,12 +176,6 @@ def _resolve_free_keys(steps: list[str | int], kind: Any, data: Any, message: st
         else:
             return [step for step in steps if step != _ANY]
     return steps
-
-
-def _known_fields(kind: Any, steps: list[str | int]) -> list[str]:
-    """List the field names that are allowed at the position of an unknown one."""
-    tables = [node for node in _nodes(kind, steps) if isinstance(node, msgspec.inspect.StructType)]
-    return sorted({field.encode_name for node in tables for field in node.fields})
 
 
 def _choices(kind: Any, steps: list[str | int]) -> list[str]:

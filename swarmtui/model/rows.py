@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+# The columns of a level that a run has: its stream rate is a mean, its TTFT a median.
+_OF_RUN = {"per_stream_tps": "per_stream_tps.mean", "ttft_s": "ttft_s.p50"}
 _LEFT_OUT = ("by_run", "flags", "error_counts", "replicas")
 
 
@@ -21,7 +23,9 @@ def level_rows(levels: Iterable[msgspec.Struct], head: dict[str, Any], *, runs: 
         # The c of an open loop is the limit of its streams, not its load.
         key = head | {"c": level["c"] if level["rate"] is None else None, "rate": level["rate"]}
         rows.append(key | ({"run": None} if runs else {}) | _flat(level) | key)
-        rows += [key | _run_cells(run) for run in level["by_run"] if runs]
+        rows += [
+            key | {_OF_RUN.get(name, name): value for name, value in run.items()} for run in level["by_run"] if runs
+        ]
     return rows
 
 
@@ -33,9 +37,3 @@ def _flat(level: dict[str, Any]) -> dict[str, Any]:
         elif name not in _LEFT_OUT:
             cells[name] = value
     return cells | {"flags": "; ".join(flag["text"] for flag in level["flags"])}
-
-
-def _run_cells(run: dict[str, Any]) -> dict[str, Any]:
-    """Use the column names of the level: the stream rate of a run is a mean, its TTFT a median."""
-    renamed = {"per_stream_tps": "per_stream_tps.mean", "ttft_s": "ttft_s.p50"}
-    return {renamed.get(name, name): value for name, value in run.items()}

@@ -102,7 +102,13 @@ def identify(
 
 def with_gpus(servers: Iterable[DiscoveredServer], gpus: Sequence[Gpu]) -> tuple[DiscoveredServer, ...]:
     """Add to each server the GPUs on which its process or one of its child processes computes."""
-    return tuple(msgspec.structs.replace(server, gpus=_gpus_of(server.pid, gpus)) for server in servers)
+    found = []
+    for server in servers:
+        known = server.pid is not None and any(gpu.pids for gpu in gpus)
+        family = process_family([server.pid]) if server.pid is not None and known else set[int]()
+        used = tuple(gpu.uuid for gpu in gpus if not family.isdisjoint(gpu.pids))
+        found.append(msgspec.structs.replace(server, gpus=used))
+    return tuple(found)
 
 
 def server_process(listener: Listener) -> int | None:
@@ -147,13 +153,6 @@ def process_flags(pid: int) -> dict[str, str] | None:
 def _has_title(argv: Sequence[str]) -> bool:
     """Whether there is no command line but only a title, such as VLLM::Worker."""
     return not argv or "::" in argv[0]
-
-
-def _gpus_of(pid: int | None, gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    if pid is None or not any(gpu.pids for gpu in gpus):
-        return ()
-    family = process_family([pid])
-    return tuple(gpu.uuid for gpu in gpus if not family.isdisjoint(gpu.pids))
 
 
 def _candidates() -> list[Listener]:

@@ -53,7 +53,10 @@ def fingerprint(
         return None
     rows = _models(listed)
     needs_key = listed.status in (401, 403)
-    engine = _recognise(prober, rows or [], listed.server)
+    engine = engine_from_models(rows or [], listed.server) or engine_from_metrics(prober.get(PROMETHEUS_PATH).text)
+    if engine is None:
+        candidates = (one for one in ENGINES if one.probe_paths)
+        engine = next((one for one in candidates if one.recognises(prober.get(one.probe_paths[0]))), None)
     if engine is None:
         if rows is None and not needs_key:
             return None
@@ -70,14 +73,6 @@ def fingerprint(
         problem=f"HTTP {listed.status}: it needs an API key (--api-key-env)" if needs_key else found.problem,
     )
     return client.redactor.redact_all(described)
-
-
-def _recognise(prober: _Prober, rows: list[Mapping[str, Any]], server_header: str) -> Engine | None:
-    engine = engine_from_models(rows, server_header) or engine_from_metrics(prober.get(PROMETHEUS_PATH).text)
-    if engine is not None:
-        return engine
-    candidates = (engine for engine in ENGINES if engine.probe_paths)
-    return next((engine for engine in candidates if engine.recognises(prober.get(engine.probe_paths[0]))), None)
 
 
 def _describe(prober: _Prober, engine: Engine) -> DiscoveredServer:

@@ -298,7 +298,6 @@ def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:
 
 
 def error_text(error: Exception) -> str:
-    """Say what an error of NVML means, with its name."""
     words = _ERROR_MESSAGES.get(error_name(error), str(error))
     return f"{words}: {type(error).__name__}"
 

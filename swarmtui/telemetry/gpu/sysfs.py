@@ -44,13 +44,16 @@ class SysfsReader:
         slot = found.group(1) if found else card.name
         uuid = _text(device / "unique_id") or slot
         energy_j = _first(hwmon, ("energy1_input", "energy2_input"), 1e-6)  # the card, else its chip
+        used, total = _integer(device / "mem_info_vram_used"), _integer(card / "lmem_total_bytes")
+        if used is None and total is not None and (free := _integer(card / "lmem_avail_bytes")) is not None:
+            used = total - free
         limit = next((watts for name in _LIMITS if (watts := _scaled(hwmon / name, 1e-6))), None)
         return Gpu(
             uuid=uuid,
             index=index,
             name=_name(device, slot),
-            memory_used=_memory_used(card),
-            memory_total=_integer(device / "mem_info_vram_total") or _integer(card / "lmem_total_bytes"),
+            memory_used=used,
+            memory_total=_integer(device / "mem_info_vram_total") or total,
             power_w=_first(hwmon, ("power1_average", "power1_input"), 1e-6) or self._power_from_energy(uuid, energy_j),
             power_limit_w=limit,
             energy_j=energy_j,
@@ -108,12 +111,6 @@ def _name(device: Path, slot: str) -> str:
     product = _text(device / "product_name") or _text(device / "device").removeprefix("0x")
     number = not product or re.fullmatch(r"[0-9a-f]{4}", product)
     return " ".join(filter(None, (vendor, product, "at", slot))) if number else product
-
-
-def _memory_used(card: Path) -> int | None:
-    used = _integer(card / "device/mem_info_vram_used")
-    total, free = _integer(card / "lmem_total_bytes"), _integer(card / "lmem_avail_bytes")
-    return total - free if used is None and total is not None and free is not None else used
 
 
 def _temperature(hwmon: Path, labels: tuple[str, ...]) -> float | None:

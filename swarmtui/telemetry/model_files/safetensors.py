@@ -127,6 +127,5 @@ def _read_json(path: Path, kind: type[Any], limit: int) -> Any:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file such as config.json."""
     found: dict[str, Any] = _read_json(path, dict[str, Any], 4 << 20)
     return found
