@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,36 +35,64 @@ if TYPE_CHECKING:
 _KEPT: dict[bool | None, EventWord] = {True: "kept", False: "missed", None: "unsure"}
 
 
+def _print_event(event: RunEvent) -> None:
+    echo(msgspec.json.encode(event).decode())
+
+
 class EventWriter:
-    def __init__(self) -> None:
-        self._feed = EventFeed()
+    """Writes what is new in each message, in the summary and in what is found after it: each thing once."""
+
+    def __init__(self, write: Callable[[RunEvent], None] = _print_event) -> None:
+        self._write = write
+        self._begin()
+
+    def _begin(self) -> None:
+        # What has been said: the requests of each level, the verdict on it, and the codes of warnings.
+        self._levels: dict[LevelKey, int] = {}
+        self._words: dict[LevelKey, EventWord] = {}
+        self._warned: set[tuple[str, str]] = set()
 
     def observe(self, message: SessionMessage | Summary | Start) -> None:
         """Write what is new in a message or the summary of a session, or a result of a tune."""
         match message:
             case Start():
-                self.write(copy_fields(ConfigurationEvent, message))
+                self._write(copy_fields(ConfigurationEvent, message))
             case Summary():
                 self.finish(message)
-            case _:
-                for event in self._feed.observe(message):
-                    self.write(event)
+            case Hello(session=session, directory=directory):
+                self._begin()
+                self._write(_session_event(session, directory))
+            case Frame():
+                for warning in message.warnings:
+                    self._warn(WarningEvent(source="session", code=warning.code, sentence=warning.text))
+                self._doubts(message.quality)
+                self._new_levels(message.levels)
+                search = message.search
+                for level in search.levels if search is not None and search.goal == "capacity" else ():
+                    if level.state != "unsure":  # as every level is at first
+                        self._decide((level.c, None), level.good or 0, level.n, level.state)
 
     def finish(self, summary: Summary) -> None:
-        for event in self._feed.finish(summary):
-            self.write(event)
+        """Say what no frame had: a slow reader gets only the newest one."""
+        self._doubts(summary.quality)
+        self._new_levels(summary.levels)
+        for level in summary.goodput:
+            self._decide(level.key, *level.met_least, _KEPT[level.kept])
+        if summary.answer is not None:
+            lines = tuple(line for line in summary.quality if line.state != "ok")
+            self._write(AnswerEvent(session=summary.session.id, answer=summary.answer, quality=lines))
 
     def compared(self, change: LoggedChange) -> None:
         sentence = f"{change.what}: {change.effect}"
-        self.write(VerdictEvent(about="baseline", word=change.verdict, sentence=sentence, change=change.change))
+        self._write(VerdictEvent(about="baseline", word=change.verdict, sentence=sentence, change=change.change))
 
     def decided(self, condition: str, *, missed: bool, unsure: bool) -> None:
         word: EventWord = "unsure" if unsure else "missed" if missed else "kept"
-        self.write(VerdictEvent(about="fail_if", word=word, sentence=f"{condition}: {word}"))
+        self._write(VerdictEvent(about="fail_if", word=word, sentence=f"{condition}: {word}"))
 
     def end(self, ended: Ended, exit_code: int) -> None:
         state, message, directory = ended.ending, ended.message, ended.directory
-        self.write(EndEvent(state=state, exit_code=exit_code, message=message, directory=directory))
+        self._write(EndEvent(state=state, exit_code=exit_code, message=message, directory=directory))
 
     def end_tune(self, summary: TuneSummary, ended: Ended, exit_code: int) -> None:
         """Write the standing of each configuration, best first, then the end."""
@@ -74,15 +102,38 @@ class EventWriter:
             if standing:
                 words = standing_text(standing, summary.objective) or standing
                 sentence = f"{format_flags(row.flags)}: {words}, {significant(row.out_tps)} tok/s at C={row.c}"
-                self.write(VerdictEvent(about="configuration", word=standing, sentence=sentence, flags=row.flags))
+                self._write(VerdictEvent(about="configuration", word=standing, sentence=sentence, flags=row.flags))
         self.end(ended, exit_code)
 
     def tuned(self, outcome: TuneOutcome) -> None:
         word, change = (outcome.decision.word, outcome.decision.change) if outcome.decision else (None, None)
-        self.write(VerdictEvent(about="tune", word=word, sentence=outcome.sentence, change=change, flags=outcome.flags))
+        sentence, flags = outcome.sentence, outcome.flags
+        self._write(VerdictEvent(about="tune", word=word, sentence=sentence, change=change, flags=flags))
 
-    def write(self, event: RunEvent) -> None:
-        echo(msgspec.json.encode(event).decode())
+    def _warn(self, warning: WarningEvent) -> None:
+        if (warning.source, warning.code) not in self._warned:
+            self._warned.add((warning.source, warning.code))
+            self._write(warning)
+
+    def _doubts(self, lines: Sequence[QualityLine]) -> None:
+        for line in lines:
+            if line.state == "doubtful":
+                self._warn(WarningEvent(source="quality", code=line.code, sentence=line.sentence))
+
+    def _new_levels(self, levels: Sequence[Level]) -> None:
+        for level in levels:
+            if self._levels.get(level.key) != level.n:
+                self._levels[level.key] = level.n
+                ttft, tps = level.ttft_s, level.per_stream_tps.mean
+                fields = {"per_stream_tps": tps, "ttft_s": ttft.median, "ttft_p90_s": ttft.p90}
+                self._write(copy_fields(LevelEvent, level, **fields))
+
+    def _decide(self, key: LevelKey, good: int, n: int, word: EventWord) -> None:
+        if self._words.get(key) != word:
+            self._words[key] = word
+            c, rate = key
+            sentence = f"{level_name(key)}: {good} of {count_noun(n, 'request')} met the SLO: {word}"
+            self._write(VerdictEvent(about="slo", word=word, sentence=sentence, c=c, rate=rate))
 
 
 def open_events(*, as_json: bool) -> EventWriter:
@@ -90,72 +141,6 @@ def open_events(*, as_json: bool) -> EventWriter:
     if as_json:
         raise BadInput("prints one document, --events one line for each event; give one of them", key="--json")
     return EventWriter()
-
-
-class EventFeed:
-    """Says what is new in each message, and at the end in the summary: each level, verdict and warning once.
-
-    for event in feed.observe(message):
-        print(msgspec.json.encode(event).decode())
-    """
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        # What has been said: the requests of each level, the verdict on it, and the codes of warnings.
-        self._levels: dict[LevelKey, int] = {}
-        self._words: dict[LevelKey, EventWord] = {}
-        self._warned: set[tuple[str, str]] = set()
-
-    def observe(self, message: SessionMessage) -> Iterator[RunEvent]:
-        match message:
-            case Hello(session=session, directory=directory):
-                self._begin()
-                yield _session_event(session, directory)
-            case Frame():
-                for warning in message.warnings:
-                    yield from self._warn(WarningEvent(source="session", code=warning.code, sentence=warning.text))
-                yield from self._doubts(message.quality)
-                yield from self._new_levels(message.levels)
-                search = message.search
-                for level in search.levels if search is not None and search.goal == "capacity" else ():
-                    if level.state != "unsure":  # as every level is at first
-                        yield from self._decide((level.c, None), level.good or 0, level.n, level.state)
-
-    def finish(self, summary: Summary) -> Iterator[RunEvent]:
-        """Say what no frame had: a slow reader gets only the newest one."""
-        yield from self._doubts(summary.quality)
-        yield from self._new_levels(summary.levels)
-        for level in summary.goodput:
-            yield from self._decide(level.key, *level.met_least, _KEPT[level.kept])
-        if summary.answer is not None:
-            lines = tuple(line for line in summary.quality if line.state != "ok")
-            yield AnswerEvent(session=summary.session.id, answer=summary.answer, quality=lines)
-
-    def _warn(self, warning: WarningEvent) -> Iterator[RunEvent]:
-        if (warning.source, warning.code) not in self._warned:
-            self._warned.add((warning.source, warning.code))
-            yield warning
-
-    def _doubts(self, lines: Sequence[QualityLine]) -> Iterator[RunEvent]:
-        for line in lines:
-            if line.state == "doubtful":
-                yield from self._warn(WarningEvent(source="quality", code=line.code, sentence=line.sentence))
-
-    def _new_levels(self, levels: Sequence[Level]) -> Iterator[RunEvent]:
-        for level in levels:
-            if self._levels.get(level.key) != level.n:
-                self._levels[level.key] = level.n
-                ttft, tps = level.ttft_s, level.per_stream_tps.mean
-                yield copy_fields(LevelEvent, level, per_stream_tps=tps, ttft_s=ttft.median, ttft_p90_s=ttft.p90)
-
-    def _decide(self, key: LevelKey, good: int, n: int, word: EventWord) -> Iterator[RunEvent]:
-        if self._words.get(key) != word:
-            self._words[key] = word
-            c, rate = key
-            sentence = f"{level_name(key)}: {good} of {count_noun(n, 'request')} met the SLO: {word}"
-            yield VerdictEvent(about="slo", word=word, sentence=sentence, c=c, rate=rate)
 
 
 def _session_event(session: Session, directory: str) -> SessionEvent:

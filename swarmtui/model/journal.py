@@ -124,24 +124,9 @@ class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
 
 
 Entry = (
-    Head
-    | StageStart
-    | StageEnd
-    | RequestEntry
-    | Event
-    | CapacitySearch
-    | SearchEntry
-    | DescriptionEntry
-    | TelemetryEntry
-    | TokenCount
-    | ServerEntry
-    | ClockEntry
-    | QualityEntry
-    | End
-)
-
+    Head | StageStart | StageEnd | RequestEntry | Event | CapacitySearch | SearchEntry | DescriptionEntry
+    | TelemetryEntry | TokenCount | ServerEntry | ClockEntry | QualityEntry | End
+)  # fmt: skip
 
 entry_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
-
-
 entry_encoder = msgspec.json.Encoder()

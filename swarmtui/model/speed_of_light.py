@@ -9,17 +9,9 @@ from swarmtui.model.findings import Findings
 
 # What limits a level; `not_known` where no fact tells.
 Binding = Literal[
-    "slots",
-    "kv_capacity",
-    "prefill",
-    "client",
-    "power",
-    "server_cpu",
-    "launch_overhead",
-    "compute",
-    "bandwidth",
+    "slots", "kv_capacity", "prefill", "client", "power", "server_cpu", "launch_overhead", "compute", "bandwidth",
     "not_known",
-]
+]  # fmt: skip
 
 
 class AttentionLayers(Stored, frozen=True, kw_only=True):

@@ -124,24 +124,21 @@ def _histogram(parts: list[tuple[str, MetricSample]]) -> ServerHistogram | None:
     return ServerHistogram(count=count, sum=total, buckets=bounds)
 
 
-class MetricsReader:
+class MetricsReader(Fetcher):
     """Read the metrics of several servers at once. Never raises: problems are returned as text."""
 
     def __init__(self, urls: Sequence[str], client: HttpClient | None = None, *, engine: str = "") -> None:
+        super().__init__(urls, client)
         self._engine = engine
-        self._no_urls = "" if urls else f"{engine or 'the server'} reports no metrics"
-        self._fetcher = Fetcher(urls, client)
 
     def read(self) -> tuple[tuple[ServerState, ...], str]:
         """Return one state per server that answered, and the problems of the others."""
         states, problems = [], []
-        for url, body, problem in self._fetcher.fetch():
+        for url, body, problem in self.fetch():
             state = None if problem else parse_page(url, body, self._engine)
             if state is None:
                 problems.append(f"{url}: {problem or 'no metrics of a known engine'}")
             else:
                 states.append(msgspec.structs.replace(state, url=url))
-        return tuple(states), "; ".join(problems) or self._no_urls
-
-    def close(self) -> None:
-        self._fetcher.close()
+        missing = "" if self.urls else f"{self._engine or 'the server'} reports no metrics"
+        return tuple(states), "; ".join(problems) or missing

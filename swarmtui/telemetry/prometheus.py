@@ -86,15 +86,15 @@ class Fetcher:
         timeout_s: float = TIMEOUT_S,
         retry_s: float = 1.0,
     ) -> None:
-        self._urls = tuple(urls)
+        self.urls = tuple(urls)
         self._timeout_s, self._retry_s = timeout_s, retry_s
         self._client = client or HttpClient()
-        self._pool = ThreadPoolExecutor(min(len(self._urls), 16)) if len(self._urls) > 1 else None
+        self._pool = ThreadPoolExecutor(min(len(urls), 16)) if len(urls) > 1 else None
         self._failed: dict[str, tuple[float, float, str]] = {}
 
     def fetch(self) -> list[FetchResult]:
         """Return one result per URL, in order; they are fetched concurrently."""
-        return list(map(self._fetch, self._urls) if self._pool is None else self._pool.map(self._fetch, self._urls))
+        return list(map(self._fetch, self.urls) if self._pool is None else self._pool.map(self._fetch, self.urls))
 
     def close(self) -> None:
         self._client.close()

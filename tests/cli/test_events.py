@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from swarmtui.cli.events import EventFeed
+from swarmtui.cli.events import EventWriter
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Frame, Hello, SessionMessage, SessionWarning
 from swarmtui.model.events import AnswerEvent, LevelEvent, RunEvent, SessionEvent, VerdictEvent, WarningEvent
@@ -22,8 +22,11 @@ def frame(**fields: Any) -> Frame:
 
 
 def observed(*messages: SessionMessage) -> list[RunEvent]:
-    feed = EventFeed()
-    return [event for message in messages for event in feed.observe(message)]
+    written: list[RunEvent] = []
+    writer = EventWriter(written.append)
+    for message in messages:
+        writer.observe(message)
+    return written
 
 
 def line(state: Any, code: str = "client_cpu") -> QualityLine:
@@ -85,16 +88,18 @@ def test_warnings_are_told_once_for_each_code() -> None:
 
 @pytest.mark.parametrize("seen", [True, False])
 def test_summary_adds_what_no_frame_had_and_the_answer(seen: bool) -> None:
-    feed = EventFeed()
+    found: list[RunEvent] = []
+    writer = EventWriter(found.append)
     one = level(1, tps=50.0)
     if seen:
-        list(feed.observe(frame(levels=(one,), quality=(line("doubtful"),))))
+        writer.observe(frame(levels=(one,), quality=(line("doubtful"),)))
+    found.clear()
     good = Goodput(c=1, n=16, good=9, share=0.5, per_s=1.0, out_tps=1.0, kept=None)
     answer = Answer(headline=AnswerSentence(code="best", sentence="x"), limit=AnswerSentence(code="y", sentence="z"))
     whole = msgspec.structs.replace(
         summary([one]), goodput=(good,), answer=answer, quality=(line("doubtful"), line("ok", "c_held"))
     )
-    found = list(feed.finish(whole))
+    writer.finish(whole)
     assert [type(event) for event in found] == [
         *([] if seen else [WarningEvent, LevelEvent]),
         VerdictEvent,

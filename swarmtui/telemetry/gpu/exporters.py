@@ -126,24 +126,19 @@ def _index(number: str) -> int:
     return int(number) if re.fullmatch("[0-9]{1,6}", number) else 0
 
 
-class ExporterReader:
+class ExporterReader(Fetcher):
     """Read GPUs of another host, or simulated ones, from the pages of exporters for Prometheus."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-        self.problem = ""
+    problem = ""
 
     def read(self, *, full: bool = True) -> tuple[Gpu, ...]:
         """Read everything in any case: it is one page."""
         gpus: list[Gpu] = []
         problems: list[str] = []
-        for url, body, problem in self._fetcher.fetch():
+        for url, body, problem in self.fetch():
             found = (parse_dcgm(body) or parse_amd(body)) if not problem else None
             if found is None:
                 problems.append(f"{url}: {problem or 'not the page of a DCGM exporter or AMD device-metrics-exporter'}")
             gpus += found or ()
         self.problem = "; ".join(problems)
         return tuple(gpus)
-
-    def close(self) -> None:
-        self._fetcher.close()

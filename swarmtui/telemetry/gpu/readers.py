@@ -16,7 +16,6 @@ from swarmtui.model.telemetry import Gpu
 from swarmtui.telemetry.gpu.exporters import ExporterReader
 from swarmtui.telemetry.gpu.nvml import NvmlReader
 from swarmtui.telemetry.gpu.sysfs import ROOT, SysfsReader
-from swarmtui.telemetry.prometheus import Fetcher
 
 # On an H200 a fast read takes 0.03 ms per GPU.
 SAMPLE_S = 0.25
@@ -50,7 +49,7 @@ class GpuReader(Protocol):
 def open_gpus(metrics_urls: Sequence[str] = (), client: HttpClient | None = None, *, root: Path = ROOT) -> GpuReader:
     """Prefer NVML to sysfs; without any GPU return the NVML reader, which finds a driver that is loaded later."""
     if metrics_urls:
-        return ExporterReader(Fetcher(metrics_urls, client))
+        return ExporterReader(metrics_urls, client)
     nvidia = NvmlReader()
     if not nvidia.read():
         others = SysfsReader(root)
