@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -27,6 +27,7 @@ from swarmtui.client.session_client import StopControl
 from swarmtui.files import sessions_root
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Frame, SessionMessage
+from swarmtui.model.config import as_option
 from swarmtui.model.parsing import suggest
 from swarmtui.model.plan import DEFAULT_WORKLOAD
 from swarmtui.model.run_request import RunRequest
@@ -35,10 +36,6 @@ from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.store import earlier_sessions, read_summary
 
 Progress = Callable[[Frame], object]
-
-# Options that the command line takes as text: a number of these is in seconds, or a share.
-_SECONDS = ("duration", "max_gap", "budget", "timeout", "idle_timeout", "on_restart")
-_SHARES = ("precision", "canaries")
 
 
 class RunFailed(Exception):
@@ -157,30 +154,13 @@ def _request(endpoint: str | Sequence[str], plan: str, root: Path, options: dict
     endpoints = find_endpoints((endpoint,) if isinstance(endpoint, str) else tuple(endpoint))
     if not endpoints:
         raise BadInput("name at least one", key="endpoint")
-    given = {name: _as_typed(name, value) for name, value in options.items() if value is not None}
+    given = {name: as_option(name, value) for name, value in options.items() if value is not None}
     given |= {"endpoints": tuple(one.url for one in endpoints), "plan": plan}
     try:
         choices = msgspec.convert(given, RunChoices)
     except msgspec.ValidationError as error:
         raise BadInput(str(error).replace("`$.", "`")) from None
     return build_request(choices, endpoints, root)
-
-
-def _as_typed(name: str, value: Any) -> Any:
-    """Return an option as the command line has it: `[1, 2]` is `1,2`, 30 is `30s`, 0.02 is `2%`, a dict is K=V."""
-    if isinstance(value, Mapping):
-        return tuple(f"{key}={text}" for key, text in value.items())
-    if isinstance(value, PathLike):
-        return str(value)
-    if isinstance(value, str | bool):
-        return value
-    if name in ("levels", "rate", "serial_rates"):
-        return ",".join(map(str, value)) if isinstance(value, Sequence) else str(value)
-    if name in _SECONDS:
-        return f"{value:g}s"
-    if name in _SHARES:
-        return f"{100 * value:g}%"
-    return str(value) if name in ("runs", "requests", "warmup") else value
 
 
 def _measure(request: RunRequest, progress: Progress | None) -> Summary:

@@ -117,15 +117,14 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     plan, objective = tune.plan, tune.objective
     options = plan_options(tune, session_dir) | {"slo": tune.auto.slo}
     options |= {"canaries": _CANARIES} if tune.auto.allow_quality else {}
-    levels: str | None = ",".join(map(str, plan.levels))
     part = _PART_OF_SEARCH if objective == "agents" else _PART
     seconds = min(max(part * parse_seconds(tune.auto.budget, "--budget"), _LEAST_S), _MOST_S)
     if plan.requests is None and plan.duration is None:
         options["duration"] = f"{seconds / len(plan.levels):.0f}s"
     if objective == "agents":
-        options |= {"plan": "quick", "budget": f"{seconds:.0f}s", "requests": None, "duration": None, "runs": None}
-        levels = None
-    request: RunRequest = run_request(options, levels=levels)
+        options |= dict.fromkeys(("levels", "requests", "duration", "runs")) | {"plan": "quick"}
+        options["budget"] = f"{seconds:.0f}s"
+    request: RunRequest = run_request(options)
     return request
 
 

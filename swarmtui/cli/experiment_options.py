@@ -30,11 +30,9 @@ OBJECTIVES: dict[str, Objective] = {
 
 def plan_options(tune: TuneFile, session_dir: str | None) -> dict[str, Any]:
     """The options of `run` that the plan of a tune stands for."""
-
     plan = tune.plan
-    options = msgspec.structs.asdict(plan) | {"seed": tune.seed, "session_dir": session_dir}
-    options |= {name: str(value) for name in ("requests", "warmup") if (value := getattr(plan, name)) is not None}
-    return options | {"gpu_metrics_urls": (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()}
+    urls = (plan.gpu_metrics_url,) if plan.gpu_metrics_url else ()
+    return msgspec.structs.asdict(plan) | {"seed": tune.seed, "session_dir": session_dir, "gpu_metrics_urls": urls}
 
 
 def run_tune(runner: Runner[TuneFile], directory: Path, confirm: Callable[[], None], options: dict[str, Any]) -> bool:
@@ -73,12 +71,10 @@ def show_tune(directory: Path) -> bool:
     return found is None or found.status.ended != "done"
 
 
-def run_request(options: dict[str, Any], endpoints: list[str] | None = None, *, levels: str | None) -> Any:
+def run_request(options: dict[str, Any], endpoints: list[str] | None = None) -> Any:
     """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
     defaults = {} if endpoints is None else config_defaults("ab")
-    params = (
-        run.make_context("run", [], default_map=defaults).params | options | {"levels": levels, "on_restart": "stop"}
-    )
+    params = run.make_context("run", [], default_map=defaults).params | options | {"on_restart": "stop"}
     return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
 
 

@@ -109,7 +109,7 @@ def ab(
     endpoints = [text for text in sides.values() if text in names or not is_command(text)]
     if len(endpoints) < len(sides):
         _refuse_shared_key(sides, names)
-    request = run_request(options, endpoints, levels=str(options["level"]))
+    request = run_request(options | {"levels": (options["level"],)}, endpoints)
     a, b = (str(names[side].url) if side in names else side for side in (a, b or a))
     test = AbTest(
         name=f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}", a=a, b=b, aa=aa, agent_header=header,
@@ -237,8 +237,7 @@ def tune(file: str | None, **options: Any) -> None:
         sys.exit(run_auto(tune_file, options))
     as_json, quiet = options["as_json"], options["quiet"]
     writer = open_events(as_json=as_json) if options["events"] else None
-    levels = ",".join(map(str, tune_file.plan.levels))
-    request = run_request(plan_options(tune_file, options["session_dir"]), levels=levels)
+    request = run_request(plan_options(tune_file, options["session_dir"]))
     directory = tune_directory(Path(request.session_root), tune_file)
     progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
     runner = TuneRunner(tune_file, request, directory, reporter(quiet), progress, observe)

@@ -19,15 +19,15 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     from swarmtui.client.choices import RunChoices
     from swarmtui.client.config_file import find_endpoints
     from swarmtui.client.request_builder import build_request
-    from swarmtui.model.config import EndpointConfig
+    from swarmtui.model.config import EndpointConfig, as_option
 
     mistakes = mistakes or Mistakes()
-    given = {name: options[name] for name in RunChoices.__struct_fields__ if options.get(name) is not None}
-    given |= {"runs": str(given["runs"])} if "runs" in given else {}
+    found = ((name, options.get(name)) for name in RunChoices.__struct_fields__)
+    given = {name: as_option(name, value) for name, value in found if value is not None}
     given |= {"plan": "cliff"} if options["find_cliff"] else {}
-    found = mistakes.catch(lambda: find_endpoints(endpoints or (only_endpoint(),)))
+    named = mistakes.catch(lambda: find_endpoints(endpoints or (only_endpoint(),)))
     # The others are checked with any address if this one is wrong.
-    known = found or [EndpointConfig(url=_ANY_ADDRESS)]
+    known = named or [EndpointConfig(url=_ANY_ADDRESS)]
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
     errors = Mistakes()
     built = errors.catch(build_request, choices, known, session_root(options["session_dir"]))

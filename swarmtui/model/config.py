@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 from swarmtui.model.base import InputStruct
 from swarmtui.model.endpoint import ApiChoice
+
+# Options that the command line takes as text: a number of these is in seconds, or a share.
+_SECONDS = ("duration", "max_gap", "budget", "timeout", "idle_timeout", "on_restart")
+_SHARES = ("precision", "canaries")
+
+
+def as_option(name: str, value: Any) -> Any:
+    """Return an option as the command line has it: `[1, 2]` is `1,2`, 30 is `30s`, 0.02 is `2%`, a dict is K=V."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Mapping):
+        return tuple(f"{key}={text}" for key, text in value.items())
+    if isinstance(value, PathLike):
+        return str(value)
+    if name in ("levels", "rate", "serial_rates"):
+        return ",".join(map(str, value)) if isinstance(value, Sequence) else str(value)
+    if name in _SECONDS:
+        return f"{value:g}s"
+    if name in _SHARES:
+        return f"{100 * value:g}%"
+    return str(value) if name in ("runs", "requests", "warmup") else value
 
 
 class EndpointConfig(InputStruct, frozen=True, kw_only=True):
@@ -53,12 +76,9 @@ class Defaults(InputStruct, frozen=True, kw_only=True):
 
     def options(self) -> dict[str, Any]:
         """Return the options that are set, in the form of the command line."""
-        options = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
-        if isinstance(self.levels, tuple):
-            options["levels"] = ",".join(map(str, self.levels))
-        options |= {name: str(options[name]) for name in ("requests", "warmup") if name in options}
-        endpoint = options.pop("endpoint", None)
-        return options | ({"endpoints": (endpoint,)} if endpoint else {})
+        found = ((name, getattr(self, name)) for name in self.__struct_fields__ if name != "endpoint")
+        options = {name: as_option(name, value) for name, value in found if value is not None}
+        return options | ({"endpoints": (self.endpoint,)} if self.endpoint else {})
 
 
 class Config(InputStruct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from swarmtui.model.base import BadInput, reading
+from swarmtui.model.base import BadInput, copy_fields, reading
 from swarmtui.model.speed_of_light import ModelShape
 from swarmtui.telemetry.model_files.gguf import is_gguf, read_gguf
 from swarmtui.telemetry.model_files.safetensors import read_settings, read_tensors
@@ -89,8 +89,9 @@ def _shape(
     count = settings.experts
     if experts.bytes and not count:
         raise BadInput("has experts, but its settings do not say how many of them answer a token", source=str(path))
-    return ModelShape(
-        architecture=settings.architecture,
+    return copy_fields(
+        ModelShape,
+        settings,
         source=source,
         path=str(path),
         quantisation=quantisation,
@@ -103,11 +104,6 @@ def _shape(
         embedding_bytes=0.0 if tied else table.bytes,
         draft_bytes=weights.sums("draft").bytes,
         other_bytes=weights.sums("other").bytes,
-        layers=settings.layers,
-        heads=settings.heads,
-        kv_heads=settings.kv_heads,
-        attention=settings.attention,
-        state_bytes=settings.state_bytes,
         latent_kv=settings.latent,
         compute_bits=compute_bits,
     )

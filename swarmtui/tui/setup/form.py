@@ -112,7 +112,6 @@ def default_choices(config: Config) -> RunChoices:
     options = config.defaults.options()
     endpoint = options.pop("endpoints", ("",))[0]
     known = config.endpoints.get(endpoint)
-    options |= {"runs": str(options["runs"])} if "runs" in options else {}
     endpoints = tuple(filter(None, (known.url if known else endpoint,)))
     return RunChoices(endpoints=endpoints, plan="sweep" if "levels" in options else "quick", **options)
 
