@@ -1,23 +1,20 @@
-"""`tune --auto`: build the tune from the options, run or show it, and print and save what it found."""
+"""`tune --auto`: build the tune and its request from the options, show what it may start, and save what it found."""
 
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
-from swarmtui.cli.options import print_result
+from swarmtui.cli.experiment_options import OBJECTIVES, plan_options, run_request
 from swarmtui.experiments.grid import launch_command, tune_engine
 from swarmtui.model.base import BadInput
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.tuning import POWER, AutoSearch, LiveKnob, TuneFile, TunePlan, Value, parse_recipe, value_text
-from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.report.tuning import knob_lines
-from swarmtui.text import echo, escape
+from swarmtui.text import escape
 
 if TYPE_CHECKING:
     from swarmtui.analysis.tuning.outcome import TuneOutcome
@@ -126,58 +123,6 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
         options["budget"] = f"{seconds:.0f}s"
     request: RunRequest = run_request(options)
     return request
-
-
-def run_auto(tune: TuneFile, options: dict[str, Any]) -> int:
-    """Run an automatic tune, or show the one that runs; return the exit code."""
-    from swarmtui.cli.events import open_events
-    from swarmtui.cli.progress import open_progress
-    from swarmtui.experiments.auto import AutoRunner
-    from swarmtui.experiments.auto_plan import find_space
-    from swarmtui.experiments.effects import summarise_tune
-    from swarmtui.experiments.store import read_experiment, tune_directory
-    from swarmtui.model.client_protocol import Ended
-    from swarmtui.report.tune_outcome import outcome_blocks
-
-    as_json, quiet = options["as_json"], options["quiet"]
-    writer = open_events(as_json=as_json) if options["events"] else None
-    request = auto_request(tune, options["session_dir"])
-    root = Path(request.session_root)
-    directory = tune_directory(root, tune)
-    found = read_experiment(directory, "tune")
-    running = found is not None and not found.status.ended
-    tune, power_problem = with_power(tune, options["power"], found if options["show"] or running else None)
-    stopped = False
-    if not options["show"]:
-        progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
-        runner = AutoRunner(tune, request, directory, reporter(quiet), progress, observe)
-        if options["retry_failed"]:
-            runner.retry_failed()
-
-        def confirm() -> None:
-            space = find_space(runner.experiment, root)
-            confirm_commands(auto_commands_text(tune, space, power_problem), options["yes"])
-
-        stopped = run_tune(runner, directory, confirm, options)
-    stored = read_experiment(directory, "tune")
-    if stored is None:
-        raise BadInput("this tune has not been started", key="--show")
-    # The command as it was typed: what is stored has no secrets, and cannot be started.
-    outcome = save_outcome(msgspec.structs.replace(stored, definition=tune), directory, root, options["html"])
-    print_result(outcome, outcome_blocks(outcome), as_json=as_json, err=writer is not None)
-    if options["save_recipe"] is not None:
-        save_recipe(Path(options["save_recipe"]), tune, outcome, root)
-    if not as_json:
-        echo(f"saved: {directory / 'result.html'}", err=True)
-    message = "stopped; run the same command again to continue" if stopped else ""
-    if stopped:
-        echo(f"swarmtui: {message}", err=True)
-    code = STOPPED if stopped else UNUSABLE if outcome.code == "no_baseline" else DONE
-    if writer is not None:
-        writer.tuned(outcome)
-        ended = Ended("stopped" if stopped else "done", message or outcome.sentence, str(directory))
-        writer.end_tune(summarise_tune(tune, stored.starts), ended, code)
-    return code
 
 
 def save_outcome(tune: Tune, directory: Path, root: Path, html: str | None = None) -> TuneOutcome:

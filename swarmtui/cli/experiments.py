@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
@@ -218,45 +219,71 @@ def tune(file: str | None, **options: Any) -> None:
     [plan]                                        # options of `swarmtui run`
     levels = [8]
     """
-    from swarmtui.cli.auto_tune import auto_tune_file, run_auto
+    from swarmtui.cli import auto_tune
     from swarmtui.cli.events import open_events
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.held_settings import check_power
+    from swarmtui.experiments.auto import AutoRunner
+    from swarmtui.experiments.auto_plan import find_space
     from swarmtui.experiments.effects import summarise_tune
     from swarmtui.experiments.store import read_experiment, tune_directory
     from swarmtui.experiments.tune import TuneRunner
     from swarmtui.model.client_protocol import Ended
     from swarmtui.model.tuning import parse_tune
     from swarmtui.prompts.library import read_text
+    from swarmtui.report.tune_outcome import outcome_blocks
     from swarmtui.report.tuning import commands_text, tune_blocks
 
     if file is not None and (option := next((option for name, option in _ONLY_AUTO.items() if options[name]), None)):
         raise BadInput("is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]", key=option)
-    tune_file = auto_tune_file(options) if file is None else parse_tune(read_text(Path(file)), file)
-    if tune_file.auto is not None:
-        sys.exit(run_auto(tune_file, options))
-    as_json, quiet = options["as_json"], options["quiet"]
+    tuned = auto_tune.auto_tune_file(options) if file is None else parse_tune(read_text(Path(file)), file)
+    as_json, quiet, shown, session_dir = (options[name] for name in ("as_json", "quiet", "show", "session_dir"))
     writer = open_events(as_json=as_json) if options["events"] else None
-    request = run_request(plan_options(tune_file, options["session_dir"]))
-    directory = tune_directory(Path(request.session_root), tune_file)
+    auto, power_problem = tuned.auto is not None, ""
+    request = auto_tune.auto_request(tuned, session_dir) if auto else run_request(plan_options(tuned, session_dir))
+    root = Path(request.session_root)
+    directory = tune_directory(root, tuned)
+    if auto:
+        stored = read_experiment(directory, "tune")
+        decided = stored if shown or (stored is not None and not stored.status.ended) else None
+        tuned, power_problem = auto_tune.with_power(tuned, options["power"], decided)
     progress, observe = open_progress(sys.stderr, quiet), writer.observe if writer else None
-    runner = TuneRunner(tune_file, request, directory, reporter(quiet), progress, observe)
+    kind: type[AutoRunner | TuneRunner] = AutoRunner if auto else TuneRunner
+    runner = kind(tuned, request, directory, reporter(quiet), progress, observe)
     if options["retry_failed"]:
         runner.retry_failed()
 
     def confirm() -> None:
-        for knob in tune_file.knob:
-            if knob.kind == "power":
-                check_power(knob.watts, knob.gpus)
-        confirm_commands(commands_text(tune_file), options["yes"])
+        if auto:
+            text = auto_tune.auto_commands_text(tuned, find_space(runner.experiment, root), power_problem)
+        else:
+            for knob in tuned.knob:
+                if knob.kind == "power":
+                    check_power(knob.watts, knob.gpus)
+            text = commands_text(tuned)
+        confirm_commands(text, options["yes"])
 
-    left = not options["show"] and runner.remaining() > 0
+    left = not shown and (isinstance(runner, AutoRunner) or runner.remaining() > 0)
     stopped = left and run_tune(runner, directory, confirm, options)
-    rows = found.starts if (found := read_experiment(directory, "tune")) is not None else ()
-    summary = summarise_tune(tune_file, rows)
-    message = "stopped; run the same command again to continue" if stopped else ""
-    code = STOPPED if stopped else DONE
-    print_result(summary, tune_blocks(summary), as_json=as_json, err=writer is not None)
+    stored, sentence, code = read_experiment(directory, "tune"), "", STOPPED if stopped else DONE
+    summary = summarise_tune(tuned, stored.starts if stored is not None else ())
+    if not auto:
+        print_result(summary, tune_blocks(summary), as_json=as_json, err=writer is not None)
+    elif stored is None:
+        raise BadInput("this tune has not been started", key="--show")
+    else:
+        # The command as it was typed: what is stored has no secrets, and cannot be started.
+        typed = msgspec.structs.replace(stored, definition=tuned)
+        outcome = auto_tune.save_outcome(typed, directory, root, options["html"])
+        print_result(outcome, outcome_blocks(outcome), as_json=as_json, err=writer is not None)
+        if options["save_recipe"] is not None:
+            auto_tune.save_recipe(Path(options["save_recipe"]), tuned, outcome, root)
+        if not as_json:
+            echo(f"saved: {directory / 'result.html'}", err=True)
+        sentence, code = outcome.sentence, UNUSABLE if outcome.code == "no_baseline" and not stopped else code
+        if writer is not None:
+            writer.tuned(outcome)
+    message = "stopped; run the same command again to continue" if stopped else sentence
     if stopped:
         echo(f"swarmtui: {message}", err=True)
     if writer is not None:

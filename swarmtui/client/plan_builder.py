@@ -68,29 +68,23 @@ def build_load(workload: Workload, choices: RunChoices, goal: PlanGoal) -> Load:
     probe = choices.plan == "probe"
     if probe:  # a warm-up, and one timed request of one stream
         choices = RunChoices(levels="1", requests="1", warmup="1", runs=choices.runs)
-    if choices.requests and choices.duration:
-        raise BadInput("give requests or duration, not both", key="duration")
     runs = _number_of_runs(choices.runs) if choices.runs is not None else None
     levels = parse_levels(choices.levels) if choices.levels is not None else None
     Closed(canaries=choices.canaries or "none").find_problem()
     load = _choose_load(effective_load(workload), workload.name, choices, goal, runs)
-    if choices.canaries not in (None, "none") and (goal == "manual" or not load.has("canaries")):
-        raise BadInput("only for the levels of a closed loop", key="canaries")
-    for key in ("complete", "precision"):
-        if getattr(choices, key) and (goal == "manual" or not load.has(key)):
+    for key in ("canaries", "complete", "precision"):
+        if getattr(choices, key) not in (None, "", "none", False) and (goal == "manual" or not load.has(key)):
             raise BadInput("only for the levels of a closed loop", key=key)
-    if choices.precision and (choices.requests or choices.duration):
-        raise BadInput("decides how long a run is; give no requests or duration", key="precision")
     changes: dict[str, Any] = {"runs": runs, "warmup": _parse_warmup(choices.warmup)}
     changes |= {"canaries": choices.canaries, "preroll": False if probe else None} if load.has("canaries") else {}
     changes |= {"complete": True} if choices.complete else {}
     changes |= {load.levels_key: levels} if load.levels_key else {}
     changes |= {"serial_rates": _parse_serial_rates(choices.serial_rates)} if load.batch else {}
     changes = {key: value for key, value in changes.items() if value is not None}
-    if choices.requests or choices.duration:
+    if choices.requests or choices.duration or choices.precision:
         changes |= {"requests": choices.requests, "duration": choices.duration}
     if choices.precision:
-        changes |= {"precision": choices.precision, "requests": None, "duration": None}
+        changes |= {"precision": choices.precision}
     load = msgspec.structs.replace(load, **changes)
     load.find_problem()
     return load

@@ -30,7 +30,7 @@ class Versioned(Stored, frozen=True, kw_only=True):
     schema: int = SCHEMA_VERSION
 
 
-def copy_fields(kind: type[S], source: object, **others: Any) -> S:
+def copy_fields(kind: type[S], source: object, /, **others: Any) -> S:
     """Make a struct of what `source` has under the names of its fields, and of `others`."""
     return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if hasattr(source, name)} | others)
 
