@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import select
@@ -21,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from swarmtui.processes import finished_counts, spawn
 from tests.cli.forked_processes import ENVIRONMENT_ROOM, ROOM, become, import_packages
 
@@ -31,6 +34,11 @@ _ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED = (
     "analysis", "cli", "client", "experiments", "loadgen", "prompts", "report", "session_process", "sessions", "sim",
     "state", "telemetry",
+)  # fmt: skip
+# Imported when they are first needed, which is in most runs.
+_LIBRARIES = (
+    "anyio._backends._asyncio", "argparse", "encodings.idna", "encodings.utf_8_sig", "httpcore2", "platformdirs",
+    "prometheus_client.parser", "tomli_w", "wcwidth",
 )  # fmt: skip
 # A process with other values of these needs an interpreter of its own.
 _READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "VIRTUAL_ENV")
@@ -153,6 +161,9 @@ def _serve() -> NoReturn:
     connection = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     import_packages(_IMPORTED)
+    for name in _LIBRARIES:
+        importlib.import_module(name)
+    _prepare_structs()
     gc.collect()
     gc.freeze()
     while True:
@@ -166,6 +177,16 @@ def _serve() -> NoReturn:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended
                 pass
+
+
+def _prepare_structs() -> None:
+    """Let msgspec look at the fields of all structs, as it otherwise does when it first decodes one."""
+    found = msgspec.Struct.__subclasses__()
+    while found:
+        struct = found.pop()
+        found += struct.__subclasses__()
+        with suppress(TypeError):  # a generic one, which is decoded with its types only
+            msgspec.json.Decoder(struct)
 
 
 def _run(command: list[str], environment: dict[str, str], directory: str, reply: int, *handles: int) -> NoReturn:
