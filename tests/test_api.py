@@ -30,7 +30,7 @@ def run_script(sandbox: Sandbox, code: str) -> list[Any]:
 def start_script(sandbox: Sandbox, code: str) -> Program:
     script = sandbox.home / "script.py"
     script.write_text(code)
-    return Program([sys.executable, str(script)], sandbox.environment, sandbox.home)
+    return Program([sys.executable, str(script)], sandbox.environment, sandbox.home, forked=True)
 
 
 @pytest.fixture

@@ -8,12 +8,10 @@ python -m tests.bench.terminal --c 64 --keys m # the streams as lines with text,
 from __future__ import annotations
 
 import argparse
-import atexit
 import fcntl
 import os
 import pty
 import select
-import shutil
 import signal
 import struct
 import subprocess
@@ -118,27 +116,23 @@ def _spawn(words: list[str], columns: int, rows: int, more: dict[str, str]) -> t
     # As over SSH, with compiled bytecode and the size of the pseudo-terminal.
     unset = ("COLORTERM", "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "COLUMNS", "LINES")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
+    _compile()
     process = subprocess.Popen(
         # A signal that this process ignores, such as SIGHUP under nohup, would stay ignored in the app.
         ["setsid", "--ctty", "env", "--default-signal=HUP,INT,QUIT,TERM", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=environment | {"TERM": "xterm-256color", "PYTHONPYCACHEPREFIX": str(_bytecode())} | more,
+        env=environment | {"TERM": "xterm-256color"} | more,
     )
     os.close(theirs)
     return process, ours
 
 
 @cache
-def _bytecode() -> Path:
-    """A directory outside the tree, filled by one import and with all of ours, as an installer does."""
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
-    for words in (["-c", "import swarmtui.cli, swarmtui.tui.app"], ["-m", "compileall", "-q", *swarmtui.__path__]):
-        subprocess.run([sys.executable, *words], env=environment, check=True)
-    return folder
+def _compile() -> None:
+    """Compile the package, as an installer does."""
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *swarmtui.__path__], check=True)
 
 
 def run_swarm(c: int, root: Path) -> tuple[SessionClient, str]:
@@ -167,7 +161,7 @@ def measure(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         client, session_id = run_swarm(c, Path(folder))
-        _bytecode()
+        _compile()
         screen = AppScreen(["attach", session_id], limit, columns, rows)
         try:
             painted = screen.read(screen.started + 10, b"agents")

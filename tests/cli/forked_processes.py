@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 from swarmtui import http_client
 
 _FORKED = (
-    "swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sessions.check_answers", "swarmtui.sim",
-    "swarmtui.experiments.server_guardian",
+    "swarmtui", "swarmtui.session_process", "swarmtui.loadgen.worker", "swarmtui.sessions.check_answers",
+    "swarmtui.sim", "swarmtui.experiments.server_guardian",
 )  # fmt: skip
 _KEPT: list[object] = []
 _EXECV = os.execv

@@ -264,7 +264,7 @@ def wait_until(condition: Callable[[], Any], description: str, timeout_s: float 
         before = time.thread_time()
         if found := condition():
             return found
-        time.sleep(max(0.01, 10 * (time.thread_time() - before)))
+        time.sleep(max(0.01, 20 * (time.thread_time() - before)))
     raise AssertionError(f"timed out: {description}")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from swarmtui.cli.experiments import ab
-from tests.cli.programs import ROOT, SHORT, CommandResult, Sandbox
+from tests.cli.programs import ROOT, SHORT, CommandResult, Program, Sandbox
 
 ACTION = ROOT / ".github" / "actions" / "bench"
 
@@ -44,10 +44,6 @@ def run_stub(folder: Path, result: str, code: int = 0, **options: str) -> Comman
         "PYTHONPATH": str(folder), "RESULT": result, "CODE": str(code), "ARGUMENTS": str(folder / "arguments"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary"), "GITHUB_OUTPUT": str(folder / "output"),
     }  # fmt: skip
-    return run_script_in(folder, environment)
-
-
-def run_script_in(folder: Path, environment: dict[str, str]) -> CommandResult:
     ran = subprocess.run(
         [sys.executable, ACTION / "compare.py"], env=environment, cwd=folder, capture_output=True, text=True,
         check=False,
@@ -114,7 +110,8 @@ def test_shared_file_is_a_base(sandbox: Sandbox) -> None:
             "BASE": "base.swarm.json.gz", "HEAD": head, "LEVEL": "2", "MAX_RUNS": "4", "MAX_TOKENS": "8",
             "GITHUB_STEP_SUMMARY": str(sandbox.home / "summary"), "GITHUB_OUTPUT": str(sandbox.home / "output"),
         }  # fmt: skip
-        return run_script_in(sandbox.home, environment)
+        command = [sys.executable, str(ACTION / "compare.py")]
+        return Program(command, environment, sandbox.home, forked=True).wait()
 
     for head in ("sim:moe-tp1?speed=5", f"{sys.executable} -m swarmtui sim moe-tp1 --speed 5 --port {{port}}"):
         ran = compare(head)

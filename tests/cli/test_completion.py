@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.programs import Program, Sandbox
-from tests.cli.test_skill import put_on_path
 
 BASH = """
 source "$1"
@@ -16,6 +17,15 @@ COMP_WORDS=("${@:2}"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
 _swarmtui_completion swarmtui
 printf '%s\\n' "${COMPREPLY[@]}"
 """
+
+
+def put_on_path(sandbox: Sandbox) -> None:
+    """Make `swarmtui` a command of this sandbox."""
+    folder = sandbox.home / "bin"
+    folder.mkdir()
+    (folder / "swarmtui").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m swarmtui "$@"\n')
+    (folder / "swarmtui").chmod(0o755)
+    sandbox.environment["PATH"] = f"{folder}:{sandbox.environment['PATH']}"
 
 
 def complete_in_bash(sandbox: Sandbox, *words: str) -> list[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from swarmtui.model.events import EventWord
-from tests.cli.programs import ROOT, Program, Sandbox, open_sandbox
+from tests.cli.programs import ROOT, Sandbox, open_sandbox
 from tests.cli.test_events_option import read_events
 
 PAGE = (ROOT / "swarmtui" / "SKILL.md").read_text()
@@ -23,22 +22,14 @@ def examples() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-def put_on_path(sandbox: Sandbox) -> None:
-    """Make `swarmtui` a command of this sandbox."""
-    folder = sandbox.home / "bin"
-    folder.mkdir()
-    (folder / "swarmtui").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m swarmtui "$@"\n')
-    (folder / "swarmtui").chmod(0o755)
-    sandbox.environment["PATH"] = f"{folder}:{sandbox.environment['PATH']}"
-
-
 def test_examples_run_in_their_order(tmp_path: Path) -> None:
     lines = examples()
     assert len(lines) >= 8
     with open_sandbox(tmp_path) as sandbox:
-        put_on_path(sandbox)
         for line in lines:
-            ran = Program(["bash", "-c", line], sandbox.environment, sandbox.home).wait()
+            program, *words = shlex.split(line, comments=True)
+            assert program == "swarmtui"
+            ran = sandbox.run(*words)
             assert ran.code == 0, (line, ran)
             if "--events" in line:
                 events = read_events(ran)

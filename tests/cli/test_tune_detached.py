@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Sandbox, TerminalProgram, open_sandbox, send_signal, wait_until
+from tests.cli.programs import Program, Sandbox, TerminalProgram, open_sandbox, send_signal, wait_until
 from tests.cli.test_tune import state, tune_command
 
 # A container daemon: it runs servers that are not children of the client. One file per command: `run NAME PORT SLOTS`
@@ -76,9 +75,8 @@ def container_daemon(sandbox: Sandbox) -> Iterator[Path]:
     commands.mkdir()
     for name, text in (("daemon.py", DAEMON), ("client.py", CLIENT)):
         (sandbox.home / name).write_text(text)
-    process = subprocess.Popen(
-        [sys.executable, str(sandbox.home / "daemon.py"), str(commands)], env=sandbox.environment
-    )
+    command = [sys.executable, str(sandbox.home / "daemon.py"), str(commands)]
+    process = Program(command, sandbox.environment, sandbox.home, forked=True).process
     try:
         yield commands
         assert process.poll() is None
