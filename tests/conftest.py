@@ -15,7 +15,7 @@ os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
 # Collecting tests, and each app of one, makes many objects in cycles: to look for them often takes a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
 
-settings.register_profile("any machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 # Files with tests of half a minute; last, they would run on one core while the others are idle.

@@ -127,7 +127,7 @@ def test_dip_is_named_and_the_search_goes_on_above_it(dip: int) -> None:
     assert covers(answer, 32) and answer.low > dip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(1, 40), st.floats(0.1, 20.0), st.integers(0, 10**6), st.integers(1, 64), st.floats(0.0, 1.0))
 @example(1, 1.0, 0, 4, 1.0)
 def test_search_ends_and_its_interval_contains_its_answer(
@@ -414,7 +414,7 @@ def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
     assert confirming_sentence(search) == "C=4 was begun again, but the time ran out"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 24), st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=12),
     st.sampled_from([0.2, ALPHA]),

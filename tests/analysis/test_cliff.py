@@ -121,7 +121,7 @@ def test_search_measures_the_level_that_confirms_a_cliff() -> None:
     assert next_level([*disturbed, level(4, tps=400, ttft=0.1)], 1024) == 8
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 100), st.integers(0, 12), st.booleans(), st.sampled_from([0.0, 0.01, 1.0]))
 def test_one_disturbed_level_does_not_move_the_cliff(slots: int, number: int, seen: bool, wait: float) -> None:
     """Whatever level is disturbed: the client sees the slots, or the server reports its queue."""

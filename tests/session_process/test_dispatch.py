@@ -99,7 +99,7 @@ class ModelSession:
 STEPS = st.lists(st.tuples(st.sampled_from(["finish", "command", "report"]), st.integers(0, 14), st.integers(0, 9)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.integers(1, 15), st.integers(1, 40), st.integers(0, 160), st.sampled_from([1, 3, None]), STEPS)
 def test_no_stream_is_idle_while_a_task_waits(
     workers: int, c: int, count: int, depth: int | None, steps: list[tuple[str, int, int]]

@@ -104,7 +104,7 @@ class Simulation:
         return plays
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(recorded=st.lists(sessions(), min_size=1, max_size=5, unique_by=lambda one: one.id), c=st.integers(1, 4))
 def test_sessions_are_played_in_order_with_their_pauses(recorded: list[TraceSession], c: int) -> None:
     played = Simulation(recorded, c, limit=3 * c)

@@ -183,7 +183,7 @@ def test_texts_that_were_cut_are_released() -> None:
     assert Segment._split_cells.cache_info().currsize == 0
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(size=st.sampled_from(SIZES), steps=steps)
 def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps: list[tuple[str, Any]]) -> None:
     async def paint() -> None:
@@ -217,7 +217,7 @@ def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps
     asyncio.run(paint())
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(old=lines, new=lines, width=st.integers(1, 60))
 @example(old=[("很x", "")], new=[("汉x", "")], width=3)
 @example(old=[("很\u0301x", "")], new=[("很x", "")], width=3)
