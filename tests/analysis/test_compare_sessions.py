@@ -87,7 +87,7 @@ def test_levels_are_one_family() -> None:
 def test_equal_sessions_rarely_differ(cv: float, seed: int) -> None:
     """Any claim at four levels with four runs in at most 5 %; `seed` 0 is that of both sessions."""
     random, count = Random(11), Count()
-    for _ in range(150):
+    for _ in range(100):
         count.add(compare_pair(drawn_session(random, "a", cv), drawn_session(random, "b", cv, seed=seed)))
     assert count.any / count.trials <= 0.05
     assert count.contradictory == 0

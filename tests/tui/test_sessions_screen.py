@@ -6,7 +6,9 @@ import fcntl
 import json
 import shutil
 import threading
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -39,11 +41,16 @@ RECORDED = Path(__file__).with_name("recorded")
 
 
 def saved_sessions(tmp_path: Path) -> Path:
-    root = tmp_path / "sessions"
-    shutil.copytree(RECORDED, root)
-    for directory in root.iterdir():
+    return Path(shutil.copytree(_with_summaries().name, tmp_path / "sessions"))
+
+
+@cache
+def _with_summaries() -> TemporaryDirectory[str]:
+    """The recorded sessions with their summaries, computed once for all tests."""
+    made = TemporaryDirectory()
+    for directory in Path(shutil.copytree(RECORDED, made.name, dirs_exist_ok=True)).iterdir():
         write_summary(directory)
-    return root
+    return made
 
 
 async def test_sessions_can_be_filtered_compared_deleted_and_restored(tmp_path: Path, until: Until) -> None:
@@ -190,8 +197,7 @@ async def test_the_oldest_session_is_compared_with_a_newer_one(tmp_path: Path, u
     app = SwarmApp(session_root=saved_sessions(tmp_path))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
-        await until(lambda: "four slots" in screen_text(app))
-        assert "c compare with older" in screen_text(app)
+        await until(lambda: "four slots" in screen_text(app) and "c compare with older" in screen_text(app))
         await pilot.press("G")
         await until(lambda: "c compare with newer" in screen_text(app))
         await pilot.press("c")
