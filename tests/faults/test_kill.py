@@ -176,8 +176,8 @@ def test_journal_survives_killing_all_processes(sandbox: Sandbox) -> None:
         pids = [process.pid for process in sandbox.processes()]
         assert len(pids) == 3
         expected = set(saved(sandbox))
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        for pid in pids:  # the last of them may have ended with the others
+            send_signal(pid, signal.SIGKILL)
         command.wait()
         assert_no_processes(sandbox)
         assert_interrupted_session(sandbox, expected)
