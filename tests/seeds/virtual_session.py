@@ -25,7 +25,7 @@ from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S, QUICK_MAX_
 from swarmtui.model.client_protocol import FindCapacity
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Capacity
-from swarmtui.model.journal import End, Head, StageEnd, StageStart
+from swarmtui.model.journal import End, Head, ServerEntry, StageEnd, StageStart
 from swarmtui.model.load import ERROR_PAUSE_S
 from swarmtui.model.plan import DEFAULT_WORKLOAD, LevelKey, Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
@@ -93,6 +93,7 @@ def simulate_journal(simulator: str, workload: str, *, seed: int = 1, eos: float
     )
     return Journal(
         head=Head(session=session, pid=1),
+        entries=(*client.starts, *client.ends, ServerEntry(endpoint=0, server=_discovered(preset))),
         stages=tuple(client.starts),
         ends=tuple(client.ends),
         records=tuple(client.records),
