@@ -48,9 +48,9 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
         ("Doubt", doubt_text(found)),
-        ("Levels", found.border),
-        (f"At {at.c}" if at else "", "; ".join((point_text(at), *request_lengths(at))) if at else ""),
+        (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
+        ("Range", found.border),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
         ("Quality", (NOT_SURE if doubt_text(found) else quality_text(found)) if summary.levels else ""),
     ]
@@ -128,13 +128,6 @@ def _writing(point: AnswerPoint) -> int | None:
         return None
     number = max(1, round(point.out_tps / point.per_stream_tps))
     return number if number <= _FEW_WRITE * point.c else None
-
-
-def request_lengths(point: AnswerPoint) -> tuple[str, ...]:
-    """`prompts of 290 tokens, answers of 128 in 1.93 s`, if all of it is known."""
-    if not point.tokens_in or not point.tokens_out or point.e2e_s is None:
-        return ()
-    return (f"prompts of {point.tokens_in:,.0f} tokens, answers of {point.tokens_out:,.0f} in {seconds(point.e2e_s)}",)
 
 
 def first_token_p90(point: AnswerPoint) -> str:

@@ -108,9 +108,8 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
     if context := context_change(pair.differences, pair.flags):
         before, after = (f"{value:,}" for value in context)
         ratio = context[1] / context[0]
-        # The server says so: there is no doubt about it.
-        code = "faster" if ratio > 1.0 else "slower"
-        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), ratio - 1.0, code)
+        # No verdict: a known price, or what was paid for.
+        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), ratio - 1.0, None)
 
 
 def _level_changes(pair: Pair) -> list[Table]:

@@ -10,7 +10,6 @@ from swarmtui.report.table import Code
 Points = tuple[tuple[float, float], ...]
 Marks = tuple[tuple[float, str], ...]
 ChartHue = Hue | Literal["dim"]
-Judgement = Literal["better", "worse"]
 Stroke = Literal["line", "solid", "dotted", "dashed", "sparse", "points"]
 
 # A limit that is higher than this many times the measured values leaves the chart, so that they can still be read.
@@ -23,7 +22,7 @@ class ChartSeries(NamedTuple):
     `half_widths` are those of the 95 % intervals of its points; 0 if a point has none. Empty: no point has one.
     `hollow` are the x of points that do not stand for their level. `names` are those of its points, in order. A
     `solid`, `dotted` or `dashed` series is a line without points, a `sparse` one a limit, and `points` are not joined.
-    The hue `dim` is that of what the others are compared with. `judged`: whether it is known to be better or worse.
+    The hue `dim` is that of what the others are compared with.
     """
 
     name: str
@@ -34,7 +33,6 @@ class ChartSeries(NamedTuple):
     stroke: Stroke = "line"
     hollow: frozenset[float] = frozenset()
     names: tuple[str, ...] = ()
-    judged: Judgement | None = None
 
     @property
     def line(self) -> Stroke:

@@ -91,6 +91,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Doubt", name_doubts(pair.doubts)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair)),
+        AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code == "machine_changed")),
         _own_loads(pair),
         # The app shows it as a table.
         *([] if in_app else [_same_load(pair)]),
@@ -250,7 +251,7 @@ def _remarks(pair: Pair) -> list[Block]:
     if not pair.flags:  # the answer names what differs about the server and the plan
         others = [found for found in others if found.code in CLIENT_DIFFERENCES]
     also = f"also different: {', '.join(map(str, others))}"
-    notes = [Sentence(f"note: {note}", "note") for note in pair.notes]
+    notes = [Sentence(f"note: {note}", "note") for note in pair.notes if note.code != "machine_changed"]
     return [*notes, *([Sentence(also, "difference")] if others else [])]
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from swarmtui.numbers import short
-from swarmtui.report.chart import Chart, ChartSeries, Judgement, Points, series_band
+from swarmtui.report.chart import Chart, ChartSeries, Points, series_band
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
 from swarmtui.text import brief_flags, display_width, sanitize, truncate
@@ -135,7 +135,6 @@ _HOLLOW = "○"
 # How many dots of a line are drawn, of how many.
 _PATTERNS = {"line": (1, 1), "solid": (1, 1), "dotted": (1, 2), "dashed": (5, 8), "sparse": (1, 5)}
 _SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse": "⠂ ⠂"}
-_JUDGED: dict[Judgement, str] = {"better": "good", "worse": "bad"}
 _MARK_STYLES: dict[Code, str] = {
     "best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "unknown": "warn", "failed": "bad",
 }  # fmt: skip
@@ -314,7 +313,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
         cell = dot[0] // ACROSS, dot[1] // UP
         code = marked.get(x)
         if code in _MARK_STYLES:
-            style = _JUDGED[series.judged] if series.judged else _MARK_STYLES[code]
+            style = _MARK_STYLES[code]
             frame.grid.put(*cell, MARKS[code], style)
             if series.hue != "dim":
                 _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)

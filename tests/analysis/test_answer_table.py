@@ -135,9 +135,6 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "slots", AT_SLOTS | {"kv_fits": 16}, "all 16 slots are taken; the KV cache has room"),
     ("limit", "slots", AT_SLOTS | {"kv_fits": 15}, "all 16 slots are taken"),
     ("limit", "slots", CLIFF | {"inferred": True}, "all 4 slots, as seen from the client, are taken"),
-    ("limit", "slots", AT_SLOTS | FULL | {"alone_tps": 700.0, "kv_fits": 16},
-     "all 16 slots are taken, and one agent alone gets 700 tok/s, all together 800; the KV cache has room"),
-    ("limit", "slots", AT_SLOTS | FULL | {"alone_tps": 600.0}, "all 16 slots are taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 1, "running": None}, "the only slot is taken"),
     ("limit", "slots", AT_SLOTS | {"slots": 2, "running": None}, "both slots are taken"),
     ("limit", "kv_cache", AT_SLOTS | {"kv_use": 0.97, "running": 9.0}, "the KV cache is 97 % full"),
@@ -186,17 +183,17 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "find out why answers are empty: the chat template, the stop words or the model may end them at once"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 24", "more_at_once": 24, "more_agents": 30, "rate_limit": 20.0},
-     "--max-num-seqs 24: 24 to 30 agents (prediction), as fewer wait for a slot; then 20 tok/s each is the limit"),
+     "--max-num-seqs 24: 24 to 30 agents (prediction); then 20 tok/s each is the limit"),
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "--max-num-seqs 18", "more_at_once": 18, "more_agents": 20},
-     "--max-num-seqs 18: up to 20 agents (prediction), as fewer wait for a slot"),
+     "--max-num-seqs 18: up to 20 agents (prediction)"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30},
-     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 108 tok/s instead of "
-     "215, as they share 800 tok/s in total"),
+     "--parallel 24: 24 to 30 agents (prediction); each writes about 108 tok/s instead of "
+     "215"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0},
-     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
+     "--parallel 24: 24 to 30 agents (prediction); each writes about 163 tok/s instead of "
      "215"),
     ("next", "more_slots_tps", CLIFF | FULL | {"more_slots": "--parallel 8", "more_tps": 0.26, "more_stream": 135.0},
      "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; each writes about "
@@ -206,30 +203,29 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
      "--parallel 8: more agents start at once, if memory allows it"),
     ("next", "more_slots", AT_SLOTS | FULL | {"more_slots": "--parallel 8", "kv_fits": 40},
-     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "
-     "do not grow"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the total does not "
+     "grow"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
-     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, as they share 800 tok/s in "
-     "total"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215"),
     ("next", "more_slots",
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24}
-     | {"least_rate": 20.0, "more_context": (4096, "--ctx-size")},
-     "--parallel 8: up to 24 agents if the 800 tok/s in total do not grow, as fewer wait for a slot; each writes about "
-     "108 tok/s instead of 215 (the SLO asks for 20); 4,096 tokens of context each (as many as now with "
-     "--ctx-size)"),
+     | {"more_context": (4096, "--ctx-size")},
+     "--parallel 8: up to 24 agents (prediction, if the total does not grow); each writes about "
+     "108 tok/s instead of 215; 4,096 tokens of context each, unless with "
+     "--ctx-size"),
     ("next", "more_slots_agents",
      AT_SLOTS | FULL | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "more_stream": 163.0}
-     | {"least_rate": 20.0, "more_context": (2048, "--ctx-size")},
-     "--parallel 24: 24 to 30 agents (prediction), as fewer wait for a slot; each writes about 163 tok/s instead of "
-     "215 (the SLO asks for 20); 2,048 tokens of context each (as many as now with --ctx-size)"),
+     | {"more_context": (2048, "--ctx-size")},
+     "--parallel 24: 24 to 30 agents (prediction); each writes about 163 tok/s instead of "
+     "215; 2,048 tokens of context each, unless with --ctx-size"),
     ("next", "more_slots_tps",
      CLIFF | {"more_slots": "--parallel 8", "more_at_once": 8, "more_tps": 0.26, "more_context": (2048, "--ctx-size")},
      "--parallel 8: about 26 % more tok/s in total (prediction), as a step serves more requests; 2,048 tokens "
-     "of context each (as many as now with --ctx-size)"),
+     "of context each, unless with --ctx-size"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
-     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the 800 tok/s in total "
-     "do not grow"),
+     "--parallel 8: more agents start at once; each writes about 108 tok/s instead of 215, if the total does not "
+     "grow"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
     ("next", "queue", AT_SLOTS | {"kv_fits": 12},

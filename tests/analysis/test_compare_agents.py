@@ -111,7 +111,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
-    assert lines["How sure"] == "they are 1 apart, no more than repeats of these searches may be (up to 1)"
+    assert lines["How sure"] == "only 1 agent apart; repeats of a search differ by up to 1"
     assert lines["Try next"] == "keep the change or take it back: a change of 1 agent is less than repeats show"
     assert list(lines) == ["Agents", "Changed", "How sure", "At 7 → 6", "Both at 6", "Try next"]
 
@@ -135,10 +135,10 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
     end = {
-        5: "they are 1 apart, no more than repeats of these searches may be (up to 1)",
-        9: "they are 5 apart, more than repeats of these searches may be (up to 1)",
+        5: "only 1 agent apart; repeats of a search differ by up to 1",
+        9: "5 agents apart; repeats of a search differ by up to 1",
     }
-    assert end.get(after, "repeats of these searches may differ by up to 1") in " ".join(text.split())
+    assert end.get(after, "repeats of a search differ by up to 1") in " ".join(text.split())
     assert compared_text(pair, "").count("known change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -167,7 +167,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "probably more agents: 5 → 9 or more"
     assert lines["Doubt"] == "the host was busy in both runs" and "busy" not in lines["How sure"]
-    assert lines["How sure"].startswith("they are 4 apart, more than repeats of these searches may be (up to 1)")
+    assert lines["How sure"].startswith("4 agents apart; repeats of a search differ by up to 1")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert shell["Try next"].endswith(" --max-tokens 64")
     assert app["Try next"] == f"{step} each): the second plan of the setup screen"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "they are 3 apart, more than repeats of these searches may be (up to 2)"
+        "3 agents apart; repeats of a search differ by up to 2"
     )
 
 
@@ -353,7 +353,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "probably fewer agents: 12 → 0, not sure: the host was busy in both runs; "
-        "they are 12 apart, more than repeats of these searches may be (up to 10)"
+        "12 agents apart; repeats of a search differ by up to 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))

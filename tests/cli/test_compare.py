@@ -49,7 +49,7 @@ def test_sessions_with_more_slots_differ_and_the_flag_is_shown(measured: Sandbox
     assert "| TTFT" in ran.out
     assert re.search(r"^Result +▲ faster with 4 agents: .* tok/s, \+\d.*95 % sure", ran.out, re.M), ran.out
     assert ran.out.count("95 % sure: ") == 1 and "Holm" not in ran.out
-    assert re.search(r"^How sure +one session each, and restarts of a server can differ, too: `swarmtui ab` tests that$", ran.out, re.M), "what to do is said once"
+    assert ran.out.count("restarts of a server can differ, too: `swarmtui ab` tests that") == 1
 
 
 def test_without_a_session_the_last_is_compared_with_the_one_before_it(measured: Sandbox) -> None:

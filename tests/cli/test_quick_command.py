@@ -28,7 +28,7 @@ def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     head, *lines = ran.out.splitlines()
     assert head.startswith("simulator ")
     assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
-    names = ["One agent", "Capacity", "Levels", "At 1", "Why no more", "Try next", "Quality"]
+    names = ["One agent", "Capacity", "At 1", "Why no more", "Range", "Try next", "Quality"]
     if lines[2].startswith("Doubt"):
         names[2] = "Doubt"
     assert [line[:13].strip() for line in lines] == names

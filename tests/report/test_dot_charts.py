@@ -190,16 +190,6 @@ def test_a_plot_that_is_shown_has_the_rows_to_be_read(height: int) -> None:
     assert bool(lower) == (height >= 9) and (not lower or height - 1 - lower[0] >= 3)
 
 
-def test_marks_of_a_better_and_of_a_worse_run_have_different_colours() -> None:
-    levels = [level(c, tps=tps) for c, tps in ((1, 80.0), (2, 150.0), (4, 120.0))]
-    series = curve_charts(levels, LevelMarks(True, 2, 4))[0].series[0]
-    styles = set()
-    for judged in ("better", "worse"):
-        chart = Chart("", "", "levels", "C", "y", (series._replace(judged=judged),), linear=True)
-        styles |= {(judged, style) for line in paint_charts([chart], 60, 12) for text, style in line if "▼" in text}
-    assert styles == {("better", "good"), ("worse", "bad")}
-
-
 def test_the_limit_of_an_slo_on_the_first_token_is_a_line_with_its_value() -> None:
     chart, shown = first_token_chart((0.5, 0.8, 1.2), {}, "ttft_p90=2s,stream_p10=20")
     assert chart.series[-1].points == ((1.0, 2.0), (4.0, 2.0)) and "⠂ ⠂ SLO 2 s" in shown

@@ -101,27 +101,6 @@ async def test_number_keys_go_to_a_panel_and_then_show_it_alone(tmp_path: Path, 
         await until(lambda: not isinstance(app.screen, CompareScreen))
 
 
-async def test_marks_of_the_better_session_are_not_those_of_the_worse_one(tmp_path: Path, until: Until) -> None:
-    root = tmp_path / "sessions"
-    shutil.copytree(RECORDED, root)
-    for directory in root.iterdir():
-        write_summary(directory)
-    app = SwarmApp(session_root=root)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("L")
-        await until(lambda: "four slots" in screen_text(app))
-        await pilot.press("c")
-        await until(lambda: isinstance(app.screen, CompareScreen) and "▲ faster" in screen_text(app))
-
-        def judged() -> dict[str, str | None]:
-            view = app.screen.query_one(OverlayPanel).view
-            return {series.name: series.judged for series in view.charts[0].series} if view else {}
-
-        await until(lambda: judged() == {"two slots each": "worse", "four slots each": "better"})
-        await pilot.press("b")
-        await until(lambda: judged() == {"four slots each": "better", "two slots each": "worse"})
-
-
 async def test_curves_of_a_short_list_of_changes_can_be_told_apart(tmp_path: Path, until: Until) -> None:
     both = [summary((level(4, tps=tps, runs=runs),), id) for id, tps, runs in (("a", 100, SLOW), ("b", 125, FAST))]
     app = SwarmApp(session_root=tmp_path / "sessions")

@@ -73,7 +73,7 @@ async def test_the_rows_of_the_best_level_the_first_past_it_and_the_running_one_
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         shown = screen_text(app)
-        assert all(part in shown for part in ("▸4 ", "▼6 ", "○16 ", "↑↓ 3 of 8"))
+        assert all(part in shown for part in ("▸4 ", "▼6 ", "○16 ", "↑↓ 5 of 8"))
 
 
 async def test_the_lines_of_the_server_say_where_they_are_and_scroll_beside_other_panels() -> None:

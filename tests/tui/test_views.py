@@ -503,7 +503,7 @@ def test_a_result_says_why_its_search_went_above_the_border() -> None:
     levels = [level(1), level(2), level(4)]
     nothing = AnswerSentence(code="", sentence="")
     ended = levels_view(levels, search=search, answer=Answer(headline=nothing, limit=nothing, agents=1, missed_c=2))
-    said = ["C=4 missed the SLO, too, so that 2 was no dip; C=1 was run again, to confirm"]
+    said = ["C=4 missed the SLO like 2; C=1 was run again, to confirm"]
     assert [one.text for one in ended.remarks] == [one.text for one in ended.by_kind] == said
     assert levels_view(levels, search=search).remarks == (), "the header says it during the search"
 

@@ -88,7 +88,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
     the server look slower: then missed levels prove nothing, unless by far; without one of these, `high` is null.
     `varies` says why the range is wider than the verdicts of its levels. `one_tps` is what one agent has alone
-    while it writes, and `alone_tps` all of its time.
+    while it writes.
     `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
@@ -96,7 +96,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
     ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, and `shared_agents` how
     many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
-    that does, as is `full_stream`. `least_rate` is the tok/s that the SLO asks for. `more_context` is the context of
+    that does, as is `full_stream`. `more_context` is the context of
     each of more slots, if that is less than now, and the flag that keeps it as it is. `flat` are two
     levels, each with its tok/s in total, between which that does not grow: the second one takes all slots, or is the
     last that was measured.
@@ -123,7 +123,6 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
     disturbed: str | None = None
     one_tps: float | None = None
-    alone_tps: float | None = None
     best_c: int | None = None
     best_tps: float | None = None
     best_half_width: float | None = None
@@ -159,7 +158,6 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     more_stream: float | None = None
     shared_stream: float | None = None
     shared_agents: int | None = None
-    least_rate: float | None = None
     more_context: tuple[int, str] | None = None
     full_tps: float | None = None
     full_half_width: float | None = None
@@ -196,7 +194,6 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         doubts=find_doubts(quality),
         disturbed=name_doubts(find_disturbances(quality)) or None,
         one_tps=next((level.per_stream_tps.mean for level in measured if level.key == (1, None)), None),
-        alone_tps=next((level.headline_tps for level in measured if level.key == (1, None)), None),
         client="; ".join(f"{line.name} {line.value}" for line in _lines(quality, _CLIENT)) or None,
         host="; ".join(f"{doubt_text(line)}: {line.value}" for line in _lines(quality, _HOST)) or None,
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),

@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import agents
-from swarmtui.analysis.answer.steps import PREDICTED, asked_clause, context_clause, forecast_agents, writes_clause
+from swarmtui.analysis.answer.steps import PREDICTED, context_clause, forecast_agents, writes_clause
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.change import ServerChange
@@ -151,7 +151,7 @@ def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
         if now and now.per_stream_tps is not None:
             instead = f", instead of {rate(now.per_stream_tps, now.half_width)}"
         each = f"{rate(at.per_stream_tps, at.half_width)} tok/s each while it writes"
-        cost = f", {each}{asked_clause(found.least_tps)}{instead}"
+        cost = f", {each}{instead}"
     slots = change.setting or count_noun(change.was, "slot")
     context = context_clause(found) if found.slots == change.was else ""
     said = f"go back to {slots}: {'it' if change.setting else 'they'} had {' and '.join(had)}{cost}{context}"
@@ -164,5 +164,5 @@ def _shared(change: SlotsChange, found: SlotsForecast) -> str:
     number = f"{forecast_agents(found)}{PREDICTED}" if known else "more agents start at once"
     cost = ""
     if found.shared_tps is not None and found.each_tps is not None:
-        cost = writes_clause(found.shared_tps, found.each_tps, found.least_tps)
+        cost = writes_clause(found.shared_tps, found.each_tps)
     return f"{found.setting}: {number}{cost}, as {_finding(change)}{context_clause(found)}"

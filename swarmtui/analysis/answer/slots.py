@@ -120,7 +120,6 @@ def _add_more(
         full_tps=full.headline_tps if full is not None else None,
         full_half_width=full.half_width if full is not None else None,
         full_stream=stream,
-        least_rate=limit,
         rate_limit=limit if fastest is not None and fastest < most else None,
     )
     if more <= per:
@@ -148,7 +147,7 @@ def _add_more(
 
 
 def _agents_with(facts: AnswerFacts, slots: Slots, more: int, longer: float) -> int | None:
-    """Return how many agents keep the SLO with more slots per replica; null if that is not more than now.
+    """Return how many agents keep the SLO with more slots per replica; null if there may be as many now.
 
     As many wait for each slot as now, over the factor by which a step takes `longer`.
     """
@@ -156,7 +155,7 @@ def _agents_with(facts: AnswerFacts, slots: Slots, more: int, longer: float) -> 
         return None
     beyond = max(0.0, facts.agents / slots.total - 1.0)
     found = floor(more * slots.replicas * min(1.0, facts.agents / slots.total) * (1.0 + beyond / longer))
-    return found if found > facts.agents else None
+    return found if found > max(facts.agents, facts.high or 0) else None
 
 
 def _more_context(summary: Summary, per_replica: int, more: int) -> tuple[int, str] | None:

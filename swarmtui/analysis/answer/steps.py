@@ -29,9 +29,7 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
     return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
 
 
-# Every number of agents that more slots may have is said with the same words.
-FEWER_WAIT = ", as fewer wait for a slot"
-PREDICTED = f" (prediction){FEWER_WAIT}"
+PREDICTED = " (prediction)"
 
 
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
@@ -57,7 +55,6 @@ def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
         agents_shared=facts.shared_agents if most is None and not facts.doubts and _price(facts)[1] else None,
         each_tps=facts.full_stream,
         shared_tps=facts.shared_stream,
-        least_tps=facts.least_rate,
         context=facts.more_context[0] if facts.more_context else None,
         context_flag=facts.more_context[1] if facts.more_context else "",
     )
@@ -70,24 +67,15 @@ def forecast_agents(found: SlotsForecast) -> str:
 
 
 def context_clause(found: SlotsForecast | None) -> str:
-    """`; 4,096 tokens of context each (as many as now with --ctx-size 32768)`"""
+    """`; 4,096 tokens of context each, unless with --ctx-size 32768`: with the flag it stays as it is."""
     if found is None or found.context is None:
         return ""
-    return f"; {found.context:,} tokens of context each (as many as now with {found.context_flag})"
+    return f"; {found.context:,} tokens of context each, unless with {found.context_flag}"
 
 
-def asked_clause(least_tps: float | None) -> str:
-    """` (the SLO asks for 20)`: says how far the tok/s of an agent may fall."""
-    return "" if least_tps is None else f" (the SLO asks for {short(least_tps)})"
-
-
-def writes_clause(each: float, now: float, least_tps: float | None, half_width: float | None = None) -> str:
-    """`; each writes about 110 tok/s instead of 215 (the SLO asks for 20)`: what more slots cost each agent."""
-    return f"; each writes about {short(each, 2)} tok/s instead of {rate(now, half_width)}{asked_clause(least_tps)}"
-
-
-def _total(facts: AnswerFacts) -> str:
-    return f"{rate(facts.full_tps, facts.full_half_width)} tok/s in total"
+def writes_clause(each: float, now: float, half_width: float | None = None) -> str:
+    """`; each writes about 110 tok/s instead of 215`: what more slots cost each agent."""
+    return f"; each writes about {short(each, 2)} tok/s instead of {rate(now, half_width)}"
 
 
 def _price(facts: AnswerFacts) -> tuple[str, str]:
@@ -97,11 +85,8 @@ def _price(facts: AnswerFacts) -> tuple[str, str]:
         return "", ""
     known = facts.flat is not None and not facts.doubts
     grown = facts.more_stream if not known and not facts.doubts else None
-    asked = facts.least_rate if facts.rate_limit is None else None
-    price = writes_clause(shared if grown is None else grown, now, asked, facts.full_half_width)
-    if grown is not None:
-        return price, ""
-    return (f"{price}, as they share {_total(facts)}", "") if known else (price, f"if the {_total(facts)} do not grow")
+    price = writes_clause(shared if grown is None else grown, now, facts.full_half_width)
+    return price, "" if known or grown is not None else "if the total does not grow"
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
@@ -111,7 +96,7 @@ def _more_slots_text(facts: AnswerFacts) -> str:
     found = _forecast(facts)
     said = f"more agents start at once{memory}{price}{f', {condition}' if condition else ''}"
     if found is not None and found.agents_shared is not None:
-        said = f"up to {agents(found.agents_shared)} {condition}{FEWER_WAIT}{memory}{price}"
+        said = f"up to {agents(found.agents_shared)} (prediction, {condition}){memory}{price}"
     return f"{facts.more_slots}: {said}{context_clause(found)}"
 
 

@@ -31,8 +31,6 @@ _FIGURES = {
 }
 # Of a percentile this close to its limit, as a share of it, it is said how many requests missed it.
 _CLOSE = 0.1
-# Agents that together get at most this many times the tok/s of one alone share what one can have.
-_BARELY_MORE = 1.3
 
 
 # how many agents
@@ -157,8 +155,6 @@ def _slots_text(facts: AnswerFacts) -> str:
     assert facts.slots is not None
     slots = {1: "the only slot", 2: "both slots"}.get(facts.slots, f"all {facts.slots} slots")
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
-    if facts.slots > 1 and facts.alone_tps and facts.full_tps and facts.full_tps <= _BARELY_MORE * facts.alone_tps:
-        taken += f", and one agent alone gets {rate(facts.alone_tps)} tok/s, all together {rate(facts.full_tps)}"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
     # For how many contexts is not said: an agent that waits for a slot has none.

@@ -77,7 +77,7 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
     if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
     varies = percent(expm1(margins.needed(ANOTHER_MINUTE)))
-    text = f"the range allows for a speed that varies by up to {varies} from run to run"
+    text = f"runs here may differ by up to {varies}"
     return *wider, (Finding(code="runs_vary", text=text),)
 
 
@@ -188,7 +188,7 @@ def capacity_sentences(answer: Capacity) -> list[str]:
 def confirming_sentence(search: SearchState | None) -> str:
     """Say why a search for the capacity visited levels above the border, and some again; empty if it did not.
 
-    `C=16,26 missed the SLO, too, so that 13 was no dip; C=12 was run again, to confirm (12: 17 of 17, then 5 of 17)`
+    `C=16,26 missed the SLO like 13; C=12 was run again, to confirm (12: 17 of 17, then 5 of 17)`
     """
     if search is None or search.goal != "capacity":
         return ""
@@ -198,7 +198,7 @@ def confirming_sentence(search: SearchState | None) -> str:
     cut = [level.c for level in search.levels if level.visits > 1 and level.cut]
     parts = []
     if above:
-        parts.append(f"{_at(above)} missed the SLO, too, so that {high} was no dip")
+        parts.append(f"{_at(above)} missed the SLO like {high}")
     if again:
         unlike = "; ".join(f"{x.c}: {visit_counts(x.unlike_visits)}" for x in search.levels if x.unlike_visits)
         counted = f" ({unlike})" if unlike else ""

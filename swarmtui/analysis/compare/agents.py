@@ -23,6 +23,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
+from swarmtui.text import count_noun
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
 AgentsReason = Literal["beyond_repeats", "within_repeats", "overlap", "equal", "no_limit"]
@@ -190,6 +191,6 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
                       if one.high is None), "the ranges ")  # fmt: skip
         return f"{open_}{a.range} and {b.range} overlap"
     if reason == "equal":
-        return f"repeats of these searches may differ by up to {repeats}"
-    than = "more than" if reason == "beyond_repeats" else "no more than"
-    return f"they are {abs(b.agents - a.agents)} apart, {than} repeats of these searches may be (up to {repeats})"
+        return f"repeats of a search differ by up to {repeats}"
+    apart = f"{count_noun(abs(b.agents - a.agents), 'agent')} apart"
+    return f"{'' if reason == 'beyond_repeats' else 'only '}{apart}; repeats of a search differ by up to {repeats}"

@@ -35,7 +35,10 @@ from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, is_open_loop
 from swarmtui.model.session import Level, Summary
-from swarmtui.numbers import signed_percent
+from swarmtui.numbers import percent, signed_percent
+
+# One agent alone that is this much faster or slower with other slots shows that the machine was not the same.
+_MACHINE_CHANGED = 0.2
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -165,7 +168,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         a=a.session.id,
         b=b.session.id,
         refused=refused,
-        notes=_notes(a, b),
+        notes=(*_notes(a, b), *(_machine_note(rows) if slots else ())),
         flags=flags,
         differences=differences,
         rows=rows,
@@ -215,6 +218,16 @@ def _notes(a: Summary, b: Summary) -> Findings:
         if any(level.errors for level in summary.levels):
             found.append(("errors", f"{name}: requests failed"))
     return tuple(Finding(code=code, text=text) for code, text in found)
+
+
+def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
+    """Note that one agent alone was faster or slower, where only the slots of the server are another number."""
+    row = next((row for row in rows if row.leads and row.key == (1, None) and row.change is not None), None)
+    if row is None or row.change is None or abs(row.change) < _MACHINE_CHANGED:
+        return ()
+    moved = f"{percent(abs(row.change))} {'slower' if row.change < 0 else 'faster'}"
+    text = f"one agent alone was {moved} now, which slots do not explain: the machine was not the same"
+    return (Finding(code="machine_changed", text=text),)
 
 
 def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]]:

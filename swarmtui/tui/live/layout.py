@@ -36,7 +36,7 @@ _PICTURE = 0.45
 _BELOW: tuple[tuple[int, dict[Place, float]], ...] = (
     (36, {"agents": 0.25, "levels": 0.25, "machine": 0.18}),
     (22, {"agents": 0.28, "levels": 0.28}),
-    (13, {"levels": 0.36}),
+    (13, {"levels": 0.47}),
 )
 
 

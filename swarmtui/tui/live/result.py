@@ -23,8 +23,6 @@ from swarmtui.report.answer import (
     leading_steps,
     needs_restart,
     point_text,
-    quality_text,
-    request_lengths,
     step_text,
 )
 from swarmtui.report.table import Sentence, Table
@@ -42,24 +40,19 @@ _NAME = 13
 _GAP = 3
 # In a panel of this width, all sentences are beside the number.
 _WIDE = 100
-# A part of the table of levels has at least these rows, and with fewer lines for it a spare sentence gives way.
-_LEAST_ROWS, _WANTED_ROWS = 2, 6
+# A part of the table of levels has at least these rows.
+_LEAST_ROWS = 2
 # Levels with more lines of remarks than this have the others behind their key.
 _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy, `then` what to do with it, from long to short.
-
-    `spare`: the levels below say the same, and need the room.
-    """
+    """One sentence of the answer; `command` is what to copy."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
-    then: tuple[str, ...] = ()
-    spare: bool = False
 
 
 class ResultView(NamedTuple):
@@ -130,19 +123,17 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     # The command has a place of its own.
     try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
-    then: tuple[str, ...] = ()
     if again_key and steps and needs_restart(steps[0]):
-        restarted = f"with {steps[0].command}, then press {again_key}"
-        then = (f"restart the server {restarted}", f"restart {restarted}")
+        try_next += f"; restart the server with it, then press {again_key}"
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else "", then=request_lengths(at) if at else ()),
+        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Try next", try_next or NO_STEP, command=command, then=then),
+        ResultRow("Range", answer.border),
+        ResultRow("Try next", try_next or NO_STEP, command=command),
         *([compared] if not repeats else []),
-        ResultRow("Levels", answer.border, spare=True),
     )
 
 
@@ -153,7 +144,7 @@ def _quality(answer: Answer) -> tuple[str, ...]:
         case "ok":
             return (f"{sign} quality ok",)
         case "note":
-            return f"{sign} quality {quality_text(answer)} (press 6)", f"{sign} quality ok (press 6)"
+            return (f"{sign} quality ok",)
         case _:
             return (f"{sign} {NOT_SURE} (press 6)",)
 
@@ -225,15 +216,6 @@ def result_lines(view: ResultView, width: int, height: int, *, with_levels: bool
     If `with_levels`, as many of them follow as fit, those next to the marked ones first.
     """
     lines = _above(view, width)
-    if with_levels and height - len(lines) < _WANTED_ROWS and view.levels.table.rows:
-        view = view._replace(rows=tuple(row for row in view.rows if not row.spare))
-        lines = _above(view, width)
-    # The lengths of requests, then what to do with a flag, give way to what was found.
-    fewer = [(at, row._replace(then=())) for at, row in enumerate(view.rows) if row.then]
-    for at, row in fewer:
-        if len(lines) >= height:
-            view = view._replace(rows=(*view.rows[:at], row, *view.rows[at + 1 :]))
-            lines = _above(view, width)
     if not view.levels.table.rows:
         return [*lines, [], *block_lines([Sentence("no request of a level has finished", "detail")], width)]
     return [*lines, *(_level_lines(view.levels, width, height, height - 1 - len(lines)) if with_levels else [])]
@@ -282,13 +264,13 @@ def _part(view: LevelsView, room: int, width: int) -> Table:
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
-    """The number at the left, the sentences beside it; in a narrow panel, those that begin below it are below."""
+    """The number at the left, the sentences beside it; in a narrow panel, those that end beside it, others below."""
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     room = width - indent - 1
     placed = list(rows) if width >= _WIDE or not digits else []
     for row in rows if not placed else ():
-        if len(_row_lines(placed, room)) >= len(digits):
+        if placed and len(_row_lines([*placed, row], room)) > len(digits):
             break
         placed.append(row)
     beside = _row_lines(placed, room)
@@ -305,10 +287,7 @@ def _row_lines(rows: Sequence[ResultRow], width: int) -> list[Line]:
     for row in rows:
         name = ljust(row.name, _NAME) if row.name else ""
         room = max(20, width - len(name))
-        versions = [wrap(sanitize(text), room) for text in (*(f"{row.text}; {then}" for then in row.then), row.text)]
-        # A shorter one only where it saves a line.
-        parts = next((one for one in versions[:-1] if len(one) == len(versions[-1])), versions[0])
-        for at, part in enumerate(parts):
+        for at, part in enumerate(wrap(sanitize(row.text), room)):
             lines.append([(name if not at else " " * len(name), "title"), (part, row.style)])
         if row.command:
             lines.append([(" " * len(name), ""), (sanitize(row.command), "focus")])

@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from swarmtui.numbers import local_time
-from swarmtui.report.chart import Judgement
 from swarmtui.report.charts import PICTURE, SessionData, comparison_charts
 from swarmtui.report.table import Code, Sentence
 from swarmtui.text import brief_flags, sanitize
@@ -52,8 +51,6 @@ _LEAST_CURVES = 12
 _HEADLINES: dict[Code | None, str] = {
     "faster": "good", "slower": "bad", "likely faster": "warn", "likely slower": "warn", "refused": "bad",
 }  # fmt: skip
-# What a verdict says about the session before and the one after.
-_JUDGED: dict[Code, tuple[Judgement, Judgement]] = {"faster": ("worse", "better"), "slower": ("better", "worse")}
 
 
 class OverlayPanel(ChartPanel):
@@ -165,7 +162,6 @@ class CompareScreen(PanelScreen):
         pictures = self._pictures()
         charts = pictures[self._figure % len(pictures)] if pictures else ()
         notes = [""]
-        charts = tuple(self._judged(chart) for chart in charts)
         if charts:
             newest = max(self._summaries, key=lambda summary: summary.session.id)
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
@@ -174,19 +170,6 @@ class CompareScreen(PanelScreen):
             # Charts one above the other have their names as headings.
             notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
         panel.show(ChartView(charts, tuple(notes), "" if charts else "no session has a level"))
-
-    def _judged(self, chart: Chart) -> Chart:
-        """Colour the marks of the better and of the worse one of two sessions."""
-        from swarmtui.report.verdicts import pair_code
-
-        codes = [pair_code(pair) for pair in self._found.pairs] if self._found is not None else []
-        if len(codes) != 1 or codes[0] not in _JUDGED:
-            return chart
-        first, *others = chart.series
-        before, after = _JUDGED[codes[0]]
-        return chart._replace(
-            series=(first._replace(judged=before), *(series._replace(judged=after) for series in others))
-        )
 
     def _pictures(self) -> list[tuple[Chart, ...]]:
         """Return the charts that have a curve per session, the baseline first; with room the main ones are one."""
