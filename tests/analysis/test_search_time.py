@@ -50,8 +50,7 @@ def test_nothing_is_estimated_before_a_level_has_missed_the_slo() -> None:
 FAST = "moe-tp1?slots=2&step_ms.a=0.3&step_ms.c=0.2&prefill_tps=60000&output.median=100"
 
 
-@pytest.mark.parametrize("budget_s", [60.0, None])
-@pytest.mark.parametrize("simulator", [FAST, "moe-tp1"])
+@pytest.mark.parametrize(("simulator", "budget_s"), [(FAST, 60.0), ("moe-tp1", None)])
 def test_a_simulated_search_takes_about_as_long_as_it_says(simulator: str, budget_s: float | None) -> None:
     """Halfway it says neither twice nor half of what it then takes."""
     goal = FindCapacity(slo=DEFAULT_SLO, alpha=0.2 if budget_s else 0.05, budget_s=budget_s)

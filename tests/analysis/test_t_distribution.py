@@ -37,7 +37,7 @@ def test_cdf_matches_closed_forms(t: float) -> None:
     assert t_cdf(t, 2) == pytest.approx(0.5 + t / (2 * sqrt(2 + t * t)), abs=1e-12)
 
 
-@pytest.mark.parametrize(("n_a", "n_b", "cv"), [(3, 3, 0.01), (4, 4, 0.03), (4, 6, 0.01)])
+@pytest.mark.parametrize(("n_a", "n_b", "cv"), [(3, 3, 0.01), (4, 6, 0.03)])
 def test_interval_covers_94_to_98_percent(n_a: int, n_b: int, cv: float) -> None:
     """The logs of the rates are normal, and the second side is 5 % faster; few runs give cautious intervals."""
     random = Random(n_a * n_b)

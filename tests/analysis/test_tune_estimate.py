@@ -63,7 +63,7 @@ FLAGS = st.fixed_dictionaries({}, optional={"--slots": st.sampled_from((1, 4, 8)
 STARTS = st.lists(st.builds(Scored, FLAGS, st.floats(-5.0, 10.0), st.sampled_from((1.0, 2.0))), min_size=1, max_size=25)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(STARTS, FLAGS)
 def test_any_starts_give_an_estimate_and_more_of_them_a_nearer_one(starts: list[Scored], flags: Flags) -> None:
     found = ScoreModel(space(), starts).estimate(flags)

@@ -494,7 +494,7 @@ def test_error_line_prefers_memory_then_flags_then_any_error() -> None:
 
 
 @given(st.data())
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_every_search_ends_and_asks_for_no_refused_configuration(data: st.DataObject) -> None:
     knobs = data.draw(st.lists(st.sampled_from((SLOTS, BATCH, MODE)), min_size=1, unique_by=lambda knob: knob.name))
     space = space_of(*knobs)

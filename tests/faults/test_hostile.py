@@ -38,6 +38,9 @@ SLACK_NS = 1_000_000
 # A worker needs about 20 MB, and the longest response that it accepts most of the rest.
 MAX_BYTES = 200 << 20
 
+# Dialects for limits on time and size: those of server-sent events, which four share, and of lines of JSON.
+_FORMATS: tuple[Dialect, ...] = ("chat", "ollama")
+
 
 def peak_bytes(pid: int) -> int:
     """Return the peak memory of a process."""
@@ -80,16 +83,17 @@ def test_bounds_of_a_response(accepted: Callable[[], list[bytes]], refused: Call
     assert run_request("chat", refused()).error == "too_long"
 
 
-@pytest.mark.parametrize("dialect", PATHS)
 @pytest.mark.parametrize(
-    ("cases", "limits"), [(TIMED, TIMEOUTS), (set(CASES) - TIMED, LONG_TIMEOUTS)], ids=["timed", "others"]
+    ("dialect", "cases", "limits"),
+    [
+        *((dialect, TIMED, TIMEOUTS) for dialect in _FORMATS),
+        *((dialect, set(CASES) - TIMED, LONG_TIMEOUTS) for dialect in PATHS),
+    ],
+    ids=[*(f"{dialect}-timed" for dialect in _FORMATS), *(f"{dialect}-others" for dialect in PATHS)],
 )
 def test_error_name_and_memory_of_each_case(dialect: Dialect, cases: set[str], limits: Timeouts) -> None:
-    """Healthy requests run at the same time; the heavy cases come one after the other.
-
-    Their limits are those of server-sent events, which four dialects share, and of lines of JSON.
-    """
-    heavy = sorted(cases & HEAVY) if dialect in ("chat", "ollama") else []
+    """Healthy requests run at the same time; the heavy cases come one after the other."""
+    heavy = sorted(cases & HEAVY) if dialect in _FORMATS else []
     light = sorted(cases - HEAVY)
     tasks = dict(enumerate([*light, *[""] * len(light), *heavy]))
     with (

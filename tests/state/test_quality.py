@@ -157,12 +157,12 @@ def test_first_reads_are_judged_live_by_enough_answers() -> None:
 )
 def test_memory_does_not_grow_with_the_length_of_answers(add_record: Callable[[Record], None]) -> None:
     tracemalloc.start()
-    for task in range(512):
+    for task in range(128):
         gaps = tuple(range(1000 + task, 3000 + task))
         add_record(Record(task=task, agent=task, chunks=len(gaps), chunk_us=gaps, text="x" * (20_000 + task)))
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert used < 4_000_000
+    assert used < 2_000_000
 
 
 def test_open_loop_has_no_planned_concurrency() -> None:
