@@ -92,20 +92,13 @@ def test_gpu_at_its_power_limit(sandbox: Sandbox) -> None:
 def test_tensor_parallel_size_that_does_not_divide_the_heads(sandbox: Sandbox) -> None:
     arguments = ("--levels", "1", "--requests", "2", "--max-tokens", "8")
     flags = ("--tag", "heads=40", "--server-flags", "--tensor-parallel-size 3")
-    found = advice(sandbox, "sim:moe-tp1?speed=5", *arguments, *flags)
+    found = advice(sandbox, "sim:moe-tp1?speed=5", *arguments, *flags, "--label", "first try")
     assert found["tensor_parallel"][0].startswith("TP=3 does not divide 40 heads")
+    shown = sandbox.run("sessions", "advice", "--session-dir", str(sandbox.sessions))
+    assert shown.out.startswith(f"session {sandbox.session.name} · first try · qwen3-coder-30b-a3b · coding")
 
 
 def test_ordinary_run_gives_no_advice_on_the_server(sandbox: Sandbox) -> None:
     """Except what a busy machine gives: the client may be the bottleneck, and a quiet host is asked for."""
     found = advice(sandbox, "sim:moe-tp1?speed=2", "--levels", "1,4", "--requests", "2C", "--max-tokens", "16")
     assert set(found) <= {"client_limit", "higher_levels", "quiet_host"}
-
-
-def test_advice_names_its_session_and_says_if_there_is_none(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(
-        "sim:moe-tp1?speed=5", "--levels", "1", "--requests", "2", "--max-tokens", "8", "--label", "first try"
-    )
-    assert ran.code == 0, ran
-    shown = sandbox.run("sessions", "advice", "--session-dir", str(sandbox.sessions))
-    assert shown.out.startswith(f"session {sandbox.session.name} · first try · qwen3-coder-30b-a3b · coding")

@@ -8,7 +8,6 @@ import stat
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
 
 
 def test_table_goes_to_stdout_and_progress_to_stderr(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1,2")
+    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1,2", "--fail-if", "ttft_p50>100s")
     assert ran.code == 0, ran
     lines = ran.out.splitlines()
     assert lines[0].startswith("|") and " C" in lines[0].replace("|", " ")
@@ -62,11 +61,6 @@ def test_table_goes_to_stdout_and_progress_to_stderr(sandbox: Sandbox) -> None:
     assert "C=1" in ran.err and "C=2" in ran.err
     assert f"saved: {sandbox.session}" in ran.err
     assert "|" not in ran.err and "saved" not in ran.out
-
-
-def test_quiet_prints_only_the_session_path(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--quiet")
-    assert (ran.code, ran.err) == (0, f"saved: {sandbox.session}\n")
 
 
 def test_json_has_all_contract_fields(sweep: Sweep) -> None:
@@ -85,21 +79,6 @@ def test_too_few_samples_are_null(sweep: Sweep) -> None:
         assert [level["ttft_s"][name] for name in ("p90", "p95", "p99")] == [None] * 3
         assert level["pass_rate"] is None
     assert sweep.summary["levels"][1]["contention"] is not None
-
-
-def test_median_needs_five_samples(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "2", "--requests", "3", "--complete", "--json")
-    (level,) = json.loads(ran.out)["levels"]
-    assert (level["n"], level["ok"], level["e2e_s"]["n"]) == (3, 3, 3)
-    assert level["e2e_s"]["p50"] is None and level["e2e_s"]["mean"] > 0
-    assert level["per_stream_tps"]["p50"] is None
-    assert (level["contention"], level["rate_speedup"]) == (None, None)
-
-
-def test_default_number_of_requests_gives_a_median_at_one_stream(sandbox: Sandbox) -> None:
-    ran = sandbox.run_benchmark(SIM, *SHORT, "--levels", "1", "--fail-if", "ttft_p50>100s")
-    assert ran.code == 0, ran
-    assert sandbox.show_session()["levels"][0]["n"] == 5
 
 
 def test_runs_are_summarised_separately(sweep: Sweep) -> None:
@@ -157,31 +136,24 @@ def prompts_sent(sandbox: Sandbox, *arguments: str) -> list[Any]:
 
 
 def test_same_seed_sends_the_same_prompts_without_repeats(sandbox: Sandbox) -> None:
+    """Without a seed, each run has its own."""
     first = prompts_sent(sandbox, "--seed", "7")
     assert prompts_sent(sandbox, "--seed", "7") == first
-    other = prompts_sent(sandbox, "--seed", "8")
-    texts = [json.dumps(messages) for messages in first + other]
-    assert len(set(texts)) == len(texts) == 2 * 6
+    texts = [json.dumps(messages) for messages in (*first, *prompts_sent(sandbox), *prompts_sent(sandbox))]
+    assert len(set(texts)) == len(texts) == 3 * 6
 
 
-def test_without_seed_prompts_differ(sandbox: Sandbox) -> None:
-    assert prompts_sent(sandbox) != prompts_sent(sandbox)
-
-
-def test_without_warm_up_only_the_level_is_sent(sandbox: Sandbox) -> None:
+def test_without_warm_up_only_the_level_is_sent_and_its_median_needs_five_samples(sandbox: Sandbox) -> None:
     with scripted_server() as server:
         chosen = ("--levels", "2", "--requests", "3", "--complete", "--warmup", "none")
         ran = sandbox.run_benchmark(server.url, *chosen, "--json")
     summary = json.loads(ran.out)
-    assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (0, 3)
+    (level,) = summary["levels"]
+    assert (summary["warmup_requests"], level["n"], level["ok"], level["e2e_s"]["n"]) == (0, 3, 3, 3)
     assert {request["phase"] for request in sandbox.detail()["requests"]} <= {"preroll", "level", "filler"}
-
-
-def test_warm_up_is_counted_separately(sandbox: Sandbox) -> None:
-    with scripted_server() as server:
-        ran = sandbox.run_benchmark(server.url, "--levels", "1", "--requests", "2", "--warmup", "3", "--json")
-    summary = json.loads(ran.out)
-    assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (3, 2)
+    assert level["e2e_s"]["p50"] is None and level["e2e_s"]["mean"] > 0
+    assert level["per_stream_tps"]["p50"] is None
+    assert (level["contention"], level["rate_speedup"]) == (None, None)
 
 
 def test_duration_stops_new_requests_and_with_complete_waits_for_the_rest(sandbox: Sandbox) -> None:
@@ -196,11 +168,12 @@ def test_duration_stops_new_requests_and_with_complete_waits_for_the_rest(sandbo
     assert max(sent) - min(sent) < 2e9  # a busy machine stops late
 
 
-def test_max_tokens_and_temperature_are_sent(sandbox: Sandbox) -> None:
+def test_max_tokens_and_temperature_are_sent_and_the_warm_up_is_counted_separately(sandbox: Sandbox) -> None:
+    sent = ("--max-tokens", "33", "--temperature", "0.5")
     with scripted_server() as server:
-        sandbox.run_benchmark(
-            server.url, "--levels", "1", "--requests", "1", "--max-tokens", "33", "--temperature", "0.5"
-        )
+        ran = sandbox.run_benchmark(server.url, "--levels", "1", "--requests", "2", "--warmup", "3", *sent, "--json")
+    summary = json.loads(ran.out)
+    assert (summary["warmup_requests"], summary["levels"][0]["n"]) == (3, 2)
     body = server.received[-1].body
     assert (body["max_tokens"], body["temperature"], body["stream"]) == (33, 0.5, True)
 
@@ -254,11 +227,10 @@ def test_two_endpoints_share_the_load(sandbox: Sandbox) -> None:
     assert {request["endpoint"] for request in sandbox.detail()["requests"]} == {one.url, two.url}
 
 
-def test_sessions_are_saved_in_the_data_directory_by_default(sandbox: Sandbox) -> None:
-    ran = sandbox.run("run", "--endpoint", SIM, *SHORT, "--levels", "1", "--requests", "1")
-    assert ran.code == 0, ran
+def test_sessions_are_saved_in_the_data_directory_and_quiet_prints_only_their_path(sandbox: Sandbox) -> None:
+    ran = sandbox.run("run", "--endpoint", SIM, *SHORT, "--levels", "1", "--requests", "1", "--quiet")
     (found,) = (sandbox.home / "data" / "swarmtui" / "sessions").iterdir()
-    assert Path(ran.err.splitlines()[-1].removeprefix("saved: ")) == found
+    assert (ran.code, ran.err) == (0, f"saved: {found}\n")
 
 
 def test_first_level_knows_the_slots_of_the_server(sandbox: Sandbox) -> None:

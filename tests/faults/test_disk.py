@@ -165,8 +165,7 @@ def spooled_ids(sandbox: Sandbox) -> set[str]:
     return {entry.record.id for entry in entries if isinstance(entry, RequestEntry)}
 
 
-@pytest.mark.parametrize("fault", ["full disk", "stopped"])
-@pytest.mark.parametrize("runtime", [True, False])
+@pytest.mark.parametrize(("fault", "runtime"), [("full disk", False), ("stopped", True)])
 def test_records_that_wait_for_long_survive_the_worker_and_the_session_process(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, fault: str, runtime: bool
 ) -> None:
