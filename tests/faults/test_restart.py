@@ -82,15 +82,12 @@ def countdown(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> tuple[int, i
     return values[0], values[1]
 
 
-@pytest.mark.parametrize("level", [1, 4])
-def test_run_waits_for_the_server_and_repeats_the_level(
-    sandbox: Sandbox, level: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_waits_for_the_server_and_repeats_the_level(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_server(responder=HoldingResponder(12)) as server:
         port = server.server_address[1]
         limit = ("--fail-if", "errors>0")
         command = sandbox.start_benchmark(
-            server.url, "--levels", f"{level},8", "--requests", "24", "--complete", *limit, *LOAD
+            server.url, "--levels", "4,8", "--requests", "24", "--complete", *limit, *LOAD
         )
         wait_until(lambda: len(server.completed) >= 12, "some responses")
     wait_until(lambda: "waiting for it" in command.stderr_so_far(), "the run waits")
@@ -103,7 +100,7 @@ def test_run_waits_for_the_server_and_repeats_the_level(
     first, second = sandbox.show_session()["levels"]
     for found in (first, second):
         assert (found["n"], found["ok"], found["complete"]) == (24, 24, True)
-    assert first["errors"] >= level and second["errors"] == 0, "the errors of the first attempt count"
+    assert first["errors"] >= 4 and second["errors"] == 0, "the errors of the first attempt count"
     assert [any(flag["code"] == "server_gone" for flag in found["flags"]) for found in (first, second)] == [True, False]
     # Answers of the first attempt are kept, but are in no figure.
     assert len(read_journal(sandbox.session).records) > 49
@@ -133,10 +130,6 @@ def test_on_restart_stop_ends_the_run(sandbox: Sandbox) -> None:
     assert ran.code == 3, ran
     assert "the server went away at C=2 (refused)" in ran.err and "waiting for it" not in ran.err
     assert list_sessions(sandbox.sessions)[0].state == "unusable"
-
-
-def test_invalid_on_restart_is_refused(sandbox: Sandbox) -> None:
-    assert "--on-restart" in sandbox.run_benchmark("127.0.0.1:9", "--on-restart", "perhaps").error_line(2)
 
 
 def simulator(port: int, slots: int) -> subprocess.Popen[bytes]:
