@@ -193,8 +193,12 @@ async def test_the_result_of_a_saved_search_has_its_levels_as_it_had_during_the_
         assert "how many agents? 1 ✓ 2 ✓ 4 ? ┄ 8 ✖" in " ".join(screen_text(app).split())
 
 
-async def test_the_oldest_session_is_compared_with_a_newer_one(tmp_path: Path, until: Until) -> None:
-    app = SwarmApp(session_root=saved_sessions(tmp_path))
+async def test_a_session_is_compared_with_the_one_before_or_else_with_a_newer_one_and_exported(
+    tmp_path: Path, until: Until
+) -> None:
+    root = saved_sessions(tmp_path)
+    newest = max(path.name for path in root.iterdir())
+    app = SwarmApp(session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app) and "c compare with older" in screen_text(app))
@@ -203,15 +207,8 @@ async def test_the_oldest_session_is_compared_with_a_newer_one(tmp_path: Path, u
         await pilot.press("c")
         await until(lambda: "compared with two slots each" in screen_text(app))
         assert "--max-num-seqs 2 → 4" in screen_text(app)
-
-
-async def test_a_session_is_compared_with_the_one_before_and_exported(tmp_path: Path, until: Until) -> None:
-    root = saved_sessions(tmp_path)
-    newest = max(path.name for path in root.iterdir())
-    app = SwarmApp(session_root=root)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("L")
-        await until(lambda: "four slots" in screen_text(app))
+        await pilot.press("escape", "g")
+        await until(lambda: "c compare with older" in screen_text(app))
         await pilot.press("c")
         await until(lambda: "[1] answer" in screen_text(app))
         await pilot.press("e")
@@ -379,23 +376,23 @@ async def test_a_shared_file_is_imported_and_becomes_the_baseline(tmp_path: Path
         await until(lambda: "compared with" in screen_text(app))
 
 
-@pytest.mark.parametrize("place", ["list", "result"])
-async def test_a_session_is_shared_with_one_key(tmp_path: Path, until: Until, place: str) -> None:
+async def test_a_session_is_shared_with_one_key_on_the_list_and_on_its_result(tmp_path: Path, until: Until) -> None:
     root = saved_sessions(tmp_path)
     app = SwarmApp(session_root=root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
-        if place == "result":
-            await pilot.press("enter")
-            await until(lambda: isinstance(app.screen, SavedScreen) and "S share" in screen_text(app))
-        await pilot.press("S")
-        await until(lambda: "Not in it" in screen_text(app))
-        shown = screen_text(app)
-        assert "written: " in shown and "Hardware" in shown and "Nothing is sent" in shown
-        assert "four slots" not in shown, "the label of a session is private"
-        await pilot.press("escape")
-        await until(lambda: "four slots" in screen_text(app))
+        for place in (SessionsScreen, SavedScreen):
+            if place is SavedScreen:
+                await pilot.press("enter")
+            await until(lambda place=place: isinstance(app.screen, place) and "S share" in screen_text(app))  # type: ignore[misc]
+            await pilot.press("S")
+            await until(lambda: "Not in it" in screen_text(app))
+            shown = screen_text(app)
+            assert "written: " in shown and "Hardware" in shown and "Nothing is sent" in shown
+            assert "four slots" not in shown, "the label of a session is private"
+            await pilot.press("escape")
+            await until(lambda: "four slots" in screen_text(app))
     files = sorted(root.glob("*/shared/*"))
     assert [path.name.split(".", 1)[1] for path in files] == ["md", "png", "svg", "swarm.json.gz"]
     name = import_shared(files[-1], tmp_path / "elsewhere")

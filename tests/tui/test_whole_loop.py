@@ -145,18 +145,6 @@ async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
     assert re.search(r"○ *200\|", output) and "incomplete: it ended early" in output
 
 
-async def test_pause_can_be_cancelled_while_draining(tmp_path: Path, until: Until) -> None:
-    app = SwarmApp(session_root=tmp_path / "sessions")
-    async with app.run_test(size=(80, 24)) as pilot:
-        live = await start_run(app, pilot, until)
-        await pilot.press("p")
-        await until(lambda: live.frame is not None and live.frame.status in ("pausing", "paused"))
-        await pilot.press("p")
-        await until(lambda: live.frame is not None and live.frame.status == "running")
-        await pilot.press("x", "x")
-        await until(lambda: live.ended is not None)
-
-
 async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, until: Until) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
@@ -176,10 +164,22 @@ async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, u
     assert app.return_value.ended[0].directory == str(load_session(tmp_path / "sessions", "last").directory)
 
 
-async def test_a_detached_run_continues_and_can_be_attached_with_its_history(tmp_path: Path, until: Until) -> None:
+async def test_a_frozen_display_does_not_change_and_a_detached_run_continues_and_can_be_attached_with_its_history(
+    tmp_path: Path, until: Until
+) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(120, 40)) as pilot:
         live = await start_run(app, pilot, until)
+        await pilot.press("space")
+        await pilot.pause()
+        frozen = screen_text(app)
+        assert "DISPLAY FROZEN" in frozen
+        finished = live.frame.finished if live.frame else 0
+        await until(lambda: live.frame is not None and live.frame.finished > finished + 3)
+        assert screen_text(app) == frozen
+        await pilot.press("space")
+        await pilot.pause()
+        assert screen_text(app) != frozen
         await until(lambda: len(live.points) > 4)
         await pilot.press("d")
         await pilot.pause()
@@ -208,24 +208,6 @@ async def test_stream_screen_shows_text_as_it_arrives(tmp_path: Path, until: Unt
         await until(lambda: "writing" in screen_text(app))
         await until(lambda: len(screen_text(app).partition("─ answer")[2].split()) > 30)
         await pilot.press("escape", "x")
-        await until(lambda: live.ended is not None)
-
-
-async def test_frozen_display_does_not_change_while_data_arrives(tmp_path: Path, until: Until) -> None:
-    app = SwarmApp(session_root=tmp_path / "sessions")
-    async with app.run_test(size=(120, 40)) as pilot:
-        live = await start_run(app, pilot, until)
-        await pilot.press("space")
-        await pilot.pause()
-        frozen = screen_text(app)
-        assert "DISPLAY FROZEN" in frozen
-        finished = live.frame.finished if live.frame else 0
-        await until(lambda: live.frame is not None and live.frame.finished > finished + 3)
-        assert screen_text(app) == frozen
-        await pilot.press("space")
-        await pilot.pause()
-        assert screen_text(app) != frozen
-        await pilot.press("x", "x")
         await until(lambda: live.ended is not None)
 
 
@@ -283,10 +265,16 @@ async def test_label_that_cannot_be_saved_is_reported(tmp_path: Path, until: Unt
     assert load_session(tmp_path / "sessions", "last").journal.head.session.label == ""
 
 
-async def test_quit_dialog_closes_when_the_run_ends(tmp_path: Path, until: Until) -> None:
+async def test_pause_can_be_cancelled_while_draining_and_the_quit_dialog_closes_when_the_run_ends(
+    tmp_path: Path, until: Until
+) -> None:
     app = SwarmApp(session_root=tmp_path / "sessions")
     async with app.run_test(size=(80, 24)) as pilot:
         live = await start_run(app, pilot, until)
+        await pilot.press("p")
+        await until(lambda: live.frame is not None and live.frame.status in ("pausing", "paused"))
+        await pilot.press("p")
+        await until(lambda: live.frame is not None and live.frame.status == "running")
         await pilot.press("q")
         await until(lambda: "A run is in progress. How to quit?" in screen_text(app))
         with contextlib.closing(attach(Path(live.directory).name, Subscribe())) as other:
