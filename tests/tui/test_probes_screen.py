@@ -42,10 +42,10 @@ def write_probe(root: Path, at: datetime, gap_us: int, model: str = "gemma") -> 
     write_summary(directory)
 
 
-@pytest.fixture
-def probed(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four probes per day for 14 days at about 80 tok/s; the last five are 5 % slower. One probe of another model."""
-    root, chance = tmp_path / "sessions", Random(5)
+    root, chance = tmp_path_factory.mktemp("probed") / "sessions", Random(5)
     for number in range(56):
         gap = round(12_500 * (1 + chance.gauss(0, 0.008)) * (1.05 if number > 50 else 1.0))
         write_probe(root, START + timedelta(hours=6 * number), gap)

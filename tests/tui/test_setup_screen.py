@@ -212,13 +212,12 @@ def test_a_recent_server_of_this_host_that_was_not_found_is_not_running() -> Non
     assert dict(server_rows((), {}, recent))[recent[0]] == "127.0.0.1:8091  recent", "it may be found yet"
 
 
-@pytest.mark.parametrize("width", [80, 120])
 async def test_the_field_of_the_slo_explains_its_words_while_it_has_the_cursor(
-    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, width: int
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2),))
     app = SwarmApp(session_root=tmp_path)
-    async with app.run_test(size=(width, 40)):
+    async with app.run_test(size=(80, 40)):
         await until(lambda: "● Enter asks" in screen_text(app))
         app.screen.query_one("#slo", Input).focus()
         await until(lambda: "ttft_p90=2s: first token" in screen_text(app))
