@@ -55,9 +55,7 @@ def test_stationary_week_is_rarely_flagged() -> None:
         assert sum(sum(flagged[week]) for flagged in found) / len(found) <= 0.6
 
 
-@pytest.mark.parametrize(
-    ("rho", "outliers", "df"), [(0.7, 0.0, 0), (0.0, 0.02, 0), (0.5, 0.02, 3)]
-)
+@pytest.mark.parametrize(("rho", "outliers", "df"), [(0.7, 0.0, 0), (0.0, 0.02, 0), (0.5, 0.02, 3)])
 def test_correlated_probes_and_heavy_tails_are_rarely_flagged(rho: float, outliers: float, df: int) -> None:
     """The goal is 0.6 per week; a rule without correlation flags 5 and more, with t3 tails 1.3."""
     weeks = [flags(correlated(Random(seed), WEEK, rho, outliers, df)) for seed in range(12)]

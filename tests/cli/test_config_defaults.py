@@ -49,7 +49,7 @@ def test_command_line_overrides_defaults(sandbox: Sandbox) -> None:
         assert [(level["c"], level["n"]) for level in levels] == [(1, 3), (2, 3)]
         (level,) = json.loads(sandbox.run("run", "--levels", "1", "--requests", "2", *common).out)["levels"]
         assert (level["c"], level["n"]) == (1, 2)
-        ran = sandbox.run("run", "--duration", "3s", "--levels", "1", *common)
+        ran = sandbox.run("run", "--duration", "500ms", "--levels", "1", *common)
         assert ran.code == 0, "--duration overrides the default of requests"
         for command in ("run", "quick", "capacity"):
             error = sandbox.run(command, "sim:nope", "--session-dir", str(sandbox.sessions)).error_line(2)

@@ -88,15 +88,14 @@ def test_event_loop_runs_while_a_check_hangs_and_the_next_answers_are_checked(
 
     async def scenario() -> None:
         checks, ticks = Checks(tmp_path / "s"), 0
-        for number in (1, 2):
-            checks.add(CATASTROPHIC, number, text=SLOW_ANSWER)
+        checks.add(CATASTROPHIC, 1, text=SLOW_ANSWER)
         checks.add(WORDS, 3, text="index")
         checks.add(None, 4)
         assert checks.verdicts == {4: None}
         while checks.checker.busy:
             await asyncio.sleep(0.001)
             ticks += 1
-        assert checks.verdicts == {4: None, 1: "fail", 2: "fail", 3: "pass"}
+        assert checks.verdicts == {4: None, 1: "fail", 3: "pass"}
         assert ticks > 20
         assert await checks.end() == ["a check took more than 1 s: counted as not found"]
 

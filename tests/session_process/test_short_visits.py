@@ -29,7 +29,7 @@ def test_visits_of_a_level_with_a_queue_are_as_often_in_time_as_a_long_level() -
     shape = SHAPES["coding, 128 tokens"]
     long = visit(shape, 4, 9, 400, 1)
     limit_s = 2.0
-    found = fmean(visit(shape, 4, 9, 25, 1000 + seed).share_within(limit_s) for seed in range(20))
+    found = fmean(visit(shape, 4, 9, 25, 1000 + seed).share_within(limit_s) for seed in range(10))
     assert long.share_within(limit_s) == pytest.approx(found, abs=0.08)
 
 

@@ -376,7 +376,7 @@ def test_damaged_files_are_one_line(tmp_path: Path) -> None:
     ]
     documents = [(content, places(json.loads(content))) for content in contents]
     path, refused, used = tmp_path / "x.swarm.json.gz", 0, 0
-    for number in range(int(os.environ.get("DAMAGED_FILES", "150"))):
+    for number in range(int(os.environ.get("DAMAGED_FILES", "100"))):
         path.write_bytes(mutate(chance, *documents[number % 2]))
         try:
             use(path, own, tmp_path / "root")

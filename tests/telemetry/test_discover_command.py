@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.programs import Sandbox, open_sandbox
+
 
 @pytest.fixture
 def simulator() -> Iterator[str]:
@@ -21,31 +23,34 @@ def simulator() -> Iterator[str]:
         process.stdin.close()
 
 
-def swarmtui(*words: str) -> tuple[int, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "swarmtui", *words, "--json"], capture_output=True, text=True, timeout=110, check=False
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    with open_sandbox(tmp_path) as sandbox:
+        yield sandbox
 
 
-def test_discover_lists_simulator_with_slots(simulator: str) -> None:
-    code, servers = swarmtui("discover", "--timeout", "30")
+def swarmtui(sandbox: Sandbox, *words: str) -> tuple[int, Any]:
+    ran = sandbox.run(*words, "--json")
+    assert ran.out, ran
+    return ran.code, json.loads(ran.out)
+
+
+def test_discover_lists_simulator_with_slots(simulator: str, sandbox: Sandbox) -> None:
+    code, servers = swarmtui(sandbox, "discover", "--timeout", "30")
     (found,) = [server for server in servers if server["url"] == simulator]
     assert code == 0
     assert (found["engine"], found["slots"], found["reachable"]) == ("simulator", 6, True)
 
 
-def test_doctor_accepts_responding_endpoint_and_rejects_missing_one(simulator: str, tmp_path: Path) -> None:
-    code, lines = swarmtui("doctor", "--endpoint", simulator, "--streams", "4", "--session-dir", str(tmp_path))
+def test_doctor_accepts_responding_endpoint_and_rejects_missing_one(simulator: str, sandbox: Sandbox) -> None:
+    common = ("--streams", "4", "--session-dir", str(sandbox.sessions))
+    code, lines = swarmtui(sandbox, "doctor", "--endpoint", simulator, *common)
     state = {line["name"]: line["state"] for line in lines}
     assert code == 0, lines
     assert list(state) == ["terminal", "colours", "open files", "GPU", "endpoint", "host CPU", "disk", "client speed"]
     # On a busy core even the shortest round trip may be long.
     assert state["endpoint"] in ("ok", "doubtful") and state["client speed"] == "ok"
 
-    code, lines = swarmtui(
-        "doctor", "--endpoint", "http://127.0.0.1:9", "--streams", "4", "--session-dir", str(tmp_path)
-    )
+    code, lines = swarmtui(sandbox, "doctor", "--endpoint", "http://127.0.0.1:9", *common)
     assert code == 1
     assert [line["name"] for line in lines if line["state"] == "wrong"] == ["endpoint"]
