@@ -22,11 +22,10 @@ def level_requests(sandbox: Sandbox) -> list[dict[str, Any]]:
     return sorted(found, key=lambda request: int(request["t_sched_ns"]))
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_recorded_arrivals_follow_the_poisson_process(sandbox: Sandbox, seed: str) -> None:
+def test_recorded_arrivals_follow_the_poisson_process(sandbox: Sandbox) -> None:
     """Kolmogorov–Smirnov test on the recorded schedule: exponential gaps, however busy the machine is."""
     rate, count = 250.0, 400
-    words = ("--workload", "chat", "--rate", f"{rate:g}", "--requests", str(count), "--seed", seed)
+    words = ("--workload", "chat", "--rate", f"{rate:g}", "--requests", str(count), "--seed", "1")
     (level,) = run_and_summarise(sandbox, OPEN, *words)["levels"]
     assert (level["n"], level["errors"], level["rate"], level["load"]) == (count, 0, rate, "open")
     requests = level_requests(sandbox)
