@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from swarmtui.analysis.capacity.words import agents_number
@@ -155,11 +153,6 @@ def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
 def needs_restart(step: NextStep) -> bool:
     """Whether the server has to be started with the command of this step."""
     return step.code in _FLAGS and bool(step.command)
-
-
-def waits_for_quiet(steps: Sequence[NextStep]) -> bool:
-    """Whether the first step is to measure again what something disturbed."""
-    return bool(steps) and steps[0].code in ("repeat_run", "quiet_host", "measure_again")
 
 
 def app_step(step: NextStep) -> NextStep:
