@@ -111,7 +111,7 @@ class LlamaCpp(Engine):
         return DiscoveredServer(
             url="",
             engine=self.name,
-            version=str(props.get("build_info", "")).removesuffix("-unknown").removeprefix("b0"),
+            version=str(props.get("build_info", "")),
             context=positive(generation.get("n_ctx")) if isinstance(generation, Mapping) else None,
             slots=self.slots(None, props),
             block_size=1,
