@@ -136,7 +136,7 @@ def prompts_sent(sandbox: Sandbox, *arguments: str) -> list[Any]:
 
 
 def test_same_seed_sends_the_same_prompts_without_repeats(sandbox: Sandbox) -> None:
-    """Without a seed, each run has its own."""
+    """Each run has a seed of its own if none is given."""
     first = prompts_sent(sandbox, "--seed", "7")
     assert prompts_sent(sandbox, "--seed", "7") == first
     texts = [json.dumps(messages) for messages in (*first, *prompts_sent(sandbox), *prompts_sent(sandbox))]

@@ -112,7 +112,7 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
 
 
 class Rejections(NamedTuple):
-    """What requests that fail at once take from their stream: the variance of seconds, 0 s for all others.
+    """Return what requests that fail at once take from their stream: the variance of seconds, 0 s for all others.
 
     `unseen_s`: the seconds that each request would lose to failures, if too few were sent to see that none fails.
     """
