@@ -291,7 +291,7 @@ def _utf8(name: str) -> str:
 
 
 def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
-    """Read the index file; None if it is missing or stale. One of an older version is derived from the summary again."""
+    """Read the index file; None if it is missing or stale. One of an older version is derived again."""
     try:
         index = _index_decoder.decode(read_file(directory / INDEX))
         if index.journal_bytes != journal_bytes or index.schema > _INDEX_VERSION:
