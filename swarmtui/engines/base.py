@@ -55,6 +55,8 @@ class Engine:
     environment: tuple[str, ...] = ()
     short_flags: Mapping[str, str] = {}
     slot_flags: tuple[str, ...] = ()
+    # The flag for the context of all slots together, if they share it.
+    total_context_flag: str = ""
     tensor_parallel_flags: tuple[str, ...] = ()
     # The setting for a KV cache of 8 bits, as the user types it.
     narrow_kv: str = ""
@@ -109,12 +111,9 @@ class Engine:
         """Return the size of the KV cache of a server whose process has these flags; None if they are not known."""
         return found.kv_tokens
 
-    def slot_context(self, found: DiscoveredServer, slots: int) -> tuple[int, str] | None:
-        """Return the tokens that a request may have with this many slots, and the flag that keeps as many as now.
-
-        None if more slots leave as many as now, or if that is not known.
-        """
-        return None
+    def context_flag(self, found: DiscoveredServer, slots: int) -> str:
+        """Return the flag with which a request keeps its context with this many slots; empty if it needs none."""
+        return ""
 
     def kv_cache_from_settings(self, labels: Mapping[str, str]) -> tuple[int | None, int | None]:
         """Return the tokens of the KV cache of the engine that has these labels, and those of one of its blocks."""

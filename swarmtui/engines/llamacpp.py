@@ -28,6 +28,7 @@ class LlamaCpp(Engine):
         "ub": "ubatch-size",
     }  # fmt: skip
     slot_flags = ("--parallel",)
+    total_context_flag = "--ctx-size"
     narrow_kv = "--cache-type-k q8_0 --cache-type-v q8_0"
     knobs = (
         Knob(
@@ -141,8 +142,8 @@ class LlamaCpp(Engine):
             return context if names & {"kv-unified", "LLAMA_ARG_KV_UNIFIED"} else context * slots
         return context if names else None
 
-    def slot_context(self, found: DiscoveredServer, slots: int) -> tuple[int, str] | None:
-        """Return the part of --ctx-size that each of the slots has; with --kv-unified they share all of it."""
+    def context_flag(self, found: DiscoveredServer, slots: int) -> str:
+        """Each slot has its part of --ctx-size, unless they share all of it with --kv-unified."""
         context, before, total = found.context, found.slots, found.kv_tokens
         if (
             context is None
@@ -150,11 +151,11 @@ class LlamaCpp(Engine):
             or total is None
             or {"kv-unified", "LLAMA_ARG_KV_UNIFIED"} & {*(found.flags or ())}
         ):
-            return None
+            return ""
         # It is rounded, and a slot has no more than the model was trained with.
         total = max(total, flag_number(found.flags, "ctx-size", "LLAMA_ARG_CTX_SIZE") or 0)
         divided = total > context * (before - 1)
-        return (total // slots, f"--ctx-size {context * slots}") if divided and total // slots < context else None
+        return f"{self.total_context_flag} {context * slots}" if divided and total // slots < context else ""
 
     def complete(self, values: dict[str, float]) -> None:
         """Add the cached tokens to the prompt tokens, which here are only those that were processed."""

@@ -39,7 +39,7 @@ from swarmtui.sessions.store import load_session
 
 AB_FIGURES: dict[AbFigure, tuple[str, Literal["higher", "lower"]]] = {
     "out_tps": ("output tok/s", "higher"),
-    "per_stream_tps": ("stream tok/s", "higher"),
+    "per_stream_tps": ("tok/s per agent", "higher"),
     "ttft_s": ("TTFT s", "lower"),
 }
 

@@ -50,8 +50,6 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
     `agents_low` is null if it is not known that there are more than now, `agents_high` if nothing is predicted. Where
     only the tok/s in total are known, `agents_shared` are the agents if these do not grow.
     `each_tps` is what each agent has now while it writes, `shared_tps` what it has then if the total stays the same.
-    `context` is how many tokens a request may then have; with `context_flag`
-    it has as many as now. Null if it has as many without.
     """
 
     setting: str
@@ -61,8 +59,6 @@ class SlotsForecast(Stored, frozen=True, kw_only=True):
     agents_shared: int | None = None
     each_tps: float | None = None
     shared_tps: float | None = None
-    context: int | None = None
-    context_flag: str = ""
 
 
 class NextStep(Stored, frozen=True, kw_only=True):

@@ -48,7 +48,6 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("Doubt", doubt_text(found)),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
-        ("Range", found.border),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
         ("Quality", (NOT_SURE if doubt_text(found) else quality_text(found)) if summary.levels else ""),
     ]
@@ -104,19 +103,20 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint) -> str:
-    """`573 tok/s in total, 36 per agent while it writes; first token 0.92 s (median), 1.63 s (p90)`
+    """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
 
-    If most agents wait, it is said how many write at a time. Of few requests the p90 is not known: then it is said how
-    many of them kept the SLO.
+    If most agents wait, it is said how many write at a time. Of few requests the p90 is not known: then it is the
+    median, and how many of them kept the SLO.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each, writing = rate(point.per_stream_tps, point.half_width), _writing(point)
-        who = "agent while it writes" if writing is None else f"agent that writes (about {writing} at a time)"
-        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per {who}")
+        some = "" if writing is None else f" ({writing} at a time)"
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent while writing{some}")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
-    first = ", ".join(filter(None, (f"{typical} (median)" if typical else "", f"{p90} (p90)" if p90 else _met(point))))
+    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
+    first = f"{p90} (p90)" if p90 else few
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
 
 

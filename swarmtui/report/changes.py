@@ -14,7 +14,7 @@ from swarmtui.model.plan import load_title
 from swarmtui.numbers import rate, seconds, short_percent, signed_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
-from swarmtui.report.verdicts import SIGNS, change_code, change_percent, pair_code, row_code, verdict_words
+from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_code, row_code, verdict_words
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
 _BAR, _SHORT_BAR = 12, 8
@@ -44,9 +44,8 @@ class _Figure(NamedTuple):
     name: str
     before: str
     after: str
-    change: str
+    change: Cell
     better: float
-    code: Code | None
     interval: tuple[float, float] | None = None
 
 
@@ -62,31 +61,31 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     if pair.refused or not figures:
         return []
     top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
-    signs = {figure.code for figure in figures}
-    legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs)
+    signs = {figure.change.code for figure in figures}
+    said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
+    legend = "; ".join([*said, *(["no sign: measured, not proved"] if None in signs else [])])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
         Column("now", "now", lambda figure: figure.after),
-        Column("change", "change", lambda figure: Cell(f"{_sign(figure.code)}{figure.change}", figure.code)),
+        Column("change", "change", lambda figure: figure.change),
     ]
     axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
-    drawn = {one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.code) for one in figures}
+    drawn = {
+        one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.change.code or "unsure") for one in figures
+    }
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
-
-
-def _sign(code: Code | None) -> str:
-    return f"{SIGNS[code]} " if code else ""
 
 
 def _agents(pair: Pair) -> Iterator[_Figure]:
     found = pair.agents
     # Bars below two numbers without an upper end would look like a gain or a loss.
     if found is not None and found.before and found.after and found.reason != "no_limit":
-        ratio = found.after / found.before
-        yield _Figure("most agents", *found.numbers, signed_percent(ratio - 1.0, 0), ratio - 1.0, pair_code(pair))
+        change, code = found.after / found.before - 1.0, pair_code(pair)
+        cell = Cell(f"{SIGNS[code]} {signed_percent(change, 0)}", code)
+        yield _Figure("most agents", *found.numbers, cell, change)
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:
@@ -101,15 +100,16 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
             for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
         )
         change = row.after / row.before - 1.0
-        code = "unsure" if pair.doubts else change_code(row)
+        judged = not pair.searched and not pair.doubts
+        cell = Cell(change_percent(row)) if pair.doubts else change_cell(row, judged=judged)
         known = _known_interval(row)
         interval = (-known[1], -known[0]) if known and is_time else known
-        yield _Figure(name, before, after, change_percent(row), -change if is_time else change, code, interval)
+        yield _Figure(name, before, after, cell, -change if is_time else change, interval)
     if context := context_change(pair.differences, pair.flags):
         before, after = (f"{value:,}" for value in context)
         ratio = context[1] / context[0]
         # No verdict: a known price, or what was paid for.
-        yield _Figure("context", before, after, signed_percent(ratio - 1.0, 0), ratio - 1.0, None)
+        yield _Figure("context", before, after, Cell(signed_percent(ratio - 1.0, 0)), ratio - 1.0)
 
 
 def _level_changes(pair: Pair) -> list[Table]:
@@ -118,11 +118,10 @@ def _level_changes(pair: Pair) -> list[Table]:
     if not rows:
         return []
     top = _axis_end(rows)
-    bars = {row.key: Cell(change_bar(row, top), row_code(row)) for row in rows}
+    # A search visits a level once or twice, which proves nothing about it.
+    changes = {row.key: change_cell(row, judged=not pair.searched) for row in rows}
+    bars = {row.key: Cell(change_bar(row, top), changes[row.key].code or "unsure") for row in rows}
     axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
-
-    def change(row: ComparisonRow) -> Cell:
-        return Cell(f"{SIGNS[row_code(row)]} {change_percent(row)}", row_code(row))
 
     def verdict(row: ComparisonRow) -> Cell | None:
         code = row_code(row)
@@ -130,12 +129,12 @@ def _level_changes(pair: Pair) -> list[Table]:
 
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
-        Column("change", "change", change),
+        Column("change", "change", lambda row: changes[row.key]),
         Column("bar", axis, lambda row: bars[row.key], right=False),
         Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
         Column("verdict", "verdict", verdict, right=False),
     ]
-    note = " ".join([_legend(bars.values()), *_more_runs(rows)])
+    note = " ".join([_legend(changes.values(), bars.values()), *_more_runs(rows)])
     title = f"Change of {FIGURES[rows[0].figure]}"
     return [tabulate(title, rows, columns, note, drop=("interval", "verdict")).without_missing()]
 
@@ -151,9 +150,9 @@ def _axis_end(rows: Sequence[ComparisonRow]) -> float:
     return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
 
 
-def _legend(bars: Collection[Cell]) -> str:
+def _legend(changes: Collection[Cell], bars: Collection[Cell]) -> str:
     """Explain the signs that are used."""
-    used, drawn = {bar.code for bar in bars}, {sign for bar in bars for sign in bar.text}
+    used, drawn = {change.code for change in changes}, {sign for bar in bars for sign in bar.text}
     decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
     likely = ", ".join(f"{SIGNS[code]} {code}" for code in _LIKELY if code in used)
     outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)

@@ -12,19 +12,18 @@ from swarmtui.analysis.compare.sessions import Comparison, Pair, headline_row
 from swarmtui.analysis.compare.verdicts import MIN_RUNS, interval_text
 from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
-from swarmtui.model.answer import AnswerPoint
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
 from swarmtui.report.answer import app_step, leading_steps, step_text
 from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
-from swarmtui.report.verdicts import SIGNS, change_code, change_percent, pair_code, row_code
+from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_code, row_code
 
 # Codes of differences that are named before the answer.
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
-_NOTE = "A and B: all requests of a level; change: B compared with A; ?: not sure yet; △ ▽: likely better, worse."
+_NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
@@ -84,7 +83,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
     That is how the same load ran on both, the one thing to do next, and the limit if it is another one now. What is not
-    known is left out. `in_app`: a key is named instead of a command.
+    known is left out. `in_app`: a key is named instead of a command, and a table shows the same load.
     """
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.headline_text, pair_code(pair)),
@@ -92,8 +91,6 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair)),
         AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code == "machine_changed")),
-        _own_loads(pair),
-        # The app shows it as a table.
         *([] if in_app else [_same_load(pair)]),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
@@ -134,40 +131,16 @@ def _same_load(pair: Pair) -> AnswerLine:
         f"first token {times}" if times else "",
         each,
         answers,
-        "" if _own_loads(pair).text else _context(pair),
+        _context(pair),
     )
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
     return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
 
 
-def _own_loads(pair: Pair) -> AnswerLine:
-    """Compare what each did with its own number of agents, which is how it will be used.
-
-    `At 8 → 12  810 → 890 tok/s in total; each writes 437 → 215 tok/s; first token 996 ms → 1.31 s`
-    The context of each request follows, if it is another one.
-    """
-    a, b = pair.point_a, pair.point_b
-    if pair.agents is None or pair.refused or a is None or b is None or a.c == b.c:
-        return AnswerLine("", "")
-    totals, streams = (a.out_tps, b.out_tps), (a.per_stream_tps, b.per_stream_tps)
-    parts = (
-        _rates(totals, a, b, "in total") if None not in totals else "",
-        f"each writes {_rates(streams, a, b)}" if None not in streams else "",
-        f"first token {seconds_change(a.ttft_s, b.ttft_s)}" if a.ttft_s is not None and b.ttft_s is not None else "",
-        _context(pair),
-    )
-    return AnswerLine(f"At {a.c} → {b.c}", "; ".join(filter(None, parts)))
-
-
 def _context(pair: Pair) -> str:
     context = context_change(pair.differences, pair.flags)
     return "context {:,} → {:,}".format(*context) if context else ""
-
-
-def _rates(values: tuple[float | None, float | None], a: AnswerPoint, b: AnswerPoint, of: str = "") -> str:
-    before, after = (rate(value, point.half_width) for value, point in zip(values, (a, b), strict=True))
-    return " ".join(filter(None, (f"{before} → {after} tok/s", of)))
 
 
 def _how_sure(pair: Pair) -> str:
@@ -265,7 +238,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
     """Return the figures of each level side by side; none if there is no common level."""
     levels: dict[LevelKey, list[dict[str, Value]]] = {}
     for row in pair.rows:
-        levels.setdefault(row.key, []).append(_figure_cells(row))
+        levels.setdefault(row.key, []).append(_figure_cells(row, judged=not pair.searched))
     # The parts of the first token beside it, then what the machine used.
     for part in sorted(pair.machine, key=lambda part: part.unit != "s"):
         levels.setdefault(part.key, []).append(_machine_cells(part))
@@ -284,17 +257,16 @@ def comparison_tables(pair: Pair) -> list[Table]:
     return [table.without_missing()] if every else []
 
 
-def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
+def _figure_cells(row: ComparisonRow, *, judged: bool) -> dict[str, Value]:
     before, after = (
         None if value is None else seconds(value, 4) if row.figure in TIMES else rate(value, half_width)
         for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
     )
-    code, change = change_code(row), change_percent(row)
     return {
         "figure": _FIGURES.get(row.figure, FIGURES[row.figure]),
         "a": before,
         "b": after,
-        "change": None if row.change is None else Cell(f"{SIGNS[code]} {change}" if code else change, code),
+        "change": None if row.change is None else change_cell(row, judged=judged),
         "interval": interval_text(row.interval, " … ") if row.interval else Cell("", "missing"),
     }
 
@@ -304,7 +276,5 @@ def _machine_cells(row: MachineRow) -> dict[str, Value]:
         None if value is None else seconds(value, 4) if row.unit == "s" else f"{significant(value)} {row.unit}"
         for value in (row.before, row.after)
     )
-    change: Value = ""
-    if row.change is not None:
-        change = Cell(f"{SIGNS['unsure']} {signed_percent(row.change)}", "unsure")
+    change = "" if row.change is None else signed_percent(row.change)
     return {"figure": row.figure, "a": before, "b": after, "change": change, "interval": Cell("", "missing")}

@@ -33,7 +33,7 @@ def throughput_tables(levels: Sequence[Level]) -> tuple[Table, ...]:
             "output tok/s unless stated otherwise; ~: estimated",
         ),
         _table(
-            "Latency", levels, "load ttft_range ttft_p90 ttft_p99 tpot tpot_p90 e2e_range e2e_p90 stall",
+            "Latency", levels, "load ttft_range ttft_p90_range ttft_p99 tpot tpot_p90 e2e_range e2e_p90 stall",
             "median, below 5 answers with minimum and maximum; a percentile with its 95 % interval",
         ),
         _table(
@@ -65,7 +65,7 @@ def load_tables(summary: Summary) -> tuple[Table, ...]:
         _table(
             "Speculative decoding", [level for level in levels if level.speculation],
             "load stream spec_tokens spec_steps spec_drafted spec_share spec_at",
-            "stream = tokens/step × steps/s of one stream; drafted: tokens per step; accepted: share of these; "
+            "per agent = tokens/step × steps/s ; drafted: tokens per step; accepted: share of these; "
             "by position: how often the first, second … drafted token was right, of all drafts",
         ),
     )  # fmt: skip

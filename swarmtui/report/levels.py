@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
@@ -14,24 +14,52 @@ from swarmtui.model.load import LoadBase, traits
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.numbers import rate
-from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, is_weak_base, mark_weak_base
+from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
-from swarmtui.report.verdicts import change_percent, verdict_cell
+from swarmtui.report.verdicts import change_cell, change_percent, verdict_cell
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
-_FIRST = "load n errors cap_hits"
-_MAIN = "steady half_width baseline change wall stream ttft tpot e2e passed in_flight slowdown scaling"
-_OPEN = "served wall baseline change stream ttft tpot e2e send_delay passed in_flight"
-_MIXED = "wall baseline change primary side ttft tpot e2e passed in_flight slowdown scaling"
-_SESSIONS = "wall baseline change stream ttft tpot e2e passed jobs_h hit max_hit in_flight slowdown"
-_BATCH = "wall baseline change stream ttft tpot e2e passed in_flight slowdown scaling speed_up"
+_MAIN = "steady half_width stream ttft ttft_p90 tpot e2e passed baseline change slowdown scaling"
+_OPEN = "served wall stream ttft ttft_p90 tpot e2e send_delay passed baseline change in_flight"
+_MIXED = "wall primary side ttft ttft_p90 tpot e2e passed baseline change slowdown scaling"
+_SESSIONS = "wall stream ttft ttft_p90 tpot e2e passed jobs_h hit max_hit baseline change slowdown"
+_BATCH = "wall stream ttft ttft_p90 tpot e2e passed baseline change slowdown scaling speed_up"
 # In the order in which a narrow page drops them: first what can be derived from other columns.
 _DROP = (
-    "tpot", "e2e", "in_flight", "half_width", "max_hit", "cap_hits", "wall", "errors", "scaling", "slowdown", "hit",
+    "tpot", "e2e", "in_flight", "max_hit", "errors", "scaling", "slowdown", "ttft_p90", "half_width", "hit",
     "speed_up", "side", "passed", "baseline", "n", "stream",
 )  # fmt: skip
+# The titles of columns in this table, where each figure is there once.
+_TITLES = {"steady": "tok/s", "wall": "tok/s"}
+# What the columns mean, after their titles.
+_MEANINGS = {
+    "slo": "requests that met the condition that was met least often",
+    "steady": "output of all agents while C requests were in flight (steady)",
+    "wall": "output of all agents from the first request to the last token (wall)",
+    "half_width": "half-width of its 95 % interval",
+    "stream": "output tok/s of one agent while it writes (mean)",
+    "primary": "output tok/s of one stream of the primary task (mean)",
+    "side": "output tok/s of one stream of the side tasks (mean)",
+    "baseline": "tok/s of the baseline",
+    "change": "compared with the baseline",
+    "ttft": "time to the first token (median)",
+    "ttft_p90": "its 90th percentile, of 29 requests or more",
+    "tpot": "time between tokens of one answer (mean)",
+    "e2e": "time to the end of an answer (median)",
+    "passed": "answers that passed their check",
+    "slowdown": "how much less one agent gets than with C=1",
+    "scaling": "output of all agents compared with C=1",
+}
+_OPEN_MEANINGS = {
+    "load": "requests per second, open loop",
+    "served": "answers per second",
+    "ttft": "time to the first token (median), from when the request was due",
+    "e2e": "time to the end of an answer (median), from when the request was due",
+    "send_delay": "how late requests were sent (p99 or maximum)",
+    "in_flight": "requests at a time (mean), from when they were sent",
+}
 _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsure", "refused", "unknown")
 
 
@@ -63,7 +91,7 @@ def level_table(
     stands for a TTFT that is not known, by load: see `first_tokens_over`.
     """
     is_open = is_open_loop((*levels, *provisional))
-    columns = _main_columns(levels, tasks, baseline, is_open, growing)
+    columns = _main_columns(levels, tasks, baseline, is_open)
     headline = next(column for column in columns if column.id in ("steady", "wall"))
     own: dict[str, Callable[[Level, Value], Value]] = {
         # A level whose row has no figure for it has no change.
@@ -93,8 +121,8 @@ def level_table(
             "ttft": so_far.ttft_s,
         }
         rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
-    legend = _legend(levels, {column.id for column in columns}, marks, is_open)
-    return tabulate("", (), columns, legend, _DROP)._replace(rows=tuple(rows))
+    table = tabulate("", (), columns, drop=_DROP)._replace(rows=tuple(rows))
+    return table._replace(note=_legend(table, levels, marks, is_open))
 
 
 def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:
@@ -168,7 +196,7 @@ def mark_names(marks: LevelMarks) -> tuple[str, str]:
 
 
 def _main_columns(
-    levels: Sequence[Level], tasks: Sequence[TaskFigures], baseline: Pair | None, is_open: bool, growing: bool
+    levels: Sequence[Level], tasks: Sequence[TaskFigures], baseline: Pair | None, is_open: bool
 ) -> list[Column[Level]]:
     loads = {traits(level.load) for level in levels}
     load = next(iter(loads)) if len(loads) == 1 else LoadBase
@@ -177,11 +205,11 @@ def _main_columns(
         shown = _BATCH
     used = {
         "passed": any(level.verdicts for level in levels),
-        "cap_hits": growing or any(level.cap_hits for level in levels),
     } | dict.fromkeys(("baseline", "change"), baseline is not None)
     own = _baseline_columns(baseline) | _task_columns(tasks)
-    names = [name for name in f"{_FIRST} {shown}".split() if used.get(name, True)]
+    names = [name for name in f"load n {shown} errors".split() if used.get(name, True)]
     columns = mark_weak_base([own.get(name) or COLUMNS[name] for name in names], levels)
+    columns = [column._replace(title=_TITLES.get(column.id, column.title)) for column in columns]
     return [columns[0]._replace(title="rate" if is_open else "C"), *columns[1:]]
 
 
@@ -194,6 +222,8 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
             return None
         if row.verdict is None:
             return Cell("not comparable", "refused")
+        if pair is not None and pair.searched:
+            return change_cell(row, judged=False)
         return verdict_cell(row.word, f"{change_percent(row)} ", row.likely)
 
     def before(level: Level) -> Value:
@@ -225,39 +255,25 @@ def _mean_tps(tasks: Sequence[TaskFigures]) -> float | None:
     return sum(tokens for _, tokens in known) / sum(tokens / tps for tps, tokens in known) if known else None
 
 
-def _legend(levels: Sequence[Level], shown: Set[str], marks: LevelMarks, is_open: bool) -> str:
-    if is_open:
-        legend = (
-            "rate: requests per second, open loop; done/s: completed. wall and stream are output tok/s: from the first "
-            "request to the last token, and of one stream (mean). TTFT and e2e (median) count from the time at which a "
-            "request was due; send delay: p99 or maximum. in flight: mean, from when a request was sent."
-        )
-    else:
-        known = [level.headline_is_steady for level in levels] or ["steady" in shown]
-        headline = "steady" if any(known) else "wall"
-        rates, of = "wall and stream are output tok/s: ", ""
-        if "steady" in shown:
-            rates = "steady, wall and stream are output tok/s: while C requests were in flight, "
-        elif "primary" in shown:
-            rates, of = "wall, primary and side are output tok/s: ", " of the primary task, and of the side tasks"
-        unfinished = "slo" not in shown and any(level.unfinished for level in levels)
-        by_slo = any(level.judged_ttft_s is not None for level in levels)
-        judged = ", TTFT of the requests that the SLO counts" if by_slo else ""
-        best = marks.best is not None and not marks.by_slo
-        said = {
-            f"{rates}from the first request to the last token, and of one stream{of} (mean).": True,
-            "±: half-width of the 95 % interval of steady.": "half_width" in shown,
-            "SLO met: requests that met the condition that was met least often.": "slo" in shown,
-            "n: requests that ended while steady was measured.": unfinished,
-            "cut: answers that ended at the token limit.": "cap_hits" in shown,
-            f"TTFT and e2e: median{judged}. TPOT: mean. in flight: mean, Σ (last token − sent) / wall.": True,
-            f"slowdown: of the stream rate compared with C=1. scaling: {headline} compared with C=1.": "scaling"
-            in shown,
-            f"{WEAK_BASE}.": "slowdown" in shown and is_weak_base(levels),
-            f"▸: best, the lowest C with 95 % of the most {headline} before a cliff; ▼: past it.": best,
-        }
-        legend = " ".join(text for text, is_true in said.items() if is_true)
+def column_meanings(table: Table, titles: Mapping[str, str]) -> list[str]:
+    """Explain the columns that have `titles`, by id: `TTFT: time to the first token (median)`"""
+    meanings = _MEANINGS | (_OPEN_MEANINGS if "served" in titles else {})
+    texts = [f"{title}: {meanings[id]}" for id, title in titles.items() if id in meanings]
+    compared = [at for at, column in enumerate(table.columns) if column.id in ("slowdown", "scaling")]
+    weak = any(row[at].code == "unsure" for row in table.rows for at in compared)
+    return [*texts, *([WEAK_BASE] if weak else [])]
+
+
+def _legend(table: Table, levels: Sequence[Level], marks: LevelMarks, is_open: bool) -> str:
+    texts = column_meanings(table, {column.id: column.short or column.title for column in table.columns})
+    if any(level.judged_ttft_s is not None for level in levels):
+        texts.append("TTFT and p90: of the requests that the SLO counts")
+    if any(level.unfinished for level in levels) and "n" in {column.id for column in table.columns}:
+        texts.append("n: requests that ended while tok/s was measured")
     if marks.by_slo and (names := mark_names(marks)[0]):
-        legend += f" {names}."
-    incomplete = " ○: incomplete, not compared with the others."
-    return legend + ("" if all(level.has_complete_run for level in levels) else incomplete)
+        texts.append(names)
+    elif marks.best is not None and not is_open:
+        texts.append("▸: best, the lowest C with 95 % of the most tok/s before a cliff; ▼: past it")
+    if not all(level.has_complete_run for level in levels):
+        texts.append("○: incomplete, not compared with the others")
+    return "".join(f"{text}. " for text in texts).rstrip()

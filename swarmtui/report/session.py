@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.agents import capacity_sentences, confirming_sentence, cost_per_million
+from swarmtui.analysis.capacity.agents import capacity_sentences, cost_per_million
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import best_level
 from swarmtui.analysis.compare.sessions import compare_pair
@@ -328,8 +328,7 @@ def result_tables(summary: Summary) -> list[Table]:
 
 def finding_sentences(summary: Summary) -> list[Sentence]:
     """Return what the answer leaves out: the sweet spot and the cliff, the cost, and the publication checklist."""
-    confirmed = confirming_sentence(summary.search)
-    sentences = [confirmed] if confirmed else []
+    sentences = [summary.answer.border] if summary.answer and summary.answer.border else []
     sentences += capacity_sentences(summary.capacity) if summary.capacity else []
     sentences += _scaling_sentences(summary)
     slots = summary.scaling.reported_slots if summary.scaling else None

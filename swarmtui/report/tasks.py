@@ -18,7 +18,7 @@ _TASK: tuple[Column[TaskFigures], ...] = (
     Column("task", "task", lambda task: task.type, right=False, least=8),
     Column("turn", "turn", lambda task: task.turn + 1),
     Column("answered", "answered", lambda task: f"{task.ok} of {task.n}"),
-    Column("stream", "stream tok/s", lambda task: task.per_stream_tps, short="tok/s"),
+    Column("stream", "tok/s per agent", lambda task: task.per_stream_tps, short="tok/s"),
     Column("ttft", "TTFT", lambda task: task.ttft_s.median, seconds),
     Column("e2e", "e2e", lambda task: task.e2e_s, seconds),
     Column("tokens", "tokens", lambda task: task.tokens_out, lambda value: significant(value, 3)),
@@ -150,7 +150,7 @@ def _replicas(summary: Summary) -> Table:
         Column("n", "n", lambda row: row[1].n),
         Column("errors", "errors", lambda row: row[1].errors, short="err"),
         Column("wall", "tok/s", lambda row: row[1].out_tps_wall),
-        Column("stream", "stream tok/s", lambda row: row[1].per_stream_tps),
+        Column("stream", "tok/s per agent", lambda row: row[1].per_stream_tps),
         Column("ttft", "TTFT", lambda row: row[1].ttft_s.median, seconds),
     ]  # fmt: skip
     return tabulate("Replicas", [(level, part) for level in summary.levels for part in level.replicas], columns)

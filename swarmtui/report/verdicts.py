@@ -44,10 +44,15 @@ def row_code(row: ComparisonRow) -> Code:
     return verdict_code(row.word, row.likely)
 
 
-def change_code(row: ComparisonRow) -> Code | None:
-    """Return null for a change without a verdict of its own whose interval tells its direction: it has no sign."""
-    tells = row.interval is not None and row.verdict is None and row.interval.low * row.interval.high > 0
-    return None if tells else row_code(row)
+def change_cell(row: ComparisonRow, *, judged: bool) -> Cell:
+    """Show a change, with a sign if it has a verdict or is likely; `not sure yet` is said only where it is `judged`.
+
+    Of the figures of a level its leading one is judged, and none of a search, whose verdict is about agents.
+    """
+    code = row_code(row)
+    if code == "unsure" and not (judged and row.leads):
+        return Cell(change_percent(row))
+    return Cell(f"{SIGNS[code]} {change_percent(row)}", code)
 
 
 def verdict_words(word: Word, likely: str | None) -> str:

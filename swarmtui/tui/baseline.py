@@ -146,10 +146,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
-    why = pair.agents.why if pair.agents and not pair.refused else ""
-    change = f"{describe_changes(pair)}{since}: {SIGNS[pair_code(pair)]} {said}"
-    parts = (change, why, pair.left_out)
-    return sanitize("; ".join(filter(None, parts)))
+    change = f"{SIGNS[pair_code(pair)]} {said} ({describe_changes(pair)}{since})"
+    return sanitize("; ".join(filter(None, (change, pair.left_out))))
 
 
 def record_effect(directory: Path, baseline: str = "") -> str:

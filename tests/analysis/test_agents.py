@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
-from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, confirming_sentence, hit_texts, room_text
+from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, hit_texts, room_text
 from swarmtui.analysis.capacity.searched import leave_missed_open, searched_goodput
 from swarmtui.analysis.capacity.slo_search import (
     CONFIRMING,
@@ -380,18 +380,9 @@ def test_the_kv_cache_is_no_limit_if_every_slot_has_a_context(slots: int, has_ro
     assert room_text(answer.kv, answer.next_c) == said + (", so it should not be what limits" if has_room else "")
 
 
-def test_a_search_says_why_it_went_above_the_border_and_back() -> None:
-    found = [visit(c, 160 * (c < 8), 160 * (c >= 8)) for c in (1, 4, 8, 16, 4)]
-    said = "C=16 missed the SLO like 8; C=4 was run again, to confirm"
-    assert confirming_sentence(search_state(found, None, ALPHA)) == said
-    assert confirming_sentence(search_state(found[:3], None, ALPHA)) == ""
-    assert confirming_sentence(None) == ""
-
-
 def test_visits_of_a_level_that_were_not_alike_are_counted_each() -> None:
     found = [visit(c, *counts) for c, counts in ((8, (160,)), (14, (17,)), (14, (5, 12)), (8, (160,)))]
     search = search_state(found, None, ALPHA)
-    assert confirming_sentence(search) == "C=8,14 were run again, to confirm (14: 17 of 17, then 5 of 17)"
     assert {one.c: one.unlike_visits for one in search.levels} == {8: (), 14: ((17, 17), (5, 17))}
 
 
@@ -406,12 +397,6 @@ def test_no_cliff_without_a_known_pool_or_hits() -> None:
     found = [visit(1, 160), visit(2, 0, 80)]
     answer = capacity(SLO, found, [level(1), level(2)], [DiscoveredServer(url="a")], alpha=ALPHA)
     assert answer.kv is None
-
-
-def test_a_level_that_was_only_begun_again_confirms_nothing() -> None:
-    level = SearchedLevel(c=4, visits=2, n=18, good=18, state="unsure", cut=True)
-    search = SearchState(goal="capacity", low=4, levels=(level,))
-    assert confirming_sentence(search) == "C=4 was begun again, but the time ran out"
 
 
 @settings(max_examples=100, deadline=None)

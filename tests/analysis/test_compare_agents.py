@@ -113,7 +113,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
     assert lines["How sure"] == "only 1 agent apart; repeats of a search differ by up to 1"
     assert lines["Try next"] == "keep the change or take it back: a change of 1 agent is less than repeats show"
-    assert list(lines) == ["Agents", "Changed", "How sure", "At 7 → 6", "Both at 6", "Try next"]
+    assert list(lines) == ["Agents", "Changed", "How sure", "Both at 6", "Try next"]
 
 
 SCATTER = "agents is the scatter of the measurement or the load of the host"
@@ -235,7 +235,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
         # One step makes it surer, and it is not about the runs of a level: a search chooses these itself.
         assert "--runs" not in text
         assert "△ +82 %" in text and "| verdict" not in text
-    assert "△ +82 % likely |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
+    assert "△ +82 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"] == app["How sure"] == "the ranges 4–6 and 2–9 overlap"

@@ -207,7 +207,7 @@ def test_post_has_answer_levels_and_environment() -> None:
     text = post_markdown(carried(), "box.swarm.json.gz").decode()
     assert text.startswith("**18 agents (17–19) with a first token within 2 s (80 % sure)**")
     assert "- Why no more: at 20 agents" in text and "- Flags: --max-num-seqs 16" in text
-    assert re.search(r"\|\s*C \|.*steady", text) and "▸18" in text
+    assert re.search(r"\|\s*C \|.*tok/s", text) and "▸18" in text
     assert "swarmtui compare box.swarm.json.gz last" in text
 
 

@@ -104,29 +104,28 @@ def test_the_kv_cache_of_llama_is_the_context_of_all_slots(slots: int, command: 
 
 
 @pytest.mark.parametrize(
-    ("slots", "context", "command", "then"),
+    ("slots", "context", "command", "keeps"),
     [
-        (2, 8192, "llama-server -m a.gguf -np 2 -c 16384", 4096),
-        (2, 8192, "llama-server -m a.gguf -np 2", 4096),
-        (1, 8192, "llama-server -m a.gguf -np 1", 4096),
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 16384", "--ctx-size 32768"),
+        (2, 8192, "llama-server -m a.gguf -np 2", "--ctx-size 32768"),
+        (1, 8192, "llama-server -m a.gguf -np 1", "--ctx-size 16384"),
         # The model was trained with 8,192 tokens, and there are enough for twice the slots.
-        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768", None),
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768", ""),
         # All slots share one context, or it is not known whether they do.
-        (2, 8192, "llama-server -m a.gguf -np 2 -c 8192 -kvu", None),
-        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768 -kvu", None),
-        (4, 8192, "llama-server -m a.gguf", None),
-        (4, 8192, "python3 serve.py 8080 a.gguf 4 8192", None),
-        (2, None, "llama-server -m a.gguf -np 2", None),
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 8192 -kvu", ""),
+        (2, 8192, "llama-server -m a.gguf -np 2 -c 32768 -kvu", ""),
+        (4, 8192, "llama-server -m a.gguf", ""),
+        (4, 8192, "python3 serve.py 8080 a.gguf 4 8192", ""),
+        (2, None, "llama-server -m a.gguf -np 2", ""),
     ],
 )
-def test_twice_the_slots_of_llama_have_half_of_its_context_each(
-    slots: int, context: int | None, command: str, then: int | None
+def test_twice_the_slots_of_llama_need_twice_its_context(
+    slots: int, context: int | None, command: str, keeps: str
 ) -> None:
     flags = flags_from_command(command.split())
     found = DiscoveredServer(url="", slots=slots, context=context, flags=flags)
     found = msgspec.structs.replace(found, kv_tokens=LlamaCpp().kv_tokens(found, flags))
-    keeps = f"--ctx-size {2 * slots * (context or 0)}"
-    assert LlamaCpp().slot_context(found, 2 * slots) == (None if then is None else (then, keeps))
+    assert LlamaCpp().context_flag(found, 2 * slots) == keeps
 
 
 def test_llama_while_loading() -> None:

@@ -131,7 +131,7 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     """Also with the longest sentences: those of a busy host, and of slots that share the same throughput."""
     slo = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
     seen = "at 12 agents the first token took 2.43 s (p90), and all 8 slots are taken; the KV cache has room"
-    then = "--parallel 16: 16 to 20 agents (prediction); each writes about 51 tok/s"
+    then = "--parallel 16: 16 to 20 agents, each writes about 51 tok/s"
     price = "instead of 104"
     answer = msgspec.structs.replace(
         ANSWER,

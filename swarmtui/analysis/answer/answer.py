@@ -81,8 +81,6 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
-    if facts.varies and level is not None and level.near is not None:
-        doubt += ", less than runs may differ"
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
     return AnswerSentence(code=row.code, sentence=said)

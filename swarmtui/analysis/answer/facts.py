@@ -50,8 +50,7 @@ _SPREADS: dict[str, Callable[[Level], Spread]] = {
 class Missed(Stored, frozen=True, kw_only=True):
     """The condition of an SLO that the first missed level is furthest from; `figure` is empty for several together.
 
-    `value` is its percentile at that level, null with too few requests for one; `median` is that which tables show of
-    the level, `counted_median` that of the counted requests.
+    `value` is its percentile at that level, null with too few requests for one; `median` is that of the counted ones.
     """
 
     text: str
@@ -63,16 +62,14 @@ class Missed(Stored, frozen=True, kw_only=True):
     percentile: int | None = None
     value: float | None = None
     median: float | None = None
-    counted_median: float | None = None
     counted: str = "requests"
 
     @property
     def excess(self) -> float | None:
         """By how much the limit was missed, as a share of it; null without a figure."""
-        median = self.median if self.counted_median is None else self.counted_median
         if self.figure == RATE:
-            return self.limit / median - 1.0 if median else None
-        value = median if self.value is None else self.value
+            return self.limit / self.median - 1.0 if self.median else None
+        value = self.median if self.value is None else self.value
         return value / self.limit - 1.0 if value is not None and self.limit else None
 
     @property
@@ -96,8 +93,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
     ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, and `shared_agents` how
     many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
-    that does, as is `full_stream`. `more_context` is the context of
-    each of more slots, if that is less than now, and the flag that keeps it as it is. `flat` are two
+    that does, as is `full_stream`. `flat` are two
     levels, each with its tok/s in total, between which that does not grow: the second one takes all slots, or is the
     last that was measured.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
@@ -158,7 +154,6 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     more_stream: float | None = None
     shared_stream: float | None = None
     shared_agents: int | None = None
-    more_context: tuple[int, str] | None = None
     full_tps: float | None = None
     full_half_width: float | None = None
     full_stream: float | None = None
@@ -310,22 +305,18 @@ def _missed(found: Goodput, slo: Slo, levels: Sequence[Level]) -> Missed | None:
     if len(condition.limits) > 1:
         return missed
     ((figure, limit),) = condition.limits.items()
-    value, median = worst.value, worst.median
+    value = worst.value
     level = next((one for one in levels if one.key == found.key), None)
     if level is not None and figure in _SPREADS:
-        # What tables show of the level, unless it contradicts the count: others of its requests are in each of them.
+        # What tables show of the level.
         spread = _SPREADS[figure](level)
         own = {50: spread.p50, 90: spread.p90, 95: spread.p95, 99: spread.p99}
         value = own.get(condition.percentile or 0) or value
-        median = spread.median
-        if median is not None and (median - limit) * (2 * worst.good - worst.n) > 0:
-            median = None
     # Between two requests, a percentile may be within a limit that too few of them met.
     value = None if value is not None and value <= limit else value
     return msgspec.structs.replace(
-        missed, figure=figure, limit=limit, percentile=condition.percentile,
-        value=value, median=median, counted_median=worst.median,
-    )  # fmt: skip
+        missed, figure=figure, limit=limit, percentile=condition.percentile, value=value, median=worst.median
+    )
 
 
 # why no more

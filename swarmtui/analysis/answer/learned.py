@@ -10,11 +10,11 @@ import msgspec
 
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import agents
-from swarmtui.analysis.answer.steps import PREDICTED, context_clause, forecast_agents, writes_clause
+from swarmtui.analysis.answer.steps import forecast_agents, writes_clause
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.change import ServerChange
-from swarmtui.analysis.compare.differences import flag_differences, option_name, server_differences
+from swarmtui.analysis.compare.differences import changed_settings, flag_differences, options_text, server_differences
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
 from swarmtui.numbers import rate
@@ -78,10 +78,9 @@ def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
     if first is None or second is None or first.total == second.total or before.answer is None or after.answer is None:
         return None
     others = [found for found in server_differences(before, after) if found.code not in _FOLLOWS]
-    flags = flag_differences(before, after)
-    if len(flags) > 1 or others or before.answer.doubts or after.answer.doubts:
+    if len(changed_settings(before, after)) > 1 or others or before.answer.doubts or after.answer.doubts:
         return None
-    setting = f"{option_name(flags[0].what)} {flags[0].before}" if flags and flags[0].before else ""
+    setting = options_text(flag_differences(before, after), "before")
     same = before.answer.slo == after.answer.slo
     numbers = (before.answer.agents, after.answer.agents) if same else (None, None)
     return SlotsChange(first.total, second.total, before.answer, after.answer, numbers, setting)
@@ -95,7 +94,7 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
         if found is None or not (failed if change.now > change.was else found.slots >= change.was):
             steps.append(step)
         elif change.now < change.was:
-            steps.append(_back(change, found) if change.fewer_are_worse else _no_more(change))
+            steps.append(_back(change) if change.fewer_are_worse else _no_more(change))
         elif (change.agents[1] or 0) > (change.agents[0] or 0):
             steps.append(msgspec.structs.replace(step, sentence=_shared(change, found)))
         else:
@@ -140,7 +139,7 @@ def _no_more(change: SlotsChange) -> NextStep:
     return NextStep(code="slots_tried", sentence=said)
 
 
-def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
+def _back(change: SlotsChange) -> NextStep:
     """Advise the slots of the run before, with what they gave and cost."""
     at, now = change.before.at_capacity, change.after.at_capacity
     had = [agents(change.agents[0])] if change.agents[0] is not None else []
@@ -153,16 +152,15 @@ def _back(change: SlotsChange, found: SlotsForecast) -> NextStep:
         each = f"{rate(at.per_stream_tps, at.half_width)} tok/s each while it writes"
         cost = f", {each}{instead}"
     slots = change.setting or count_noun(change.was, "slot")
-    context = context_clause(found) if found.slots == change.was else ""
-    said = f"go back to {slots}: {'it' if change.setting else 'they'} had {' and '.join(had)}{cost}{context}"
+    said = f"go back to {slots}: {'it' if change.setting else 'they'} had {' and '.join(had)}{cost}"
     return NextStep(code="slots_back", sentence=said, command=change.setting)
 
 
 def _shared(change: SlotsChange, found: SlotsForecast) -> str:
     """Say what more slots bring and cost, if the total is known not to grow."""
     known = found.agents_high is not None
-    number = f"{forecast_agents(found)}{PREDICTED}" if known else "more agents start at once"
     cost = ""
     if found.shared_tps is not None and found.each_tps is not None:
         cost = writes_clause(found.shared_tps, found.each_tps)
-    return f"{found.setting}: {number}{cost}, as {_finding(change)}{context_clause(found)}"
+    said = f"{forecast_agents(found)}{cost} (prediction)" if known else f"more agents start at once{cost}"
+    return f"{found.setting}: {said}, as {_finding(change)}"

@@ -130,7 +130,6 @@ def _add_more(
         more_at_once=more * slots.replicas,
         shared_stream=stream * per / more if stream is not None else None,
         shared_agents=_agents_with(facts, slots, more, longer=more / per),
-        more_context=_more_context(summary, per, more),
     )
     if facts.flat is not None:
         longer = more / per
@@ -158,20 +157,19 @@ def _agents_with(facts: AnswerFacts, slots: Slots, more: int, longer: float) -> 
     return found if found > max(facts.agents, facts.high or 0) else None
 
 
-def _more_context(summary: Summary, per_replica: int, more: int) -> tuple[int, str] | None:
-    server = summary.servers[0] if summary.servers else None
-    if server is None or server.slots is None:
-        return None
-    return engine_named(server.engine).slot_context(server, round(server.slots * more / per_replica))
-
-
 def _slots_setting(summary: Summary, per_replica: int, more: int) -> str | None:
-    """`--max-num-seqs 32`: the flag may count less than a replica, so that its own value grows by the same factor."""
+    """`--parallel 8 --ctx-size 32768`: the flag for more slots, with the one that keeps the context of a request.
+
+    The flag may count less than a replica, so that its own value grows by the same factor.
+    """
     server = summary.servers[0] if summary.servers else None
     name = server.engine if server else next((one.engine for one in summary.session.endpoints), "")
     engine = engine_named(name)
     now = flag_number(server.flags if server else None, *(flag.lstrip("-") for flag in engine.slot_flags))
-    return engine.slots_setting(round((now or per_replica) * more / per_replica)) or None
+    setting = engine.slots_setting(round((now or per_replica) * more / per_replica))
+    slots = round(server.slots * more / per_replica) if server and server.slots else None
+    keeps = engine.context_flag(server, slots) if server and slots else ""
+    return " ".join(filter(None, (setting, setting and keeps))) or None
 
 
 def _add_enough(facts: AnswerFacts, summary: Summary, scaling: Scaling) -> AnswerFacts:

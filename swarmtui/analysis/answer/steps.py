@@ -29,16 +29,12 @@ def _evidence_of_slots(facts: AnswerFacts) -> str:
     return facts.queue_evidence or f"C={facts.c}: more agents than slots ({facts.slots})"
 
 
-PREDICTED = " (prediction)"
-
-
 def _agents_with_more_slots(facts: AnswerFacts) -> str:
     """Say a range: with a slot each, agents do not wait; how many more may wait depends on how answers overlap."""
-    then = "" if facts.rate_limit is None else f"; then {short(facts.rate_limit)} tok/s each is the limit"
+    then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
     found = _forecast(facts)
     assert found is not None
-    number = forecast_agents(found)
-    return f"{facts.more_slots}: {number}{PREDICTED}{_price(facts)[0]}{then}{context_clause(found)}"
+    return f"{facts.more_slots}: {forecast_agents(found)}{_price(facts)[0]}{then} (prediction)"
 
 
 def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
@@ -55,8 +51,6 @@ def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
         agents_shared=facts.shared_agents if most is None and not facts.doubts and _price(facts)[1] else None,
         each_tps=facts.full_stream,
         shared_tps=facts.shared_stream,
-        context=facts.more_context[0] if facts.more_context else None,
-        context_flag=facts.more_context[1] if facts.more_context else "",
     )
 
 
@@ -66,16 +60,9 @@ def forecast_agents(found: SlotsForecast) -> str:
     return f"{low}{agents(found.agents_high or 0)}"
 
 
-def context_clause(found: SlotsForecast | None) -> str:
-    """`; 4,096 tokens of context each, unless with --ctx-size 32768`: with the flag it stays as it is."""
-    if found is None or found.context is None:
-        return ""
-    return f"; {found.context:,} tokens of context each, unless with {found.context_flag}"
-
-
 def writes_clause(each: float, now: float, half_width: float | None = None) -> str:
-    """`; each writes about 110 tok/s instead of 215`: what more slots cost each agent."""
-    return f"; each writes about {short(each, 2)} tok/s instead of {rate(now, half_width)}"
+    """`, each writes about 110 tok/s instead of 215`: what more slots cost each agent."""
+    return f", each writes about {short(each, 2)} tok/s instead of {rate(now, half_width)}"
 
 
 def _price(facts: AnswerFacts) -> tuple[str, str]:
@@ -86,18 +73,18 @@ def _price(facts: AnswerFacts) -> tuple[str, str]:
     known = facts.flat is not None and not facts.doubts
     grown = facts.more_stream if not known and not facts.doubts else None
     price = writes_clause(shared if grown is None else grown, now, facts.full_half_width)
-    return price, "" if known or grown is not None else "if the total does not grow"
+    return price, "" if known or grown is not None else "the total does not grow"
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
     """Say how many agents there are if the total does not grow; nothing else is known about them."""
-    memory = ", if memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
     price, condition = _price(facts)
+    memory = "memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
+    if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
-    said = f"more agents start at once{memory}{price}{f', {condition}' if condition else ''}"
     if found is not None and found.agents_shared is not None:
-        said = f"up to {agents(found.agents_shared)} (prediction, {condition}){memory}{price}"
-    return f"{facts.more_slots}: {said}{context_clause(found)}"
+        return f"{facts.more_slots}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
+    return f"{facts.more_slots}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
 
 
 def _queue_text(facts: AnswerFacts) -> str:
@@ -195,8 +182,8 @@ STEPS = (
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
-        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total (prediction), as a step serves "
-        f"more requests{_price(f)[0]}{context_clause(_forecast(f))}",
+        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total{_price(f)[0]} (prediction), as a "
+        "step serves more requests",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from swarmtui.analysis.answer.deciding import DECIDING
-from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, Missed
+from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
@@ -18,7 +18,7 @@ from swarmtui.analysis.capacity.words import range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import JOB, RATE, time_text
-from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent, significant
+from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
 _FIGURES = {
@@ -29,8 +29,6 @@ _FIGURES = {
     "stall": "a pause took",
     JOB: "a job took",
 }
-# Of a percentile this close to its limit, as a share of it, it is said how many requests missed it.
-_CLOSE = 0.1
 
 
 # how many agents
@@ -91,11 +89,7 @@ def _missed_value(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
     value = _apart(missed.value or 0.0, missed.limit, seconds, time_text)
-    said = f"{_FIGURES[missed.figure]} {value} (p{missed.percentile})"
-    # Many requests that are a little late read like a few without their number.
-    if (missed.excess or 0.0) <= _CLOSE:
-        said += f", more than {time_text(missed.limit)} in {missed.n - missed.good} of {missed.n} {missed.counted}"
-    return said
+    return f"{_FIGURES[missed.figure]} {value} (p{missed.percentile})"
 
 
 def _apart(
@@ -107,18 +101,13 @@ def _apart(
     return f"just {'above' if value > limit else 'below'} {limit_text(limit)}" if value != limit else limit_text(limit)
 
 
-def _median(missed: Missed, text: Callable[[float, int], str], limit_text: Callable[[float], str]) -> str:
-    return "" if missed.median is None else f", median {_apart(missed.median, missed.limit, text, limit_text, 3)}"
-
-
 def _missed_count(facts: AnswerFacts) -> str:
     missed = facts.missed
     assert missed is not None
     some = f"{missed.n - missed.good} of {missed.n}"
     if missed.figure == RATE:
-        return f"{some} answers came at less than {short(missed.limit)} tok/s{_median(missed, significant, short)}"
-    median = _median(missed, seconds, time_text)
-    return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}{median}"
+        return f"{some} answers came at less than {short(missed.limit)} tok/s"
+    return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}"
 
 
 def _missed_joint(facts: AnswerFacts) -> str:

@@ -10,10 +10,9 @@ import msgspec
 
 from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, missed_by_far
 from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, best_level, judge, level_margins, met_least
-from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
-from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff, SearchState
+from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, fixed, percent, short
@@ -183,33 +182,6 @@ def capacity_sentences(answer: Capacity) -> list[str]:
         per.append(f"{short(answer.price_per_million)} per million output tokens")
     kv = [kv_sentence(answer.kv, answer.next_c)] if answer.kv else []
     return [*map(str, answer.findings), *kv, *(["; ".join(per)] if per else [])]
-
-
-def confirming_sentence(search: SearchState | None) -> str:
-    """Say why a search for the capacity visited levels above the border, and some again; empty if it did not.
-
-    `C=16,26 missed the SLO like 13; C=12 was run again, to confirm (12: 17 of 17, then 5 of 17)`
-    """
-    if search is None or search.goal != "capacity":
-        return ""
-    high = search.high
-    above = [x.c for x in search.levels if high is not None and x.c > high and x.state == "missed"]
-    again = [level.c for level in search.levels if level.visits > 1 and not level.cut]
-    cut = [level.c for level in search.levels if level.visits > 1 and level.cut]
-    parts = []
-    if above:
-        parts.append(f"{_at(above)} missed the SLO like {high}")
-    if again:
-        unlike = "; ".join(f"{x.c}: {visit_counts(x.unlike_visits)}" for x in search.levels if x.unlike_visits)
-        counted = f" ({unlike})" if unlike else ""
-        parts.append(f"{_at(again)} {'were' if len(again) > 1 else 'was'} run again, to confirm{counted}")
-    if cut:
-        parts.append(f"{_at(cut)} {'were' if len(cut) > 1 else 'was'} begun again, but the time ran out")
-    return "; ".join(parts)
-
-
-def _at(levels: Sequence[int]) -> str:
-    return f"C={','.join(map(str, levels))}"
 
 
 def kv_sentence(kv: KvCliff, missed_c: int | None = None) -> str:

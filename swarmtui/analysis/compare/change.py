@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
-from swarmtui.analysis.compare.differences import context_change, flag_differences, option_name, server_differences
+from swarmtui.analysis.compare.differences import (
+    changed_settings,
+    context_change,
+    flag_differences,
+    options_text,
+    server_differences,
+)
 from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
@@ -54,9 +60,9 @@ def server_change(
     `times` are those of a whole answer, with as many agents on both sides, in the order of the comparison.
     """
     flags = flag_differences(older, newer)
-    before, after = "", ""
-    if len(flags) == 1 and flags[0].before and flags[0].after:
-        before, after = (f"{option_name(flags[0].what)} {value}" for value in (flags[0].before, flags[0].after))
+    before, after = options_text(flags, "before"), options_text(flags, "after")
+    if len(changed_settings(older, newer)) != 1 or not (before and after):
+        before, after = "", ""
     had = (found.before, found.after)
     if swapped:
         had, times = had[::-1], times[::-1]

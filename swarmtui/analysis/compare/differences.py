@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from swarmtui.analysis.machine.energy import count_names
 from swarmtui.engines.command_line import shared_flags, split_words
+from swarmtui.engines.registry import engine_named
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.load import Load, Sessions
@@ -81,6 +83,21 @@ def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """List flags that differ; none if the flags of one session are not known."""
     before, after = comparable_flags([known_flags(a), known_flags(b)], (a.session, b.session))
     return () if before is None or after is None else _mapped(before, after, "flag", "command")
+
+
+def changed_settings(a: Summary, b: Summary) -> tuple[Difference, ...]:
+    """List flags that differ, without one that only keeps the context of a request as the slots change."""
+    flags = flag_differences(a, b)
+    if not b.servers or any(found.code == "context" for found in server_differences(a, b)):
+        return flags
+    keeps = engine_named(b.servers[0].engine).total_context_flag
+    return tuple(flag for flag in flags if option_name(flag.what) != keeps) or flags
+
+
+def options_text(flags: Sequence[Difference], side: Literal["before", "after"]) -> str:
+    """Return the flags of a side as on the command line, `--parallel 2`; empty if one of them is not there."""
+    values = [(option_name(flag.what), flag.before if side == "before" else flag.after) for flag in flags]
+    return " ".join(f"{name} {value}" for name, value in values) if all(value for _, value in values) else ""
 
 
 def comparable_flags(

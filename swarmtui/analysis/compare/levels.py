@@ -33,7 +33,7 @@ BothLevels = Mapping[LevelKey, tuple[Level, Level]]
 FIGURES: dict[Figure, str] = {
     "out_tps_steady": "output tok/s, steady",
     "out_tps_wall": "output tok/s, wall",
-    "per_stream_tps": "stream tok/s",
+    "per_stream_tps": "tok/s per agent",
     "ttft_s": "TTFT",
     "e2e_s": "whole answer",
 }

@@ -30,7 +30,7 @@ from swarmtui.analysis.compare.repeats import find_repeats
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
-from swarmtui.model.answer import AnswerPoint, AnswerSentence, NextStep
+from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey, is_open_loop
@@ -46,9 +46,8 @@ class Pair(Stored, frozen=True, kw_only=True):
 
     `only_a_names` and `only_b_names` have these levels with their unit: `C=2`, `2/s`. `headline` is the level whose
     throughput is compared: C, and the rate of an open loop; `throughput` is the sentence about it. `agents` compares
-    two capacities; the sentence of the pair is about them, else about the headline level. `point_a` and `point_b` have
-    the figures of each with its own number of agents, and `limit_a` and `limit_b` say why there were no more. `next` is
-    what to try after the newer session of ours, by what both have shown.
+    two capacities; the sentence of the pair is about them, else about the headline level. `limit_a` and `limit_b` say
+    why there were no more agents. `next` is what to try after the newer session of ours, by what both have shown.
     `again` is the command that measures the newer one's server again. `doubts` are those about either measurement, with
     the run they are about, and `doubtful` the ids of the sessions that have any. `searched`: one of them chose its
     levels itself. `measured_again`: the newer one repeats a plan on a server that was measured before as it is. `since`
@@ -70,8 +69,6 @@ class Pair(Stored, frozen=True, kw_only=True):
     headline: LevelKey | None = None
     agents: AgentsChange | None = None
     throughput: str = ""
-    point_a: AnswerPoint | None = None
-    point_b: AnswerPoint | None = None
     limit_a: AnswerSentence | None = None
     limit_b: AnswerSentence | None = None
     next: tuple[NextStep, ...] = ()
@@ -180,8 +177,6 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         headline=headline.key if headline else None,
         agents=agents,
         throughput=throughput,
-        point_a=a.answer.at_capacity if a.answer else None,
-        point_b=b.answer.at_capacity if b.answer else None,
         limit_a=a.answer.limit if a.answer else None,
         limit_b=b.answer.limit if b.answer else None,
         next=steps,

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.analysis.capacity.agents import confirming_sentence
 from swarmtui.analysis.capacity.marks import level_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.report.level_columns import WEAK_BASE
-from swarmtui.report.levels import SLO_SIGNS, first_tokens_over, level_table, mark_names, slo_cells, visit_texts
+from swarmtui.report.levels import (
+    SLO_SIGNS,
+    column_meanings,
+    first_tokens_over,
+    level_table,
+    mark_names,
+    slo_cells,
+    visit_texts,
+)
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
 from swarmtui.report.table import Cell, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
@@ -30,36 +36,15 @@ if TYPE_CHECKING:
 GAPS = (8, 7, 6, 5, 4, 3, 2)
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
-    "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "tpot": 7, "e2e": 7,
+    "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
+    "tpot": 7, "e2e": 7,
 }  # fmt: skip
-# What the columns mean; their headings are before it.
-_MEANINGS = {
-    "n": "requests that are counted",
-    "errors": "requests that failed",
-    "cap_hits": "answers that ended at the token limit",
-    "slo": "requests that met the condition that was met least often",
-    "steady": "output tok/s of all agents while C requests were in flight",
-    "half_width": "half-width of the 95 % interval of steady",
-    "wall": "output tok/s from the first request to the last token",
-    "stream": "output tok/s of one agent while it writes (mean)",
-    "baseline": "the same figure of the baseline",
-    "change": "compared with the baseline, and whether that is sure",
-    "ttft": "time to the first token (median)",
-    "tpot": "time between tokens of one answer (mean)",
-    "e2e": "time to the end of an answer (median)",
-    "passed": "answers that passed their check",
-    "in_flight": "requests at a time (mean)",
-    "slowdown": "how much less the stream rate is than with one agent",
-    "scaling": "{} of all agents, compared with one agent",
-}
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
-# Columns that need no words where there is little room.
-_PLAIN = ("n", "errors")
 
 
 class LevelsView(NamedTuple):
-    """The table of levels, and below it alarms, remarks, the tasks of a mixed load and what the columns mean.
+    """The table of levels, and below it alarms, remarks and the tasks of a mixed load.
 
     `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
     are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
@@ -74,7 +59,6 @@ class LevelsView(NamedTuple):
     pinned: tuple[int, ...]
     compared: tuple[int, ...]
     measured_before: tuple[int, ...]
-    legend: str
     marks: tuple[str, ...]
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
@@ -144,21 +128,18 @@ def levels_view(
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in (*ALARMS, AT_LIMIT)]
     single += [Sentence(text, "note") for text in at_limit(levels)]
-    # During a search, the header says what its levels are for.
-    confirmed = [Sentence(text, "note")] if answer is not None and (text := confirming_sentence(search)) else []
-    visits = ["some levels were run only to confirm the answer"] if confirmed else []
+    border = [Sentence(answer.border, "note")] if answer is not None and answer.border else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
         tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
         measured_before if answer is not None else (),
         measured_before,
-        table.note,
         tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
-        (*refused, *single, *confirmed),
-        (*refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False)), *confirmed),
-        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels), *visits)),
+        (*border, *refused, *single),
+        (*border, *refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),
+        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
         empty,
         task_table(tasks),
         tuple((at, by_load[load]) for at, load in enumerate(begun) if load in by_load and load != running),
@@ -263,7 +244,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
             remarks, table = block_lines(view.remarks, width), view.table_for(range(total), width)
-            texts = _meanings(table, view.legend, width)
+            texts = _meanings(table, width)
             meanings = [[], *block_lines([Sentence(text, "detail") for text in texts], width)]
             lines = [*table_lines(table, width, GAPS, WIDTHS), *alarms, *remarks, *meanings]
             lines += [[], *tasks] if tasks else []
@@ -284,7 +265,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(_meanings(table, view.legend, width, _PLAIN), width, height - len(lines))]
+        return [*lines, *_legend(_meanings(table, width), width, height - len(lines))]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
         """The rows that fit: those that were chosen, else those nearest to the pinned or the leading ones."""
@@ -296,18 +277,12 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         return nearest_rows(view, room)
 
 
-def _meanings(table: Table, legend: str, width: int, known: Sequence[str] = ()) -> list[str]:
-    """Explain the columns that are shown; an open loop, where some mean something else, has the legend."""
-    columns = [column.id for column in table.columns]
-    if "scaling" not in columns:
-        return [legend] if legend else []
-    headline = "steady" if "steady" in columns else "wall"
+def _meanings(table: Table, width: int) -> list[str]:
+    """Explain the columns that have room."""
     layout = fit(table, width, GAPS, WIDTHS)
-    named = ((column.id, title) for column, title in zip(layout.columns, layout.titles, strict=True))
-    texts = [f"{title}: {_MEANINGS[id].format(headline)}" for id, title in named if id in _MEANINGS and id not in known]
-    compared = [at for at, id in enumerate(columns) if id in ("slowdown", "scaling")]
-    weak = any(row[at].code == "unsure" for row in table.rows for at in compared)
-    return [*texts, *([WEAK_BASE] if weak else [])]
+    return column_meanings(
+        table, {column.id: title for column, title in zip(layout.columns, layout.titles, strict=True)}
+    )
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:

@@ -124,14 +124,13 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
     # The command has a place of its own.
     try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
     if again_key and steps and needs_restart(steps[0]):
-        try_next += f"; restart the server with it, then press {again_key}"
+        try_next += f"; restart with it, then press {again_key}"
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow("Doubt", doubt_text(answer)),
         *([compared] if repeats else []),
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
-        ResultRow("Range", answer.border),
         ResultRow("Try next", try_next or NO_STEP, command=command),
         *([compared] if not repeats else []),
     )
