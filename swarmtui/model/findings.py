@@ -184,6 +184,10 @@ class KvCliff(Stored, frozen=True, kw_only=True):
 SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
 
 
+LevelState = Literal["kept", "missed", "unsure", "dip"]
+ShownState = Literal[LevelState, "so far", "close"]
+
+
 class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
@@ -198,7 +202,7 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     visits: int
     n: int
     good: int | None
-    state: Literal["kept", "missed", "unsure", "dip"]
+    state: LevelState
     near: float | None = None
     cut: bool = False
     kept_visits: int = 0
@@ -232,6 +236,14 @@ class SearchState(Stored, frozen=True, kw_only=True):
     next_c: int | None = None
     step: SearchStep | None = None
     levels: tuple[SearchedLevel, ...] = ()
+
+    def shown_state(self, level: SearchedLevel) -> ShownState:
+        """What is shown of a level: one that is not decided may keep the SLO so far, or be close to a limit."""
+        if level.state != "unsure":
+            return level.state
+        if self.keeps_so_far(level):
+            return "so far"
+        return "close" if level.near is not None and not level.differs else "unsure"
 
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""

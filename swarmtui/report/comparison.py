@@ -202,15 +202,11 @@ def figure_blocks(found: Comparison) -> list[Block]:
 
 
 def _limits(pair: Pair) -> str:
-    """Say which limit was reached before and after; empty if it is still the same one, which the result explains."""
-    if pair.refused:
+    """Say which limit is reached now; empty if it is still the same one, which the result explains."""
+    before, now = pair.limit_a, pair.limit_b
+    if pair.refused or now is None or now.code == "not_known" or (before and before.code == now.code):
         return ""
-    before, after = pair.limit_a, pair.limit_b
-    if before and after and before.code == after.code:
-        return ""
-    sides = (("before", before), ("now", after))
-    known = [f"{name}, {limit.sentence}" for name, limit in sides if limit and limit.code != "not_known"]
-    return "; ".join(known)
+    return now.sentence
 
 
 def pair_blocks(pair: Pair) -> list[Block]:

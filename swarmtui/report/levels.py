@@ -66,7 +66,7 @@ _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsu
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
-    "so far": ("…", "partial"),
+    "so far": ("…", "partial"), "close": ("≈", "unknown"),
 }  # fmt: skip
 KEPT = {True: "kept", False: "missed", None: "unsure"}
 
@@ -129,8 +129,7 @@ def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> d
     """Return by load the verdict, the requests that met the condition that was met least often, and all of it."""
     counts = {level.offered_load: (KEPT[level.kept], *level.met_least) for level in found}
     if search is not None and search.goal == "capacity":
-        states = {level.c: "so far" if search.keeps_so_far(level) else level.state for level in search.levels}
-        counts |= {float(level.c): (states[level.c], level.good or 0, level.n) for level in search.levels}
+        counts |= {float(one.c): (search.shown_state(one), one.good or 0, one.n) for one in search.levels}
     return counts
 
 
@@ -150,7 +149,7 @@ def visit_texts(search: SearchState | None) -> dict[float, tuple[str, ...]]:
     found: dict[float, tuple[str, ...]] = {}
     for level in levels:
         if counts := level.unlike_visits:
-            sign = SLO_SIGNS["so far" if search is not None and search.keeps_so_far(level) else level.state][0]
+            sign = SLO_SIGNS[search.shown_state(level)][0] if search is not None else ""
             found[float(level.c)] = (f"{sign} {visit_counts(counts)}", f"{sign} {visit_counts(counts, '/')}")
     return found
 

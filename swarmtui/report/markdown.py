@@ -19,9 +19,9 @@ from swarmtui.text import sanitize
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~!])")
 # The columns that a post needs; the shared file has all figures.
-_LEFT_OUT = ("n", "errors", "wall", "tpot", "e2e", "in_flight", "held", "cap_hits")
+_LEFT_OUT = ("n", "errors", "ttft_p90", "tpot", "e2e", "in_flight")
 _LEGEND = (
-    "steady: output tok/s of all agents together; ±: half-width of its 95 % interval; stream: tok/s of one agent; "
+    "tok/s: output of all agents together; ±: half-width of its 95 % interval; per agent: that of one while it writes; "
     "TTFT: time to the first token, median"
 )
 

@@ -76,16 +76,18 @@ class TickLabel(NamedTuple):
     width: float
 
 
-def visible_ticks(labels: Sequence[TickLabel], important: Collection[float] = (), gap: float = 1.0) -> list[TickLabel]:
+def visible_ticks(labels: Sequence[TickLabel], important: Sequence[float] = (), gap: float = 1.0) -> list[TickLabel]:
     """Return those that can be shown without a collision, in their order.
 
-    The ends of the axis come first, then the `important` values, then the roundest.
+    The `important` values come first, in their order, then the ends of the axis, then the roundest.
     """
-    ends = (labels[0].value, labels[-1].value) if labels else ()
+    first = [*important, *((labels[0].value, labels[-1].value) if labels else ())]
     shown: list[TickLabel] = []
-    for label in sorted(
-        labels, key=lambda label: (label.value not in ends, label.value not in important, -_roundness(label.value))
-    ):
+
+    def order(label: TickLabel) -> tuple[int, int]:
+        return first.index(label.value) if label.value in first else len(first), -_roundness(label.value)
+
+    for label in sorted(labels, key=order):
         if all(abs(label.centre - other.centre) >= (label.width + other.width) / 2 + gap for other in shown):
             shown.append(label)
     return sorted(shown, key=lambda label: label.centre)

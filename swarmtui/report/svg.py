@@ -112,7 +112,7 @@ def draw_stacked(
     """Draw charts one above the other over the same x axis; return their elements and their height."""
     xs = [*(x for chart in charts for x in chart.xs), *(x for x, _ in charts[0].marks)]
     along = level_axis(xs) if charts[0].kind == "levels" else value_axis(xs, 7)
-    important = {x for chart in charts for series in chart.series for x, _ in series.marks}
+    important = [x for chart in charts for series in chart.series for x, _ in series.marks]
     parts: list[str] = []
     below = 0.0
     for number, chart in enumerate(charts):
@@ -158,7 +158,7 @@ def _axes(chart: Chart, area: _Area, ticks: Sequence[tuple[float, str]]) -> str:
     return "".join(parts)
 
 
-def _content(chart: Chart, area: _Area, important: set[float], *, first: bool) -> str:
+def _content(chart: Chart, area: _Area, important: Sequence[float], *, first: bool) -> str:
     parts = [_time_marks(chart, area)] if chart.marks else []
     if any(series.stroke == "sparse" for series in chart.series):
         outline = f"M{_LEFT} {area.top}H{area.width - _RIGHT}V{area.bottom}H{_LEFT}Z"
@@ -238,7 +238,7 @@ def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list
     return parts
 
 
-def _values(series: ChartSeries, area: _Area, important: set[float]) -> list[str]:
+def _values(series: ChartSeries, area: _Area, important: Sequence[float]) -> list[str]:
     """Write the values of a curve above its points, and above the rings around those that are marked.
 
     Where not all fit, those are left out that are not `important`: marked on this curve, or on another over its axis.

@@ -121,7 +121,7 @@ async def test_a_long_answer_leaves_the_changes_in_view_and_the_focused_region_s
 ) -> None:
     ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
     both = [quick_search(id, 20, flags=flags) for id, flags in zip(ids, ("--parallel 2", "--parallel 4"), strict=True)]
-    whys = [AnswerSentence(code=code, sentence=f"{code} took longer: {45 * 'words '}") for code in ("slots", "queue")]
+    whys = [AnswerSentence(code=code, sentence=f"{code} took longer: {90 * 'words '}") for code in ("slots", "queue")]
     long = [
         msgspec.structs.replace(one, answer=msgspec.structs.replace(one.answer, limit=why))
         for one, why in zip(both, whys, strict=True)

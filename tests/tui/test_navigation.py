@@ -137,12 +137,12 @@ async def test_levels_that_are_alone_explain_each_column(tmp_path: Path, until: 
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("G", "enter")
         await until(lambda: isinstance(app.screen, SavedScreen) and "[4] levels" in screen_text(app))
-        assert " steady: output tok/s" not in screen_text(app)
+        assert " tok/s: output of all" not in screen_text(app)
         await pilot.press("4", "4")
-        await until(lambda: " steady: output tok/s" in screen_text(app))
+        await until(lambda: " tok/s: output of all" in screen_text(app))
         shown = screen_text(app)
-        assert all(f"┃ {name}: " in shown for name in ("wall", "stream", "TTFT", "slowdown", "scaling")), shown
-        assert "too few requests" in shown and "in flight:" not in shown  # a column without room
+        assert all(f"┃ {name}: " in shown for name in ("per agent", "TTFT", "slowdown", "scaling")), shown
+        assert "too few requests" in shown and "e2e:" not in shown  # a column without room
 
 
 async def test_r_on_the_setup_screen_says_where_a_session_is_repeated(tmp_path: Path, until: Until) -> None:

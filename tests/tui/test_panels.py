@@ -203,7 +203,7 @@ async def test_the_names_of_the_legend_are_the_headings_of_the_table(size: tuple
         lines = [line.strip(" ┃│") for line in screen_text(app).splitlines()]
         heading = next(line for line in lines if line.startswith("C "))
         names = {line.partition(":")[0] for line in lines if re.match(r"[\w± ]+: [a-z]", line)}
-        assert "pass" in names and "stream" in names
+        assert "pass" in names and "per agent" in names
         assert all(re.search(rf"(^|  ){re.escape(name)}(  |$)", heading) for name in names), (names, heading)
 
 

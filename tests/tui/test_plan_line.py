@@ -73,7 +73,21 @@ def test_a_level_that_keeps_the_slo_with_few_requests_is_open_only_while_the_sea
     ]
     assert [cell[0] for cell in cells] == ["…", "?"]
     marks = [levels_view(levels, search=search).marks[0] for search in (SEARCH, ended)]
-    assert ["? too few requests or too close to be sure" in text for text in marks] == [False, True]
+    assert ["? not sure: too few requests" in text for text in marks] == [False, True]
+
+
+def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
+    """31 of 31 kept it, and it is not the answer: that is no lack of requests."""
+    near = SearchedLevel(c=10, visits=1, n=31, good=31, state="unsure", near=0.05)
+    found = (SearchedLevel(c=8, visits=2, n=34, good=34, state="kept"), near)
+    search = SearchState(goal="capacity", low=8, high=10, levels=found)
+    view = levels_view([level(8, tps=80.0), level(10, tps=80.0)], search=search)
+    assert [next(cell.text for cell in row if " of " in cell.text) for row in view.table.rows] == [
+        "✓ 34 of 34", "≈ 31 of 31",
+    ]  # fmt: skip
+    assert "≈ too close to a limit to be sure" in view.marks[0] and "≈ close" in view.marks[1]
+    differs = msgspec.structs.replace(near, kept_visits=1, missed_visits=1)
+    assert [search.shown_state(one) for one in (*found, differs)] == ["kept", "close", "unsure"]
 
 
 def test_a_condition_below_its_share_has_a_sign() -> None:

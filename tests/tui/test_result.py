@@ -351,7 +351,7 @@ def test_a_doubt_is_said_once_in_a_line_of_its_own() -> None:
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()
 
 
-def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> None:
+def test_the_comparison_names_the_change_and_does_not_repeat_a_doubt() -> None:
     before, after = (
         msgspec.structs.replace(
             summary(LEVELS, name), answer=msgspec.structs.replace(ANSWER, agents=agents, low=agents, high=agents)
@@ -359,12 +359,11 @@ def test_the_comparison_begins_with_the_change_and_does_not_repeat_a_doubt() -> 
         for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
     )
     pair = compare_pair(before, after)
-    said, since = "more agents: 8 → 18", f"no known change since {pair.since}"
-    why = "10 agents apart; repeats of a search differ by up to 2"
-    assert pair.since and compared_text(pair, "") == f"{since}: ▲ {said}, 80 % sure; {why}"
+    said, since = "more agents: 8 → 18", f"(no known change since {pair.since})"
+    assert pair.since and compared_text(pair, "") == f"▲ {said}, 80 % sure {since}"
     assert pair.agents is not None
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
-    assert compared_text(doubted, "", doubtful=True) == f"{since}: ? probably {said}; {why}"
+    assert compared_text(doubted, "", doubtful=True) == f"? probably {said} {since}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
 
@@ -391,7 +390,7 @@ async def test_after_a_flag_to_try_the_result_says_how_to_measure_it_unless_it_i
         return live
 
     search = NextStep(code="longer_search", sentence="a longer search", command="swarmtui capacity")
-    restart = "restart the server with it, then press R"
+    restart = "restart with it, then press R"
     for live, says in (
         (shown(FLAG), True), (shown(FLAG, embedded=True), False), (shown(FLAG, url=""), False), (shown(search), False),
     ):  # fmt: skip
@@ -457,7 +456,7 @@ async def test_end_of_a_replay_shows_the_result_and_compares_it(tmp_path: Path, 
         source.seek(1_000.0)
         # The agents give way to the result, although they were chosen.
         await until(lambda: not streams.is_on_screen and "Why no more" in screen_text(app))
-        await until(lambda: re.search(r"steady +baseline", screen_text(app)) is not None)
+        await until(lambda: re.search(r"baseline +change", screen_text(app)) is not None)
         await pilot.press("enter")
         await until(lambda: "press 2 for the agents" in screen_text(app))
         await pilot.press("c")

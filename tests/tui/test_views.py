@@ -430,7 +430,7 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     view = levels_view((), provisional=found)
     lines = text_of(table_lines(view.table, 60)).splitlines()
     assert [line.split() for line in lines] == [
-        ["C", "n", "err", "steady", "stream", "TTFT", "slowdown", "scaling"],
+        ["C", "n", "tok/s", "±", "per", "agent", "TTFT", "p90", "slowdown"],
         ["○1", "2/4", "60.0", "60.0", "123", "ms"],
         ["○2", "3/8", "90.0", "45.0", "123", "ms"],
     ]
@@ -447,7 +447,7 @@ def test_a_provisional_level_of_an_open_loop_has_its_rate() -> None:
     """Its C is the number of agents in reserve."""
     found = (provisional(512, 23, None, 60.0, rate=4.0),)
     lines = text_of(table_lines(levels_view((), provisional=found).table, 60)).splitlines()
-    assert lines[0].split()[:2] == ["rate", "n"] and lines[1].split()[:3] == ["○4", "23", "done"]
+    assert lines[0].split()[:2] == ["rate", "done/s"] and lines[1].split()[:1] == ["○4"]
 
 
 def test_levels_that_follow_are_listed_from_the_start() -> None:
@@ -494,7 +494,7 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     ]  # fmt: skip
 
 
-def test_a_result_says_why_its_search_went_above_the_border() -> None:
+def test_a_result_says_what_the_levels_at_the_border_did() -> None:
     found = tuple(
         SearchedLevel(c=c, visits=1 + (c == 1), n=16, good=16 * (c == 1), state="kept" if c == 1 else "missed")
         for c in (1, 2, 4)
@@ -502,8 +502,10 @@ def test_a_result_says_why_its_search_went_above_the_border() -> None:
     search = SearchState(goal="capacity", low=1, high=2, levels=found)
     levels = [level(1), level(2), level(4)]
     nothing = AnswerSentence(code="", sentence="")
-    ended = levels_view(levels, search=search, answer=Answer(headline=nothing, limit=nothing, agents=1, missed_c=2))
-    said = ["C=4 missed the SLO like 2; C=1 was run again, to confirm"]
+    said = ["1 kept (confirmed), 2 missed"]
+    ended = levels_view(
+        levels, search=search, answer=Answer(headline=nothing, limit=nothing, agents=1, missed_c=2, border=said[0])
+    )
     assert [one.text for one in ended.remarks] == [one.text for one in ended.by_kind] == said
     assert levels_view(levels, search=search).remarks == (), "the header says it during the search"
 

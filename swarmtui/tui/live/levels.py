@@ -11,6 +11,7 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import (
+    KEPT,
     SLO_SIGNS,
     column_meanings,
     first_tokens_over,
@@ -117,11 +118,10 @@ def levels_view(
     measured_before = tuple(at for at, level in enumerate(levels) if level.key in before)
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
-    judged = [one.kept is None for one in goodput]
-    if search is not None:
-        judged = [level.state == "unsure" and not search.keeps_so_far(level) for level in search.levels]
-    is_unsure = any(judged) and met is not None and not marks.doubted
-    unsure = ("? too few requests or too close to be sure", "? not sure") if is_unsure else ("", "")
+    judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
+    close = ("≈ too close to a limit to be sure", "≈ close") if "close" in judged and met else ("", "")
+    is_unsure = "unsure" in judged and met is not None and not marks.doubted
+    unsure = ("? not sure: too few requests, or visits differ", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
@@ -135,7 +135,7 @@ def levels_view(
         tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
         measured_before if answer is not None else (),
         measured_before,
-        tuple(" · ".join(filter(None, (name, partial, few))) for name, few in zip(names, unsure, strict=True)),
+        tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*border, *refused, *single),
         (*border, *refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),

@@ -204,7 +204,7 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
             continue
         sign, style = ("", "")
         if level is not None:
-            sign, style = _STATES["so far" if search.keeps_so_far(level) else level.state]
+            sign, style = _STATES[search.shown_state(level)]
         chip: Line = [(f"{c} {sign}".rstrip(), style)]
         chips.append(Chip((chip, chip, chip), is_border=c in border))
     return tuple(chips)
