@@ -25,10 +25,10 @@ def advice(sandbox: Sandbox, endpoint: str, *arguments: str) -> dict[str, tuple[
 def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
     found = advice(sandbox, "sim:moe-tp1", "--levels", "4,16", "--requests", "16", "--max-tokens", "48")
     sentence, evidence = found["more_slots"]
-    start = r"slots=8: more agents start at once(, if memory allows it)?; "
-    assert re.fullmatch(
-        f"{start}each writes about \\d+ tok/s instead of [\\d.]+, if the total does not grow", sentence
-    ), sentence
+    start = "slots=8: more agents start at once, each writes about"
+    assert re.fullmatch(rf"{start} \d+ tok/s instead of [\d.]+ if the total does not grow( and .*)?", sentence), (
+        sentence
+    )
     assert re.fullmatch(r"C=16 compared with C=4: [+−]\d % output tok/s, first token ×\d.* \(mean\); 4 slots", evidence)
 
 
