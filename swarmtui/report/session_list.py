@@ -63,7 +63,7 @@ def session_table(
     least = 12 if "id" in shown else 16
     columns: dict[str, Column[ListRow]] = {
         "id": Column("id", "id", id, right=False, least=20),
-        "time": Column("time", "time", time, right=False, least=11),
+        "time": Column("time", "time", time, right=False),
         "name": Column(
             "name", "label · flags that differ", name, right=False, least=least, short="label", keeps_end=True
         ),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.experiments.groups import ListRow
+from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.findings import SearchedLevel, SearchState
@@ -402,6 +402,15 @@ def test_session_columns_are_those_that_differ() -> None:
     same = text_of(block_lines([session_table([row], {"x": "--flag 1"}, shown, "%H:%M")], 200))
     assert "mm" not in same and "ww" not in same and "done" not in same
     assert f"{'l' * 60} · --flag 1" in same
+
+
+def test_times_of_sessions_are_never_cut() -> None:
+    row = SessionRow(id="x", label="l" * 60, model="m" * 60, workload="w" * 60, created="2026-11-15T20:30:12Z")
+    group = SessionGroup(id="tune:t", kind="tune", name="n" * 60, sessions=(row,), result="r" * 60)
+    table = session_table([ListRow(group, opened=True), ListRow(row, "tune:t")], {}, IN_APP)
+    time = local_time(row.created)
+    lines = text_of(block_lines([table], 120))
+    assert f" {time} " in f" {lines}" and f"└ {time} " in lines
 
 
 def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
