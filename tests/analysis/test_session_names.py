@@ -42,3 +42,5 @@ def test_flags_changed_last_come_first_and_addresses_are_left_out() -> None:
     assert varying_flags(newest_first) == ["--flash-attn --parallel 4", "--parallel 4", "", "--parallel 2"]
     assert varying_flags([{"fast": "true"}, {}]) == ["--fast", "no --fast"]
     assert varying_flags([{"same": "1"}, {"same": "1"}]) == ["", ""]
+    embedded, command = {"slots": "4", "watch-stdin": "true"}, {"slots": "4", "port": "8000"}
+    assert varying_flags([embedded, command]) == ["", ""]

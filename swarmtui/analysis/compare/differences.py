@@ -23,8 +23,8 @@ _SAME_SOURCE = {"usage_chunks": "usage"}
 CLIENT_DIFFERENCES = ("client_version", "client_host")
 # Codes of differences that are not known if one side is empty: a shared session does not tell them.
 _LOCAL = ("endpoint", "client_host", "hosts")
-# Flags that say where a server listens, not how it serves.
-_ADDRESS = ("--host", "--port")
+# Flags that say where a server listens, or when the embedded simulator ends, not how it serves.
+_PROCESS = ("--host", "--port", "--watch-stdin")
 
 
 class Difference(Stored, frozen=True, kw_only=True):
@@ -73,10 +73,10 @@ def describe_command_changes(before: str, after: str) -> str:
 
 
 def describe_flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """Describe the flags that differ, `--parallel 2 → 4`; empty if none does, or only the address."""
+    """Describe the flags that differ, `--parallel 2 → 4`; empty if none does, or only those of the process."""
     changes = _mapped(dict(before), dict(after), "flag", "command")
     named = (Difference(what=option_name(found.what), before=found.before, after=found.after) for found in changes)
-    return ", ".join(str(found) for found in named if found.what not in _ADDRESS)
+    return ", ".join(str(found) for found in named if found.what not in _PROCESS)
 
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
@@ -327,7 +327,7 @@ def varying_flags(known: Sequence[Mapping[str, str] | None]) -> list[str]:
     for after, before in pairwise(flags for flags in named if flags is not None):
         if after != before:
             changed = (name for name in (*after, *before) if after.get(name) != before.get(name))
-            varying |= dict.fromkeys(name for name in changed if name not in _ADDRESS)
+            varying |= dict.fromkeys(name for name in changed if name not in _PROCESS)
     # A flag that is absent is named only if no other tells the sessions apart.
     absent = f"no {next(iter(varying))}" if varying else ""
     return [
