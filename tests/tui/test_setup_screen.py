@@ -190,7 +190,7 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
     started: list[RunRequest] = []
     monkeypatch.setattr(app, "open_run", started.append)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(lambda: "127.0.0.1:1  llama.cpp, 2 slots, tiny, ? of ann" in screen_text(app))
+        await until(lambda: "127.0.0.1:1  ? of ann, llama.cpp, 2 slots, tiny" in screen_text(app))
         await until(lambda: "› sim:moe-tp1" in screen_text(app))
         await pilot.press("g")
         await until(lambda: "› 127.0.0.1:1" in screen_text(app))
@@ -279,7 +279,7 @@ async def test_a_label_is_for_one_run(tmp_path: Path, until: Until, monkeypatch:
 
 def listed_servers(app: SwarmApp) -> list[tuple[str, str]]:
     """Return the ports of the servers that are listed, that with the cursor marked."""
-    return re.findall(r"^ (›| ) 127\.0\.0\.1:(\d+)  llama", screen_text(app), re.MULTILINE)
+    return re.findall(r"^ (›| ) 127\.0\.0\.1:(\d+)  (?:\? of ann, )?llama", screen_text(app), re.MULTILINE)
 
 
 async def test_what_is_found_later_does_not_move_the_cursor(
@@ -319,7 +319,7 @@ async def test_the_cursor_is_on_the_first_server_that_of_the_last_run_or_else_th
 async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = msgspec.structs.replace(found_server(2), user="ann")
+    ann = msgspec.structs.replace(found_server(2), user="ann", models=("a-model-with-a-long-name",))
     silent = DiscoveredServer(url="http://127.0.0.1:5", engine="vLLM", reachable=False, user="bob")
     later = threading.Event()
 
@@ -330,7 +330,7 @@ async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
 
     monkeypatch.setattr(catalogue, "discover_servers", search)
     app = SwarmApp(session_root=tmp_path)
-    async with app.run_test(size=(120, 40)):
+    async with app.run_test(size=(80, 24)):
         await until(lambda: "? of ann" in screen_text(app))
         assert "› 127.0.0.1:1" not in screen_text(app)
         later.set()
