@@ -264,6 +264,7 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
 
 
 @commands.command()
+@shared.addresses
 @shared.endpoint
 @shared.model
 @shared.api
@@ -279,16 +280,26 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
 @click.option("--json", "as_json", is_flag=True, help="With --history: print one JSON document.")
 @shared.quiet
 @shared.session_dir
+@click.pass_context
 def probe(
-    every: str | None, show_history: bool, install_hint: bool, as_json: bool, quiet: bool, **options: Any
+    context: click.Context,
+    /,
+    every: str | None,
+    show_history: bool,
+    install_hint: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Time one stream after a warm-up, and compare it with earlier probes of the same endpoint.
 
-    Prints one line: the rate, TTFT, the median of the last 7 days, and whether the rate has drifted.
+    ENDPOINT is a URL, a name in config.toml, or sim:PRESET; without one, it is the server found on this host. Prints
+    one line: the rate, TTFT, the median of the last 7 days, and whether the rate has drifted.
     """
     from swarmtui.model.parsing import parse_seconds
 
     every_s = parse_seconds(every, "--every") if every else None
+    options |= {"endpoints": chosen_endpoints(context)}
     if show_history:
         from swarmtui.analysis.compare.probe_history import probe_history
         from swarmtui.report.probes import history_blocks
