@@ -70,7 +70,8 @@ def session_table(
         "model": Column("model", "model", lambda row: session_model(_newest(row)), right=False, least=8),
         "workload": Column("workload", "workload", lambda row: _newest(row).workload, right=False, least=8),
         "requests": Column("requests", "requests", lambda row: count_known(of.requests for of in _sessions(row))),
-        "answer": Column("answer", "answer", _answer, right=False),
+        # Only what an experiment found is longer.
+        "answer": Column("answer", "answer", _answer, right=False, least=24),
         "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
         "effect": Column("effect", "compared when it ended", effect, right=False, short="compared then"),
         "state": Column("state", "state", _state_cell, right=False),

@@ -413,6 +413,16 @@ def test_times_of_sessions_are_never_cut() -> None:
     assert f" {time} " in f" {lines}" and f"└ {time} " in lines
 
 
+def test_a_long_result_of_an_experiment_leaves_room_for_labels_and_states() -> None:
+    row = SessionRow(id="x", label="--parallel 4 --ctx-size 16384", state="stopped", created="2026-11-15T20:30:12Z")
+    result = "so far 1,670 tok/s at C=8 with --slots 8"
+    group = SessionGroup(id="tune:t", kind="tune", name="t", sessions=(row,), result=result)
+    table = session_table([ListRow(group), ListRow(row)], {}, ("time", "name", "answer", "state"), "%m-%d %H:%M")
+    _, first, second = map(text_of, ([line] for line in block_lines([table], 74)))
+    assert "so far 1,670 tok/s at C…" in first and "--parallel …x-size 16384 " in second
+    assert all(line.rstrip().endswith("stopped") for line in (first, second))
+
+
 def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC-5")
     time.tzset()
