@@ -16,7 +16,16 @@ from swarmtui.client.config_file import check_ca_file, check_headers, merge_endp
 from swarmtui.client.plan_builder import build_plan
 from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.config import Config, EndpointConfig
-from swarmtui.model.endpoint import AUTO, PATHS, SIMULATOR_PREFIX, dialect_from_url, hide_urls, parse_address, show_url
+from swarmtui.model.endpoint import (
+    AUTO,
+    PATHS,
+    SIMULATOR_PREFIX,
+    dialect_from_url,
+    full_url,
+    hide_urls,
+    parse_address,
+    show_url,
+)
 from swarmtui.model.hosts import parse_hosts
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
@@ -80,7 +89,7 @@ def build_request(choices: RunChoices, endpoints: Sequence[EndpointConfig], sess
     for configured in endpoints:
         catch("endpoints", validate_endpoint, configured.url)
     endpoint = catch("endpoints", merge_endpoints, list(endpoints)) or EndpointConfig(url="")
-    urls = tuple(configured.url for configured in endpoints)
+    urls = tuple(full_url(configured.url) for configured in endpoints)
     catch("endpoints", hide_urls, urls, Secrets())
     api = catch("api", _api, choices.api) or endpoint.api
     workload = catch("workload", load_workload, choices.workload)
@@ -251,7 +260,7 @@ def repeat_request(summary: Summary, config: Config, session_root: Path) -> RunR
     if not session.endpoints:
         raise BadInput("this session is of another tool: start a new run on the setup screen")
     urls = _addresses(summary)
-    known = {one.url: one for one in config.endpoints.values()}
+    known = {full_url(one.url): one for one in config.endpoints.values()}
     endpoint = merge_endpoints([known.get(url) or EndpointConfig(url=url) for url in urls])
     first = session.endpoints[0]
     return RunRequest(

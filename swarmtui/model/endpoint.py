@@ -88,6 +88,12 @@ def dialect_from_url(url: str) -> Dialect:
     return next((name for name, path in PATHS.items() if url.rstrip("/").endswith(path)), "chat")
 
 
+def full_url(url: str) -> str:
+    """`http://host:port` for `host:port`: one server has one name in sessions, by which they are compared."""
+    text = url.strip()
+    return text if "://" in text or text.startswith(SIMULATOR_PREFIX) else f"http://{text}"
+
+
 def parse_address(url: str) -> Address:
     """Parse `host:port`, `http://host:port/v1` or a full path to `/v1/chat/completions`."""
     text, shown = url.strip(), show_url(url)

@@ -93,6 +93,13 @@ def test_ca_file_without_certificates_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in errors(ca_file=str(tmp_path / "missing.pem"))["ca_file"]
 
 
+def test_one_server_has_one_address_in_sessions(tmp_path: Path) -> None:
+    for given in ("127.0.0.1:8000", " http://127.0.0.1:8000"):
+        request = build_request(RunChoices(endpoints=(given,)), [EndpointConfig(url=given)], tmp_path)
+        assert request.endpoints == ("http://127.0.0.1:8000",)
+    assert build_request(RunChoices(), [EndpointConfig(url="sim:moe-tp1")], tmp_path).endpoints == ("sim:moe-tp1",)
+
+
 def test_probe_is_one_timed_request_in_a_series_of_its_endpoint() -> None:
     built = request(plan="probe", runs="3", levels="8", requests="100")
     assert built.plan.load == Closed(levels=(1,), runs=3, requests="1", warmup=1, preroll=False)
