@@ -160,9 +160,10 @@ class EndpointInspector:
     def _first_model(self, models: list[str] | None, path: str, response: HttpReply) -> str:
         where = f"{self._address.root}{path}"
         if models is None:
-            kind = response.content_type or "no content type"
+            kind, base = response.content_type or "no content type", self._address.base
+            hint = f"is the path {base} right? Otherwise choose" if base and response.status == 404 else "choose"
             raise EndpointUnusable(
-                f"{where}: HTTP {response.status}, {kind}, not a model list; choose a model with --model"
+                f"{where}: HTTP {response.status}, {kind}, not a model list; {hint} a model with --model"
             )
         if not any(models):
             raise EndpointUnusable(f"{where}: the server lists no model; choose one with --model")

@@ -167,6 +167,15 @@ def test_html_instead_of_a_model_list(sandbox: Sandbox) -> None:
     assert_no_session(sandbox)
 
 
+def test_wrong_path_is_doubted_where_no_model_list_is(sandbox: Sandbox) -> None:
+    def missing(to: ScriptedHandler) -> None:
+        to.whole(404, b"{}", "application/json")
+
+    with scripted_server(listing=missing) as server:
+        error = sandbox.run_benchmark(f"{server.url}/v1/chatt").error_line(3)
+    assert "HTTP 404" in error and "is the path /v1/chatt right?" in error and "--model" in error
+
+
 def test_html_instead_of_a_response(sandbox: Sandbox) -> None:
     with scripted_server(respond_with_status(200, b"<html><body>Welcome</body></html>", "text/html")) as server:
         error = sandbox.run_benchmark(server.url, *ONE).error_line(3)
