@@ -264,7 +264,7 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "requests must keep it"),
     ("kept, missed", "enough requests of a level kept the SLO, or too few did"),
     ("not sure", "a level had too few requests to decide between kept and missed, or something made the server look "
-     "slower, or it was so close to a limit that another minute may be otherwise: kept or missed by only 8 %"),
+     "slower, or it was so close to a limit that another minute may be otherwise: kept or missed by 8 %"),
     ("20 agents", "the most agents at once that keep the SLO, in another minute, too"),
     ("(18–23)", "the range of that number: 18 agents keep the SLO and 24 miss it, in another run of the next minutes, "
      "too; it is wider than the levels where they were close to a limit"),

@@ -63,9 +63,9 @@ def test_the_answer_is_said_first_then_why_it_is_not_sure() -> None:
     assert overlapping is not None and apart is not None
     assert overlapping.sentence(busy) == ("not sure yet: 18 (17–19) → 20 (19–21); the host was busy")
     assert apart.sentence(doubts) == (
-        "probably more agents: 3 → 12, not sure: the host was busy, chunks arrived together and 1 other doubt"
+        "not sure yet: 3 → 12; the host was busy, chunks arrived together and 1 other doubt"
     )
-    assert apart.claim(doubted=True) == "probably more agents: 3 → 12"
+    assert apart.claim(doubted=True) == "not sure yet: 3 → 12"
 
 
 def quick_search(
@@ -165,7 +165,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     assert lines["Doubt"] == "the host was busy in both runs"
     assert lines["How sure"].startswith("neither search found an upper limit: no comparison until the host is quiet")
     lines = compared("", "the host was busy")
-    assert lines["Agents"] == "probably more agents: 5 → 9 or more"
+    assert lines["Agents"] == "not sure yet: 5 → 9 or more"
     assert lines["Doubt"] == "the host was busy in both runs" and "busy" not in lines["How sure"]
     assert lines["How sure"].startswith("4 agents apart; repeats of a search differ by up to 1")
 
@@ -352,8 +352,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     )
     found = compare_with_baseline(before, after)
     assert found.effect == (
-        "probably fewer agents: 12 → 0, not sure: the host was busy in both runs; "
-        "12 agents apart; repeats of a search differ by up to 10"
+        "not sure yet: 12 → 0; the host was busy in both runs; 12 agents apart; repeats of a search differ by up to 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))
@@ -409,7 +408,7 @@ def test_a_search_that_was_stopped_is_not_compared_as_if_it_had_ended() -> None:
     assert compare_pair(before, after).verdict == "more agents"
     pair = compare_pair(before, msgspec.structs.replace(after, state="stopped"))
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
-    assert "not sure: the search was stopped before its end in the later run" in pair.sentence
+    assert "; the search was stopped before its end in the later run" in pair.sentence
     app = dict(line[:2] for line in answer_lines(pair, in_app=True))
     assert app["Try next"] == "R: repeat the later run (about 60 s)"
 

@@ -184,7 +184,7 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
 @pytest.mark.parametrize(
     ("close", "said"),
     [
-        ((24, 26), "20 kept (confirmed), 24 kept with only 5 % to spare, 26 kept with only 5 % to spare, 32 missed"),
+        ((24, 26), "20 kept (confirmed), 24 kept with 5 % to spare, 26 kept with 5 % to spare, 32 missed"),
         ((24, 26, 30), "20 kept (confirmed), 24 to 30 close to a limit, 32 missed"),
     ],
 )

@@ -363,7 +363,7 @@ def test_the_comparison_names_the_change_and_does_not_repeat_a_doubt() -> None:
     assert pair.since and compared_text(pair, "") == f"▲ {said}, 80 % sure {since}"
     assert pair.agents is not None
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
-    assert compared_text(doubted, "", doubtful=True) == f"? probably {said} {since}"
+    assert compared_text(doubted, "", doubtful=True) == f"? not sure yet: 8 → 18 {since}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
     assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
 

@@ -90,7 +90,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 28 kept with only 8 % to spare, 32 missed`: the range allows for
+    the range ends below 22. `25 kept (confirmed), 28 kept with 8 % to spare, 32 missed`: the range allows for
     another minute, and the reason follows. `28 kept (confirmed), 30 to 35 close to a limit, 39 missed`: there are many
     of these.
     """

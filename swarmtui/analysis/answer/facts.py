@@ -32,6 +32,8 @@ LOW_ACCEPTANCE = 0.5
 # Lines of measurement quality that say that the client, or its host, was too slow.
 _CLIENT = ("client_cpu", "client_lag", "turnaround")
 _HOST = ("host_pressure", "host_steal")
+# Of more failed requests, as a share, the throughput says little about the server.
+_FEW_FAIL = 0.05
 # The parts of the time of a job, in words.
 _PARTS = {
     "queue": "waiting in the queue of the server", "prefill": "reading prompts",
@@ -88,6 +90,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     while it writes.
     `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
+    `failing` is the level at which most requests failed, with their number, all, and the error; null if few did.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
@@ -129,6 +132,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     gain: float | None = None
     wait: float | None = None
     slots: int | None = None
+    replicas: int = 1
     inferred: bool = False
     running: float | None = None
     queued: float | None = None
@@ -140,6 +144,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     empty: int | None = None
     requests: int | None = None
     error: str | None = None
+    failing: tuple[int, int, int, str] | None = None
     ttft_s: float | None = None
     prefill_s: float | None = None
     longest_part: tuple[str, str, str] | None = None
@@ -211,7 +216,9 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         searched_cliff=summary.session.plan.goal == "cliff",
         at_highest=summary.capacity is not None and measured[-1].c >= summary.session.plan.max_c,
         slots=slots.total if slots else None,
+        replicas=slots.replicas if slots else 1,
         inferred=bool(slots and slots.inferred),
+        failing=_failing(measured),
         **_best(levels, scaling),
     )
     if slo is not None:
@@ -222,6 +229,18 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         )
     at = next((level for level in levels if level.c == facts.c), None)
     return facts if at is None else _add_limit(facts, at, counters.get(at.c), session_kv(summary))
+
+
+def _failing(levels: Sequence[Level]) -> tuple[int, int, int, str] | None:
+    """Return the level with the largest share of failed requests, with their number and the commonest error."""
+    worst = max(levels, key=lambda level: level.errors / max(1, level.n))
+    if worst.errors <= _FEW_FAIL * worst.n:
+        return None
+    return worst.c, worst.errors, worst.n, _commonest_error(worst) or "unknown"
+
+
+def _commonest_error(level: Level) -> str | None:
+    return max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
 
 
 def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
@@ -323,7 +342,6 @@ def _missed(found: Goodput, slo: Slo, levels: Sequence[Level]) -> Missed | None:
 
 
 def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: KvCliff | None) -> AnswerFacts:
-    worst = max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
     split = level.ttft_split if level.ttft_split and not level.ttft_split.estimated else None
     waits = (level.host.waited, level.host.steal) if level.host else ()
     evicts = kv is not None and kv.c == level.c and kv.hit_before is not None and kv.hit_after is not None
@@ -337,7 +355,7 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: K
         failed=level.errors,
         empty=level.empty,
         requests=level.n,
-        error=worst,
+        error=_commonest_error(level),
         ttft_s=split.ttft_s if split else None,
         prefill_s=split.prefill_s if split else None,
         longest_part=_longest_part(level.waterfall),

@@ -34,7 +34,12 @@ def _agents_with_more_slots(facts: AnswerFacts) -> str:
     then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
     found = _forecast(facts)
     assert found is not None
-    return f"{facts.more_slots}: {forecast_agents(found)}{_price(facts)[0]}{then} (prediction)"
+    return f"{found.setting}: {forecast_agents(found)}{_price(facts)[0]}{then} (prediction)"
+
+
+def _setting(facts: AnswerFacts) -> str:
+    """`slots=4 on each of 2 replicas`"""
+    return f"{facts.more_slots}{f' on each of {facts.replicas} replicas' if facts.replicas > 1 else ''}"
 
 
 def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
@@ -44,7 +49,7 @@ def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
     least, most = facts.more_at_once, facts.more_agents if not facts.doubts else None
     known = most is not None and (facts.agents or 0) < least < most
     return SlotsForecast(
-        setting=facts.more_slots,
+        setting=_setting(facts),
         slots=least,
         agents_low=least if known else None,
         agents_high=most,
@@ -83,8 +88,8 @@ def _more_slots_text(facts: AnswerFacts) -> str:
     if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
     if found is not None and found.agents_shared is not None:
-        return f"{facts.more_slots}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
-    return f"{facts.more_slots}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
+        return f"{found.setting}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
+    return f"{_setting(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
 
 
 def _queue_text(facts: AnswerFacts) -> str:
@@ -158,6 +163,9 @@ def _more_agents(facts: AnswerFacts) -> str:
 
 
 STEPS = (
+    AnswerRow("next", "failures", ("failing",), lambda f: f.slo is None,
+        lambda f: "find out why requests fail, in the log of the server",
+        evidence=lambda f: "C={}: {} of {} requests failed ({})".format(*f.failing or ())),
     AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
@@ -182,7 +190,7 @@ STEPS = (
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
-        lambda f: f"{f.more_slots}: about {percent(f.more_tps)} more tok/s in total{_price(f)[0]} (prediction), as a "
+        lambda f: f"{_setting(f)}: about {percent(f.more_tps)} more tok/s in total{_price(f)[0]} (prediction), as a "
         "step serves more requests",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),

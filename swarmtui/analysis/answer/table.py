@@ -75,7 +75,7 @@ _HEADLINES = (
     AnswerRow("headline", "capacity_at_least", ("agents", "slo"), lambda f: f.c is None, _open_capacity),
     AnswerRow("headline", "single_level", ("best_c", "best_tps"), lambda f: f.levels == 1,
         lambda f: f"{_best_rate(f)} tok/s with {agents(f.best_c or 0)}, the only level"),
-    AnswerRow("headline", "still_growing", ("best_c", "best_tps", "grows"), lambda f: bool(f.grows),
+    AnswerRow("headline", "still_growing", ("best_c", "best_tps", "grows"), lambda f: bool(f.grows) and not f.failing,
         lambda f: f"{agents(f.best_c or 0)} or more: {_best_rate(f)} tok/s in total, and it still grew"),
     AnswerRow("headline", "best_level", ("best_c", "best_tps"), lambda f: True,
         lambda f: f"best with {agents(f.best_c or 0)}: {_best_rate(f)} tok/s in total"),
@@ -195,6 +195,8 @@ _HARDWARE = (
 )
 
 _LIMITS = (
+    AnswerRow("limit", "failures", ("failing",), lambda f: f.slo is None,
+        lambda f: "with {} agents {} of {} requests failed ({})".format(*f.failing or ())),
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),

@@ -54,14 +54,14 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 def doubt_words(level: SearchedLevel | None) -> str:
-    """Say why a level is not decided: `kept once, missed once`, `kept with only 8 % to spare`; else nothing."""
+    """Say why a level is not decided: `kept once, missed once`, `kept with 8 % to spare`; else nothing."""
     if level is None or level.state != "unsure":
         return ""
     if not level.differs:
         if level.near is None:
             return "not sure yet"
         apart = percent(abs(level.near))
-        return f"kept with only {apart} to spare" if level.near >= 0.0 else f"missed by only {apart}"
+        return f"kept with {apart} to spare" if level.near >= 0.0 else f"missed by {apart}"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
 

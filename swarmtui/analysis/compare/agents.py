@@ -60,13 +60,11 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     scatter: bool = False
 
     def claim(self, *, doubted: bool) -> str:
-        """`probably more agents: 8 → 12`; nothing is claimed if nothing is known to have changed."""
+        """`more agents: 8 → 12`; nothing is claimed of doubtful runs, or if nothing is known to have changed."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_repeats" else ""
             return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
-        probably = doubted and self.word != "not sure yet"
-        same = "the " if probably and self.word == "same" else ""
-        return f"{'probably ' if probably else ''}{same}{self.word}: {self.detail}"
+        return f"{'not sure yet' if doubted else self.word}: {self.detail}"
 
     def headline(self, *, doubted: bool) -> str:
         """Say what was found, and how sure it is unless the doubts are said beside it."""
@@ -76,8 +74,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 
     def sentence(self, doubts: Sequence[str] = ()) -> str:
         """Say what was found, then how sure it is, or why it is not."""
-        why = f"{'; ' if self.word == 'not sure yet' else ', not sure: '}{name_doubts(doubts)}" if doubts else ""
-        return f"{self.headline(doubted=bool(doubts))}{why}"
+        return "; ".join((self.headline(doubted=bool(doubts)), *([name_doubts(doubts)] if doubts else [])))
 
 
 class _Side(NamedTuple):

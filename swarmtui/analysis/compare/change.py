@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
 from swarmtui.analysis.compare.differences import (
-    changed_settings,
     context_change,
     flag_differences,
     options_text,
@@ -24,7 +23,7 @@ _HOST = ("host_pressure", "host_steal")
 class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
-    `before` and `after` are the setting that changed, empty unless it is one. `had` are the agents of both. A change
+    `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
     `slower` is the change of the time of a whole answer with as many agents, and `context` the tokens of a request on
     both sides, if they differ. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A
@@ -61,7 +60,7 @@ def server_change(
     """
     flags = flag_differences(older, newer)
     before, after = options_text(flags, "before"), options_text(flags, "after")
-    if len(changed_settings(older, newer)) != 1 or not (before and after):
+    if not (before and after):
         before, after = "", ""
     had = (found.before, found.after)
     if swapped:

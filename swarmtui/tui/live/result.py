@@ -190,7 +190,7 @@ def ended_rows(data: LiveData, width: int) -> EndedRows:
     view, inner = result_of(data), width - 2
     few = block_lines(view.levels.by_kind, inner)[:_MOST_REMARKS]
     levels = 1 + len(view.levels.table.rows) + len(view.levels.alarms) + len(few)
-    return EndedRows(2 + len(_above(view, inner)), 2 + levels)
+    return EndedRows(2 + len(result_lines(view, inner, 0, with_levels=False)), 2 + levels)
 
 
 class ResultPanel(LivePanel, Page):
