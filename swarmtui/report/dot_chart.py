@@ -328,7 +328,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
 
 def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> None:
     """Write text above a point, or below it, if there is room."""
-    column, row = max(0, min(cell[0] - len(text) // 2, grid.width - len(text))), cell[1]
+    column, row = max(0, min(cell[0] - len(text) // 2, grid.width - 1 - len(text))), cell[1]
     for at in (row + 1, row - 1):
         if text and grid.is_free(column, at, len(text)):
             grid.put(column, at, text, style)
@@ -368,7 +368,7 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
             break
         items.append((f"  {shown}", style))
         left -= display_width(shown) + 2
-    return [*line, (" " * max(0, left + 1), ""), *items]
+    return [*line, (" " * max(0, left), ""), *items, (" ", "")]
 
 
 def _cut(text: str, width: int) -> str:

@@ -74,6 +74,15 @@ def test_every_number_of_levels_fits_every_width(count: int, width: int) -> None
         assert ticks[0] == "1" and ticks[-1] == str(count)
 
 
+@pytest.mark.parametrize("width", [40, 72, 120])
+def test_words_do_not_touch_the_right_edge(width: int) -> None:
+    levels = [level(c, tps=tps) for c, tps in ((1, 80.0), (2, 150.0), (4, 120.0))]
+    charts = [*capacity_charts(), *curve_charts(levels, LevelMarks(False, 2, 4), baseline=levels)]
+    for chart in charts:
+        lines = text_of(paint_charts([chart], width, 12))
+        assert all(line.endswith(" ") for line in lines), "\n".join(lines)
+
+
 def test_points_are_on_their_line() -> None:
     """The line enters and leaves the cell of a point in one of the two rows of dots that its sign covers."""
     series = ChartSeries("", tuple((float(x), 7.0 * x % 11) for x in range(1, 13)))

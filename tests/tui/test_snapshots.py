@@ -79,6 +79,7 @@ async def test_state_matches_snapshots_at_each_size(state: str, monkeypatch: pyt
             await pilot.resize_terminal(*size)
             await settle(app, pilot)
             check(f"{state}-{size[0]}x{size[1]}", screen_text(app))
+            assert not re.search(r"[\w%][│┃]", screen_text(app)), "words touch a frame"
         text = screen_text(app)
         app.theme = "ansi-dark"
         await settle(app, pilot)

@@ -131,7 +131,7 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         below = _server_lines(view, width)
         room = height - 1
         if view.levels is not None and view.levels.rows:
-            lines = table_lines(view.levels, width)
+            lines = table_lines(view.levels, width - 1)
         elif not gpus:
             lines = wrapped_note(_no_gpus(view), width)
         else:

@@ -44,7 +44,7 @@ _SIGNS = {
     "rest": ("░", "dim"),
 }
 # The cells of a bar beside which the values are shown.
-_LEAST_BAR = 4
+_LEAST_BAR = 3
 
 
 # One value for each column of a sparkline.
@@ -295,7 +295,7 @@ class NowPanel(LivePanel, Panel[NowView]):
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
             lines += [_beside(parts, columns) for parts in zip(*boxes, strict=True)]
-        return [*lines, *([_split_line(view.parts, width)] if below else [])]
+        return [*lines, *([_split_line(view.parts, width - 1)] if below else [])]
 
     def _tall(self, figure: Figure, width: int) -> list[str]:
         """Return the figure in tall digits; nothing if it does not fit."""
