@@ -225,6 +225,14 @@ def test_manual_control_names_the_keys_that_lead_on() -> None:
     assert "manual control" in text(shown, 80) and "N finds how many agents" in text(shown, 80)
 
 
+@pytest.mark.parametrize("width", [70, 80, 100, 120])
+def test_manual_control_keeps_its_name_as_levels_are_added(width: int) -> None:
+    for count in range(6):
+        levels = tuple(level(c=c) for c in (1, 2, 4, 8, 16)[:count])
+        shown = msgspec.structs.replace(frame(32), steered=True, levels=levels)
+        assert text(shown, width).startswith(" manual control "), count
+
+
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)

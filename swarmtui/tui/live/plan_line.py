@@ -260,6 +260,9 @@ def _shape(view: PlanView, width: int) -> tuple[Line, int, int]:
     shapes = ((long, 0, 0), (long, 1, 0), (long, 2, 0), (short, 2, 0), (long, 2, 1), (short, 2, 1))
     for hint in sorted({len(view.hint), 0}, reverse=True):
         for start, chips, gauges in shapes:
+            # The hint goes before the name is shortened: it ends with the second level, and the name would come back.
+            if hint and start is short:
+                continue
             if _width(start) + view.rooms[chips] + hint + (named, brief)[gauges] + 2 * len(_GAP) <= width:
                 return start, chips, gauges
     return shapes[-1]
