@@ -408,7 +408,7 @@ def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Li
     texts = dict(first.ticks) or {tick: f"{tick:g}" for tick in along.ticks}
     labels = []
     for at, text in texts.items():
-        room = frame.grid.width - len(text) / 2
+        room = frame.grid.width - 1 - len(text) / 2
         labels.append(TickLabel(at, min(frame.column(at) + 0.5, room), len(text)))
     important = [x for series in first.series for x, _ in series.marks]
     measured = {x for chart in charts for series in chart.series for x, _ in series.points}

@@ -78,6 +78,7 @@ def test_every_number_of_levels_fits_every_width(count: int, width: int) -> None
 def test_words_do_not_touch_the_right_edge(width: int) -> None:
     levels = [level(c, tps=tps) for c, tps in ((1, 80.0), (2, 150.0), (4, 120.0))]
     charts = [*capacity_charts(), *curve_charts(levels, LevelMarks(False, 2, 4), baseline=levels)]
+    charts += curve_charts([level(c, tps=80.0) for c in (1, 1024)], LevelMarks(False, None, None))
     for chart in charts:
         lines = text_of(paint_charts([chart], width, 12))
         assert all(line.endswith(" ") for line in lines), "\n".join(lines)

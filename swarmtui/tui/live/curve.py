@@ -57,6 +57,16 @@ def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float,
     return tuple(map(float, load.rates or load.levels)) if session.plan.goal == "sweep" else ()
 
 
+def beside_plan(baseline: Sequence[Level], session: Session | None, frame: Frame | None) -> tuple[Level, ...]:
+    """Return the levels of a baseline that are in the range of a sweep, whose own levels would have little room."""
+    load = session.plan.load if session is not None and session.plan.goal == "sweep" else None
+    planned = (load.rates or load.levels) if load is not None else ()
+    if not planned:
+        return tuple(baseline)
+    loads = (*planned, *(level.offered_load for level in (frame.levels if frame else ())))
+    return tuple(level for level in baseline if min(loads) <= level.offered_load <= max(loads))
+
+
 def _notes(marks: LevelMarks, *, searching: bool) -> tuple[str, ...]:
     """Name the marked levels, long and short; what is the most while a search runs is not its answer."""
     most = "▸ most so far" if searching else "▸ most agents"
@@ -77,4 +87,5 @@ class CurvePanel(LivePanel, ChartPanel):
         limit = live.frame.limit if live.frame else ()
         planned, slo = planned_levels(live.session, live.frame), live.frame.slo if live.frame else ""
         about = (data.no_curve, live.provisional, *live.marked_by, planned, limit, slo)
-        self.show_made(curve_view, levels, baseline.levels, baseline.name, *about)
+        beside = beside_plan(baseline.levels, live.session, live.frame)
+        self.show_made(curve_view, levels, beside, baseline.name if beside else "", *about)
