@@ -68,11 +68,15 @@ def column_titles(columns: StreamColumns) -> Line:
 def agent_lines(
     line: StreamLine, columns: StreamColumns, each: int, width: int, longest_s: float, here: bool
 ) -> list[Line]:
-    """Return the lines of an agent: figures with text, or with its times as a bar above several lines of text."""
+    """Return the lines of an agent: figures with text; without text, or above several lines, its times as a bar."""
     first = _spans(line, columns, here)
     if each == 1:
         text = text_window(line.tail, columns.text)[0] if columns.text and line.tail is not None else ""
-        return [[*first, (f" {text or _BLANK_TEXTS.get(line.state, '')}" if columns.text else "", "dim")]]
+        text = text or _BLANK_TEXTS.get(line.state, "")
+        if not text:
+            # A replay has no text, and it may be hidden.
+            return [[*first, *_waterfall(line, columns.text - 1, longest_s)]]
+        return [[*first, (f" {text}" if columns.text else "", "dim")]]
     first += _waterfall(line, columns.text - 1, longest_s)
     tail = line.tail
     shown = text_window(tail, width - _INDENT - 1, each - 1) if tail is not None and tail.text else []
