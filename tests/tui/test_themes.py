@@ -8,8 +8,10 @@ import pytest
 from rich.color import Color, ColorType
 from rich.color_triplet import ColorTriplet
 from textual.theme import BUILTIN_THEMES, Theme
+from textual.widgets import Input
 
 from swarmtui.report.colours import DARK, HUES, LIGHT, STEPS, ColourTable, shade
+from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.themes import SWARM, SWARM_LIGHT, line_styles
 
 OURS = [(SWARM, DARK), (SWARM_LIGHT, LIGHT)]
@@ -44,6 +46,18 @@ def test_text_is_legible_on_every_background(theme: Theme, palette: ColourTable)
         assert contrast(triplet(palette.text), triplet(back)) >= 4.5
         for name in TEXT:
             assert contrast(painted(theme, name), triplet(back)) >= 4.5, name
+
+
+@pytest.mark.parametrize("theme", [SWARM.name, SWARM_LIGHT.name])
+async def test_what_an_empty_field_stands_for_is_legible(theme: str) -> None:
+    app = SwarmApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.theme = theme
+        await pilot.pause()
+        for field in app.screen.query(Input):
+            style = field.get_component_rich_style("input--placeholder")
+            assert style.color is not None and style.bgcolor is not None
+            assert contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 4.5
 
 
 @pytest.mark.parametrize("colours", ["256", "truecolor"])
