@@ -172,7 +172,9 @@ class TuneScreen(PanelScreen):
 
     def actions(self) -> list[Action]:
         """Name the keys that steer an automatic tune, before those that only look at it."""
-        if self._tune is None or self._tune.definition.auto is None or self._tune.status.ended:
+        if self._tune is not None and self._tune.status.ended:
+            return [action for action in super().actions() if action.id not in ("stop_tune", "leave_tune")]
+        if self._tune is None or self._tune.definition.auto is None:
             return super().actions()
         actions = in_footer(super().actions(), *_STEERING)
         return sorted(actions, key=lambda action: (action.id != "open") + (action.id not in (*_STEERING, "open")))
