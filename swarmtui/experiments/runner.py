@@ -38,7 +38,7 @@ from swarmtui.model.tuning import (
     configuration_text,
     format_flags,
 )
-from swarmtui.numbers import significant
+from swarmtui.numbers import rate, significant
 from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.text import count_noun
 
@@ -404,7 +404,7 @@ def result_line(row: Start) -> str:
     if row.agents is not None:
         known = range_text(row.agents, row.agents_low, row.agents_high)
         parts.append(f"{count_noun(row.agents, 'agent')}{known}")
-    parts.append(f"{significant(row.out_tps)} tok/s at C={row.c}")
+    parts.append(f"{rate(row.out_tps)} tok/s at C={row.c}")
     if row.ttft_s is not None or not auto:
         parts.append(f"TTFT {significant(row.ttft_s, 3)} s")
     if (auto or POWER in row.flags) and row.j_per_token is not None:

@@ -16,7 +16,7 @@ from swarmtui.experiments.grid import all_configurations, has_one_server, launch
 from swarmtui.experiments.live_knobs import knob_commands
 from swarmtui.experiments.runner import result_line
 from swarmtui.model.tuning import LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
-from swarmtui.numbers import gib, local_time, seconds, short_percent, signed_percent, significant
+from swarmtui.numbers import gib, local_time, rate, seconds, short_percent, signed_percent, significant
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.report.verdicts import SIGNS, verdict_cell
 from swarmtui.text import count_noun, escape
@@ -32,8 +32,8 @@ _CONFIGURATION = (
     keyed("rank", "rank", right=False),
     keyed("flags", "configuration", right=False, least=30),
     keyed("agents", "agents"),
-    keyed("tps", "tok/s"),
-    keyed("limit", "limit"),
+    keyed("tps", "tok/s", rate),
+    keyed("limit", "limit", rate),
     keyed("c", "C"),
     keyed("starts", "starts"),
     keyed("change", "vs first"),
@@ -133,14 +133,15 @@ def tune_findings(found: TuneSummary) -> list[Block]:
     by_energy = [(row, f"{significant(row.j_per_token, 3)} J/token") for row in found.front_energy]
     simulated = " (SIMULATED)" if any(row.simulated for row in found.front_energy) else ""
     for name, front in (("TTFT", by_ttft), (f"J/token{simulated}", by_energy)):
-        points = (f"{format_flags(row.flags)} ({significant(row.out_tps)} tok/s, {other})" for row, other in front)
+        points = (f"{format_flags(row.flags)} ({rate(row.out_tps)} tok/s, {other})" for row, other in front)
         blocks += [Sentence(f"Pareto front of tok/s and {name}: {'; '.join(points)}")] if front else []
     known = [effect for effect in found.effects if effect.pairs]
+    number = rate if found.objective == "out_tps" else significant
     columns: list[Column[Effect]] = [
         Column("flag", "flag", lambda effect: effect.flag, right=False, least=10),
         Column("value", "value", lambda effect: f"{effect.base} → {effect.value}", right=False, least=10),
-        Column("before", f"{OBJECTIVES[found.objective]} before", lambda effect: effect.before, short="before"),
-        Column("after", "after", lambda effect: effect.after),
+        Column("before", f"{OBJECTIVES[found.objective]} before", lambda effect: effect.before, number, short="before"),
+        Column("after", "after", lambda effect: effect.after, number),
         Column("change", "change", lambda effect: effect.change, signed_percent),
         Column("range", "range over pairs", lambda of: between(of.low, of.high) if of.pairs > 1 else None),
         Column("pairs", "pairs", lambda effect: effect.pairs),

@@ -92,10 +92,10 @@ def test_text_has_leaderboard_pareto_fronts_effects_and_failures() -> None:
     assert lines[2].startswith("| 1    | --n 2") and "▸" not in text  # nothing is ranked yet
     assert "start the first:\n    x 8000 --n 2\n" in text
     assert "failed" in lines[4]
-    assert "Pareto front of tok/s and TTFT: --n 2 (150.0 tok/s, 400 ms); --n 1" in text
-    assert "Pareto front of tok/s and J/token: --n 2 (150.0 tok/s, 1.50 J/token)" in text
+    assert "Pareto front of tok/s and TTFT: --n 2 (150 tok/s, 400 ms); --n 1" in text
+    assert "Pareto front of tok/s and J/token: --n 2 (150 tok/s, 1.50 J/token)" in text
     assert "| before | after | change |" in text and "before, after: output tok/s" in text
-    assert "| --n  | 1 → 2 |  100.0 | 150.0 |  +50 % |" in text
+    assert "| --n  | 1 → 2 |    100 |   150 |  +50 % |" in text
     assert "| J/token |" in lines[0] and "each a sum over the GPUs" in text
     assert "--n 9: failed: exited with code 1\n    out of memory" in text
 
