@@ -25,13 +25,11 @@ from swarmtui.model.journal import (
 from swarmtui.model.load import traits
 from swarmtui.model.session import Event, Level, Summary
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
-from swarmtui.model.worker_protocol import TextTail
 from swarmtui.sessions.compute_levels import levels_of
 from swarmtui.sessions.journal import Journal, unique_records
 from swarmtui.sessions.store import LoadedSession, load_session, summarise
 from swarmtui.state.recorded_worker import RecordedWorker
 from swarmtui.state.session_state import SessionState
-from swarmtui.state.watched import recorded_tail, recorded_update
 
 T = TypeVar("T")
 # Moments that can be shown, each with a frame of the workers; every second one is a point of the history.
@@ -129,11 +127,10 @@ class Replay:
             state.status = "ended"
         self._set_levels(state, now, ended)
         state.watched.select(watched)
-        record = self._worker.newest(watched, now) if watched is not None else None
-        if record is not None:
-            state.watched.update(recorded_update(record, now))
+        if watched is not None and (update := self._worker.watched(watched, now)) is not None:
+            state.watched.update(update)
         state.watched.select_tails(tails if self._has_text else ())
-        state.watched.update_tails(tuple(self._tail(agent, now) for agent in tails))
+        state.watched.update_tails(tuple(self._worker.tail(agent, now) for agent in tails))
         return state.frame(now, rows=True)
 
     def _moment(self, at_s: float) -> tuple[int, int, bool]:
@@ -142,10 +139,6 @@ class Replay:
             return self._last_step, self._last_ns, True
         step = max(0, int(at_s * 1e9) // _STEP_NS)
         return step, self._t0 + step * _STEP_NS, False
-
-    def _tail(self, agent: int, now: int) -> TextTail:
-        record = self._worker.newest(agent, now)
-        return recorded_tail(record, now) if record is not None and now < record.left_ns else TextTail(agent, 0, "")
 
     def _move_to(self, step: int) -> None:
         """Continue from the current state or from a snapshot, whichever is nearer, but not within the window."""

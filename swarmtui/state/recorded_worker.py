@@ -1,4 +1,4 @@
-"""Make the frames of a worker from the records of a session, for a replay."""
+"""Make what workers would have sent from the records of a session, for a replay: frames, watched requests, tails."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from swarmtui.model.record import Record
-from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+from swarmtui.model.worker_protocol import StreamRow, TextTail, WatchedUpdate, WorkerFrame
+
+# The characters of an answer that a table of streams may show.
+_MAX_TAIL = 600
 
 
 class _Request:
@@ -48,7 +51,7 @@ class _Request:
 class RecordedWorker:
     """Stands for the workers of a saved session, with all its streams; it knows what the journal holds.
 
-    Call `frame` with increasing times, and `seek` to continue at another one.
+    Call `frame` with increasing times, and `seek` to continue at another one; `watched` and `tail` take any time.
     """
 
     def __init__(self, records: Iterable[Record], scheduled_stages: Iterable[int]) -> None:
@@ -66,17 +69,38 @@ class RecordedWorker:
     def last_ns(self) -> int:
         return max((record.left_ns for record in self._sent), default=0)
 
-    def newest(self, agent: int, t_ns: int) -> Record | None:
+    def _newest(self, agent: int, t_ns: int) -> Record | None:
         """Return the request that the agent sent last."""
         position = bisect_right(self._sent_ns_by_agent.get(agent, []), t_ns)
         return self._by_agent[agent][position - 1] if position else None
+
+    def watched(self, agent: int, t_ns: int) -> WatchedUpdate | None:
+        """Return the agent's latest request until this time, with its text in proportion to its chunks."""
+        record = self._newest(agent, t_ns)
+        if record is None:
+            return None
+        times = tuple(at for at in record.chunk_times_ns() if at <= t_ns)
+        reasoning, text = _written(record, len(times))
+        return WatchedUpdate(
+            agent, record.task, record.turn, record.type,
+            _past(record.t_sched_ns, t_ns), _past(record.t_sent_ns, t_ns), _past(record.t_headers_ns, t_ns),
+            _past(record.t_first_content_ns, t_ns), times, reasoning, text,
+        )  # fmt: skip
+
+    def tail(self, agent: int, t_ns: int) -> TextTail:
+        """Return the end of the text of the agent's request in flight; empty between two requests."""
+        record = self._newest(agent, t_ns)
+        if record is None or t_ns >= record.left_ns:
+            return TextTail(agent, 0, "")
+        text = "".join(_written(record, sum(at <= t_ns for at in record.chunk_times_ns())))
+        return TextTail(agent, len(text), text[-_MAX_TAIL:])
 
     def seek(self, t_ns: int) -> None:
         """Continue as after the frame of this time."""
         self._position = bisect_right(self._sent_ns, t_ns)
         self._in_flight = {}
         for agent in self._by_agent:
-            record = self.newest(agent, t_ns)
+            record = self._newest(agent, t_ns)
             if record is not None and record.left_ns > t_ns:
                 self._start(record).advance(t_ns)
 
@@ -104,3 +128,14 @@ class RecordedWorker:
         return WorkerFrame(
             t_ns, in_flight, in_flight, waiting, 0, tuple(rows), lag_ms=None, cpu_ns=None, clock_steps=None, drops=0
         )
+
+
+def _written(record: Record, chunks: int) -> tuple[str, str]:
+    """Return the reasoning and the text, in proportion to the chunks."""
+    reasoning, text = record.reasoning or "", record.text or ""
+    written = (len(reasoning) + len(text)) * chunks // record.chunks if record.chunks else 0
+    return reasoning[:written], text[: max(0, written - len(reasoning))]
+
+
+def _past(at_ns: int | None, t_ns: int) -> int | None:
+    return at_ns if at_ns is not None and at_ns <= t_ns else None

@@ -22,8 +22,6 @@ _MAX_TEXT = 32 << 10
 _MAX_GAPS = 240
 # Each frame carries the previews of all finished requests of the agent.
 _MAX_PREVIEW = 2_000
-# The characters of an answer that a table of streams may show.
-_MAX_TAIL = 600
 
 
 class WatchedStreams:
@@ -97,30 +95,3 @@ def _earlier(record: Record, before: Record | None) -> EarlierRequest:
     """Describe a request; what passes between two stages is no part of its time."""
     spent = waterfall([record], before=before if before and before.stage == record.stage else None)
     return copy_fields(EarlierRequest, record, waterfall=spent, preview=record.text or "")
-
-
-def recorded_update(record: Record, now: int) -> WatchedUpdate:
-    """Return what a worker would have sent of a request until `now`, with its text in proportion to its chunks."""
-    times = tuple(t_ns for t_ns in record.chunk_times_ns() if t_ns <= now)
-    reasoning, text = _written(record, len(times))
-    return WatchedUpdate(
-        record.agent, record.task, record.turn, record.type,
-        _past(record.t_sched_ns, now), _past(record.t_sent_ns, now), _past(record.t_headers_ns, now),
-        _past(record.t_first_content_ns, now), times, reasoning, text,
-    )  # fmt: skip
-
-
-def recorded_tail(record: Record, now: int) -> TextTail:
-    text = "".join(_written(record, sum(t_ns <= now for t_ns in record.chunk_times_ns())))
-    return TextTail(record.agent, len(text), text[-_MAX_TAIL:])
-
-
-def _written(record: Record, chunks: int) -> tuple[str, str]:
-    """Return the reasoning and the text, in proportion to the chunks."""
-    reasoning, text = record.reasoning or "", record.text or ""
-    written = (len(reasoning) + len(text)) * chunks // record.chunks if record.chunks else 0
-    return reasoning[:written], text[: max(0, written - len(reasoning))]
-
-
-def _past(t_ns: int | None, now: int) -> int | None:
-    return t_ns if t_ns is not None and t_ns <= now else None
