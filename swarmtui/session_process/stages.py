@@ -95,6 +95,10 @@ class Stages:
                 link.frame = report
                 self.state.apply_frame(link.number, report)
                 self._continue_stage(report)
+            case worker_protocol.Ready(stage):
+                self._workers.worker_ready(link, stage)
+            case worker_protocol.Failed(problem):
+                self._workers.on_failure(problem)
 
     def _finish_request(self, link: WorkerLink, record: Record) -> None:
         """Have a record checked and saved; without waiting for that, continue the stage."""

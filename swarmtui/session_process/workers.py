@@ -241,7 +241,7 @@ class WorkerPool:
 
     def __init__(self, started: Iterable[StartedProcess | HostWorker], on_failure: Callable[[str], None]) -> None:
         self.links = [WorkerLink(number, *one) for number, one in enumerate(started)]
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self.dispatcher = Dispatcher(len(self.links))
         self._shutting_down = False
         self._following: list[asyncio.Task[None]] = []
@@ -264,18 +264,9 @@ class WorkerPool:
     async def _follow(
         self, link: WorkerLink, on_report: Callable[[WorkerLink, worker_protocol.WorkerReport], None]
     ) -> None:
-        def handle(report: worker_protocol.WorkerReport) -> None:
-            match report:
-                case worker_protocol.Ready(stage):
-                    self._worker_ready(link, stage)
-                case worker_protocol.Failed(problem):
-                    self._on_failure(problem)
-                case _:
-                    on_report(link, report)
-
-        how = await link.receive(handle)
+        how = await link.receive(partial(on_report, link))
         if not self._shutting_down:
-            self._on_failure(f"{link.name} exited {how}{unfinished([link])}")
+            self.on_failure(f"{link.name} exited {how}{unfinished([link])}")
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
@@ -305,7 +296,7 @@ class WorkerPool:
         for number, count in self.dispatcher.take_back().items():
             self.links[number].send(worker_protocol.TakeBack(count))
 
-    def _worker_ready(self, link: WorkerLink, stage: int) -> None:
+    def worker_ready(self, link: WorkerLink, stage: int) -> None:
         """Let all workers begin when the last one is ready, as soon as each can know of it."""
         self._ready.add(link.number)
         if stage != self._held_stage or not self._supplied <= self._ready:
