@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from swarmtui.processes import finished_counts
 
@@ -121,7 +121,14 @@ class ServerProcess:
         wait_or_kill(self._process, _EXIT_TIMEOUT_S)
 
 
-def wait_or_kill(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+class ExitingProcess(Protocol):
+    """A process that can be waited for: a `subprocess.Popen`, or one on another host."""
+
+    def wait(self, timeout: float | None = None) -> int: ...
+    def kill(self) -> None: ...
+
+
+def wait_or_kill(process: ExitingProcess, timeout_s: float) -> None:
     """Wait for a process that was told to exit; end it if it does not."""
     try:
         process.wait(timeout_s)

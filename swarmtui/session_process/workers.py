@@ -23,7 +23,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
-from swarmtui.processes.spawn import StartedProcess
+from swarmtui.processes.spawn import StartedProcess, wait_or_kill
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.task_sources import TaskSource
 from swarmtui.sessions.journal import spool_paths
@@ -162,13 +162,13 @@ class WorkerLink:
         # is being checked has no place yet.
         self.places: dict[int, int] = {}
         self.drops = 0
-        self._socket, self._process = connection, process
+        self._socket, self.process = connection, process
         self._writer: asyncio.StreamWriter | None = None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if isinstance(self._process, subprocess.Popen) else None
+        return self.process.pid if isinstance(self.process, subprocess.Popen) else None
 
     async def receive(self, on_report: Callable[[worker_protocol.WorkerReport], None]) -> str:
         """Pass on each report until the worker exits; return how it exited."""
@@ -181,7 +181,7 @@ class WorkerLink:
                     on_report(report if self.host is None else self.host.clock.convert(report))
         except OSError:
             pass  # the worker is gone, or its host
-        code = await asyncio.to_thread(self._process.wait)
+        code = await asyncio.to_thread(self.process.wait)
         return f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
 
     @property
@@ -227,13 +227,6 @@ class WorkerLink:
                 self._writer.write_eof()
             else:
                 self._socket.shutdown(socket.SHUT_WR)
-
-    def wait(self) -> None:
-        try:
-            self._process.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 class WorkerPool:
@@ -357,7 +350,7 @@ class WorkerPool:
         self.acknowledge(saved)
         for link in self.links:
             link.close()
-        await asyncio.gather(*(asyncio.to_thread(link.wait) for link in self.links))
+        await asyncio.gather(*(asyncio.to_thread(wait_or_kill, link.process, _EXIT_TIMEOUT_S) for link in self.links))
         if self._following:
             await asyncio.wait(self._following, timeout=_EXIT_TIMEOUT_S)
         return [link for link, task in zip(self.links, self._following, strict=False) if not task.done()]
