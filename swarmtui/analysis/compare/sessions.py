@@ -26,7 +26,6 @@ from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.repeats import find_repeats
 from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
@@ -136,7 +135,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     only_a, only_b = ([level for level in side.levels if level.key not in both] for side in (a, b))
     doubts = () if refused else side_doubts(a, b)
     searched = any(summary.session.plan.goal in ("capacity", "cliff") for summary in (a, b))
-    evidence = {} if refused else level_evidence(a, b, both, () if pooled else find_repeats(a, b, history))
+    evidence = {} if refused else level_evidence(a, b, both, () if pooled else _repeats(a, b, history))
     if searched and not pooled:
         # A search visits a level once or twice, and the more often the less sure it is: these are no replicates.
         evidence = {key: found._replace(estimate=None) for key, found in evidence.items()}
@@ -223,6 +222,24 @@ def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
     moved = f"{percent(abs(row.change))} {'slower' if row.change < 0 else 'faster'}"
     text = f"one agent alone was {moved} now, which slots do not explain: the machine was not the same"
     return (Finding(code="machine_changed", text=text),)
+
+
+def _repeats(a: Summary, b: Summary, history: Sequence[Summary]) -> tuple[Summary, ...]:
+    """Return `a` and the earlier sessions of its configuration, which show how much sessions differ by chance.
+
+    None of them has more runs than `a` and `b`. Those after both do not count: a verdict stays what it was when they
+    had ended.
+    """
+    runs, newest = min(a.session.plan.load.runs, b.session.plan.load.runs), max(a.session.id, b.session.id)
+    others = (
+        other
+        for other in history
+        if other.session.id not in (a.session.id, b.session.id)
+        and other.session.id < newest
+        and other.session.plan.load.runs <= runs
+        and is_same_configuration(a, other)
+    )
+    return (a, *others)
 
 
 def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]]:
