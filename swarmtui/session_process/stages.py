@@ -162,13 +162,13 @@ class Stages:
 
     def _supply(self) -> None:
         stage = self._stage
-        if stage is not None and self.steering.state == "run":
+        if stage is not None and self.steering.state() == "run":
             self._workers.supply(stage)
 
     def _time_left(self) -> tuple[float | None, bool]:
         """Estimate the time to the end of a sweep or search, and whether it is a lower bound."""
         stage, goal, load = self._stage, self.steering.goal, self.load
-        if self.steering.state == "pause":
+        if self.steering.state() == "pause":
             return None, False
         if isinstance(goal, client_protocol.FindCapacity) and self.expected_end is not None:
             left = self.expected_end - self.clock()
@@ -224,19 +224,19 @@ class Stages:
             if source.skipped:
                 self.journal.log_event("lost", f"{source.skipped} tasks were skipped: a task they depend on failed")
             contents = self.load.serial_contents(c, source.contents)
-            if self.steering.current_state() == "run" and stage.ended and contents:
+            if self.steering.state() == "run" and stage.ended and contents:
                 tasks = RepeatedTasks(self.factory, c, contents)
                 stage = await self.run_stage(c, run, "serial", tasks, runs=runs, streams=1)
             self._levels.refresh()
             since = time.monotonic() if stage.ended else started
-            if self.steering.current_state() == "pause":
+            if self.steering.state() == "pause":
                 await self._wait_while_paused()
-            if self.steering.current_state() == "next":
+            if self.steering.state() == "next":
                 self.steering.resume()
                 return
             # A stage that has not ended was paused, even if the pause was over before its last answers.
             self._lost_s += time.monotonic() - since
-            if stage.ended or self.steering.current_state() != "run":
+            if stage.ended or self.steering.state() != "run":
                 return
 
     async def _wait_for_slots(self, c: int) -> None:
@@ -244,7 +244,7 @@ class Stages:
         deadline = time.monotonic() + _IDENTIFIED_S
         needed = c > 1 and isinstance(self.load.mode, Closed) and self.factory.keeps_in_step
         while needed and not self.servers_identified():
-            if time.monotonic() > deadline or self.steering.current_state() != "run":
+            if time.monotonic() > deadline or self.steering.state() != "run":
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -253,12 +253,12 @@ class Stages:
         source = self.load.continuous_source(c)
         await self.run_stage(c, 1, "level", source, duration_s=duration_s, steered=True)
         self._levels.refresh()
-        if self.steering.current_state() == "pause":
+        if self.steering.state() == "pause":
             await self.drain()
             await self._wait_while_paused()
-        if self.steering.current_state() == "next":
+        if self.steering.state() == "next":
             self.steering.resume()
-        return self.steering.current_state() == "run"
+        return self.steering.state() == "run"
 
     async def levels_computed(self) -> None:
         """Wait until the levels of the live state are up to date, or the user wants to wait for nothing."""
@@ -266,7 +266,7 @@ class Stages:
 
     async def _wait_while_paused(self) -> None:
         self.journal.log_event("paused")
-        while self.steering.state == "pause":
+        while self.steering.state() == "pause":
             await self._wait_for_change()
         self.journal.log_event("resumed")
 
@@ -315,7 +315,7 @@ class Stages:
         self._workers.start_stage(stage)
         self._supply()
         while not (ended := self._has_ended(stage, goal) or (enough is not None and source.fills and enough())):
-            if self.steering.state != "run":
+            if self.steering.state() != "run":
                 break
             await self._wait_for_change()
         stage.ended = ended
@@ -325,10 +325,10 @@ class Stages:
                 self.journal.log_event("precision_missed", f"C={c}: {goal.missed}")
         complete = stage.succeeded >= MIN_STEERED_COMPLETIONS * c if steered else ended
         # Under manual control the running streams continue; everything else starts without requests in flight.
-        new_goal = self.steering.current_state() == "new_goal"
+        new_goal = self.steering.state() == "new_goal"
         taken_over = new_goal and isinstance(self.steering.goal, client_protocol.SetConcurrency)
         cancel = (ended and source.fills) or (new_goal and not self._cancel_ignored)
-        drains = self.steering.current_state() == "stop" or not (steered or taken_over)
+        drains = self.steering.state() == "stop" or not (steered or taken_over)
         if drains:
             await self.drain(cancel=cancel)
         elif source.fills and not source.continues:
@@ -362,7 +362,7 @@ class Stages:
         cancelled, self._cancelled = self._cancelled, None
         if cancelled is None:
             return
-        ended = await cancelled.wait(lambda: self.steering.state != "run")
+        ended = await cancelled.wait(lambda: self.steering.state() != "run")
         if not ended and not self._cancel_ignored:
             self._cancel_ignored = self.load.complete = True
             self.journal.log_event("cancel_ignored", _CANCEL_IGNORED)
@@ -394,13 +394,13 @@ class Stages:
         self._workers.drop(cancel=cancel)
         started, cancelled = time.monotonic(), cancel
         while not self._workers.idle:
-            if self.steering.state == "stop":
+            if self.steering.state() == "stop":
                 self.state.status = "stopping"
                 if not cancelled and time.monotonic() - started >= self.steering.grace_s:
                     cancelled = True
                     self._workers.drop(cancel=True)
             elif not cancelled and (self._stage is None or self._stage.done < self._stage.issued):
-                self.state.status = "pausing" if self.steering.state == "pause" else "draining"
+                self.state.status = "pausing" if self.steering.state() == "pause" else "draining"
             await self._wait_for_change()
         self._workers.dispatcher.forget_tasks()
 

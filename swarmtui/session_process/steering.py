@@ -27,13 +27,13 @@ def goal_of(plan: Plan) -> Goal:
 
 
 class Steering:
-    """The user's current request: `state` decides what happens to the running stage, `goal` which stage is next.
+    """The user's current request: `state()` decides what happens to the running stage, `goal` which stage is next.
 
     `grace_s` is how long a stop waits for requests in flight; `stop_now` is set by a second stop, or one without grace.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.state: SteeringState = "run"
+        self._state: SteeringState = "run"
         self.goal = goal_of(plan)
         self.grace_s = 0.0
         self.stop_now = asyncio.Event()
@@ -42,7 +42,7 @@ class Steering:
         self._fixed = plan.load.fixed
 
     def stop(self, grace_s: float) -> None:
-        stopping = self.state == "stop"
+        stopping = self._state == "stop"
         if stopping or not grace_s:
             self.stop_now.set()
         self.grace_s = min(grace_s, self.grace_s) if stopping else grace_s
@@ -50,35 +50,35 @@ class Steering:
 
     def set_goal(self, goal: Goal) -> bool:
         """Return whether the goal changes: a session that stops, or whose tasks are fixed, accepts none."""
-        if self._fixed or self.state == "stop":
+        if self._fixed or self._state == "stop":
             return False
         self.goal = goal
         self._set("new_goal")
         return True
 
     def end_run(self) -> None:
-        if self.state != "stop":
+        if self._state != "stop":
             self._set("next")
 
     def pause(self) -> None:
-        if self.state == "run":
+        if self._state == "run":
             self._set("pause")
 
     def end_pause(self) -> None:
-        if self.state == "pause":
+        if self._state == "pause":
             self._set("run")
 
     def _set(self, state: SteeringState) -> None:
-        self.state = state
+        self._state = state
         self.changed.set()
 
-    def current_state(self) -> SteeringState:
-        """Return the state. It may change during an await, but a type checker would assume that `state` has not."""
-        return self.state
+    def state(self) -> SteeringState:
+        """Return the state. A method: a type checker would assume that an attribute stays as it is during an await."""
+        return self._state
 
     @property
     def ends_goal(self) -> bool:
-        return self.state in ("stop", "new_goal")
+        return self._state in ("stop", "new_goal")
 
     def resume(self) -> None:
-        self.state = "run"
+        self._state = "run"

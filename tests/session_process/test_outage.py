@@ -95,8 +95,8 @@ def test_run_resumes_when_the_server_responds(tmp_path: Path) -> None:
     async def scenario() -> None:
         harness = OutageHarness(tmp_path)
         harness.add(*["refused"] * 4)
-        await harness.wait_for(lambda: harness.steering.state == "pause")
-        await harness.wait_for(lambda: harness.steering.state == "run")
+        await harness.wait_for(lambda: harness.steering.state() == "pause")
+        await harness.wait_for(lambda: harness.steering.state() == "run")
         assert not harness.is_recognised and not harness.outage.failure
         harness.add("refused")
         assert not harness.is_recognised, "the errors are counted from the start again"
@@ -109,7 +109,7 @@ def test_run_stops_if_the_server_comes_back_changed(tmp_path: Path) -> None:
     async def scenario() -> Outage:
         harness = OutageHarness(tmp_path, changes="--max-num-seqs 2 → 4")
         harness.add(*["refused"] * 4)
-        await harness.wait_for(lambda: harness.steering.state == "pause")
+        await harness.wait_for(lambda: harness.steering.state() == "pause")
         await harness.wait_for(harness.steering.stop_now.is_set)
         assert harness.events() == ["server_gone", "server_changed"]
         return harness.outage
@@ -123,7 +123,7 @@ def test_run_fails_if_the_server_does_not_come_back_in_time(tmp_path: Path, time
         harness = OutageHarness(tmp_path, responds=False, timeout_s=timeout_s)
         harness.add(*["refused"] * 4)
         await harness.wait_for(lambda: harness.outage.failure)
-        assert harness.steering.state == "stop" and harness.steering.stop_now.is_set()
+        assert harness.steering.state() == "stop" and harness.steering.stop_now.is_set()
         return harness.outage.failure
 
     assert asyncio.run(scenario()).startswith("the server went away at C=4 (refused)")

@@ -26,9 +26,9 @@ GOALS = (client_protocol.SetConcurrency(3), client_protocol.Sweep((1, 2)), clien
 def test_second_stop_sets_stop_now() -> None:
     steering = Steering(Plan())
     steering.stop(grace_s=5.0)
-    assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, False)
+    assert (steering.state(), steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, False)
     steering.stop(grace_s=9.0)
-    assert (steering.state, steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, True)
+    assert (steering.state(), steering.grace_s, steering.stop_now.is_set()) == ("stop", 5.0, True)
 
 
 def test_stop_without_grace_sets_stop_now() -> None:
@@ -62,11 +62,11 @@ def test_fixed_load_mode_keeps_its_goal(load: Load, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     before = steering.goal
     assert not steering.set_goal(goal)
-    assert (steering.goal, steering.state) == (before, "run")
+    assert (steering.goal, steering.state()) == (before, "run")
     seen = []
     for command in (steering.pause, steering.end_pause, steering.end_run, lambda: steering.stop(5.0)):
         command()
-        seen.append(steering.current_state())
+        seen.append(steering.state())
     assert seen == ["pause", "run", "next", "stop"]
 
 
@@ -75,12 +75,12 @@ def test_fixed_load_mode_keeps_its_goal(load: Load, goal: Goal) -> None:
 def test_other_load_modes_accept_a_new_goal_until_they_stop(load: Load, goal: Goal) -> None:
     steering = Steering(Plan(load=load))
     assert steering.set_goal(goal)
-    assert (steering.goal, steering.state) == (goal, "new_goal")
+    assert (steering.goal, steering.state()) == (goal, "new_goal")
     steering.stop(grace_s=5.0)
     assert not steering.set_goal(client_protocol.SetConcurrency(7))
     steering.end_run()
     steering.pause()
-    assert (steering.goal, steering.state) == (goal, "stop")
+    assert (steering.goal, steering.state()) == (goal, "stop")
 
 
 def test_manual_control_turns_a_batch_into_a_closed_loop(harness: SessionHarness) -> None:

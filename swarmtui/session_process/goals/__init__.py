@@ -22,19 +22,19 @@ async def run_plan(stages: Stages) -> Literal["done", "stopped", "unusable"]:
     """Run warm-up and canaries, then what the goal decides; the user may set another one at any time."""
     steering, load = stages.steering, stages.plan.load
     if load.warmup_requests and not await _warm_up(stages):
-        return "stopped" if steering.state == "stop" else "unusable"
+        return "stopped" if steering.state() == "stop" else "unusable"
     if load.canary_share:
         await stages.run_stage(1, 0, "canary", CanaryTasks(stages.factory, 1, CANARIES))
     while True:
-        if steering.current_state() == "new_goal":
+        if steering.state() == "new_goal":
             steering.resume()
         if not await _pursue(steering.goal, stages):
             return "unusable"
-        if steering.current_state() != "new_goal":
+        if steering.state() != "new_goal":
             break
     await stages.levels_computed()
     manual = isinstance(steering.goal, client_protocol.SetConcurrency)
-    return "stopped" if steering.state == "stop" and not manual else "done"
+    return "stopped" if steering.state() == "stop" and not manual else "done"
 
 
 async def _warm_up(stages: Stages) -> bool:
@@ -42,7 +42,7 @@ async def _warm_up(stages: Stages) -> bool:
     count = stages.plan.load.warmup_requests
     streams = min(count, max(stages.plan.load.levels))
     stage = await stages.run_stage(streams, 0, "warmup", WarmupTasks(stages.factory, streams, count))
-    state = stages.steering.current_state()
+    state = stages.steering.state()
     if state == "next":
         stages.steering.resume()
     return state != "stop" and (state != "run" or stage.succeeded > 0)
