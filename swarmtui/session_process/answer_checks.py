@@ -17,6 +17,7 @@ from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.workload import Task
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.steering import wait_unless
 from swarmtui.sessions.check_answers import CHECK_LIMIT_S, HEADER_BYTES, CheckedAnswer
 
 # Characters that are kept of a checked answer if previews are on.
@@ -69,15 +70,12 @@ class AnswerChecker:
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait for all verdicts; once `stop_now` is set, pass on the records that are left without one."""
-        stopping = asyncio.create_task(stop_now.wait())
         # Other answers may arrive meanwhile.
         while self._checking is not None and not self._checking.done():
-            await asyncio.wait((self._checking, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if stopping.done():
+            if not await wait_unless(stop_now, self._checking):
                 self._stopped = True
                 await self.end_process()
                 await asyncio.wait((self._checking,))
-        stopping.cancel()
         self._stopped = False
         while self._unchecked:
             _, record, done = self._unchecked.popleft()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
 from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.files import sessions_root
@@ -24,34 +23,13 @@ from swarmtui.model.telemetry import QualityFacts
 from swarmtui.processes.finished_counts import inherited, read_total
 from swarmtui.session_process import preflight
 from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.steering import run_unless
 from swarmtui.sessions.journal import has_journal
 from swarmtui.sessions.store import saved_sentence, summary_error, summary_hint, write_summary
-
-Args = TypeVarTuple("Args")
-Result = TypeVar("Result")
 
 _RECOUNT_S, _CHECK_S = 60.0, 5.0
 # An immediate stop waits this long for the summary, which is enough for a short session.
 _SUMMARY_S = 0.3
-
-
-async def run_interruptible(interrupt: asyncio.Event, work: Callable[[*Args], Result], *args: *Args) -> Future[Result]:
-    """Run blocking work in a thread; return when it is done or `interrupt` is set, whichever is first."""
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-
-    def wake(_: Future[Result]) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(done.set)
-
-    # A separate executor: work that nobody waits for must not block other work. Its future is not one of asyncio, which
-    # would log the exception of abandoned work.
-    working = ThreadPoolExecutor(1).submit(work, *args)
-    working.add_done_callback(wake)
-    waiting = [asyncio.create_task(event.wait()) for event in (done, interrupt)]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
-    return working
 
 
 async def recount(
@@ -59,7 +37,7 @@ async def recount(
 ) -> None:
     """Write token counts for answers that the server did not count, as far as it gets before `stop_now` is set."""
     counts: list[TokenCount] = []
-    await run_interruptible(stop_now, _count_tokens, request, endpoint, uncounted, counts)
+    await run_unless(stop_now, _count_tokens, request, endpoint, uncounted, counts)
     for count in tuple(counts):
         journal.write(count)
 
@@ -85,7 +63,7 @@ async def check_usage(
 ) -> QualityFacts:
     """Compare the server's usage of a few answers with its tokenizer, if it has one."""
     counts: list[TokenCount] = []
-    await run_interruptible(stop_now, _count_tokens, request, endpoint, sample, counts, _CHECK_S)
+    await run_unless(stop_now, _count_tokens, request, endpoint, sample, counts, _CHECK_S)
     return usage_facts([(record, count.tokens_out) for record, count in zip(sample, tuple(counts), strict=False)])
 
 
@@ -97,7 +75,7 @@ async def save(
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
     saved_elsewhere, unwritten = await asyncio.to_thread(_close_journal, journal, root)
     problem = unwritten
-    saving = await run_interruptible(exit_now, write_summary, journal.directory)
+    saving = await run_unless(exit_now, write_summary, journal.directory)
     await asyncio.to_thread(wait, (saving,), _SUMMARY_S)
     summary = saving.result() if saving.done() and saving.exception() is None else None
     if not saving.done():

@@ -18,6 +18,7 @@ from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.steering import wait_unless
 from swarmtui.sessions.journal import GapCache
 from swarmtui.state.session_state import SessionState
 
@@ -129,12 +130,9 @@ class LiveLevels:
 
     async def wait(self, stop_now: asyncio.Event) -> None:
         """Wait until the levels are up to date, or `stop_now` is set."""
-        if self._computing is None:
-            return
-        stopping = asyncio.create_task(stop_now.wait())
-        await asyncio.wait((self._computing, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        self._computing.cancel()
+        if self._computing is not None:
+            await wait_unless(stop_now, self._computing)
+            self._computing.cancel()
 
 
 class RequestTimes:

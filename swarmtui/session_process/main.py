@@ -39,14 +39,13 @@ from swarmtui.prompts.generator import TaskGenerator
 from swarmtui.prompts.library import find_workload, workload_digest
 from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.clients import Client, ClientConnections
-from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.goals import run_plan
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.sampler import SampleFeed, Sampler
 from swarmtui.session_process.session_head import describe_session
 from swarmtui.session_process.stages import Stages
-from swarmtui.session_process.steering import Goal
+from swarmtui.session_process.steering import Goal, run_unless, wait_unless
 from swarmtui.session_process.workers import (
     WorkerPool,
     check_open_file_limit,
@@ -128,12 +127,10 @@ class SessionProcess:
         request, self._state.note = self._request, f"starting workers on hosts ({self._request.hosts})"
         hosts = self._hosts = HostPool(request.hosts, self._host_lost, self._clock_measured, self._log_host_event)
         starting = asyncio.create_task(self._start_host_workers(hosts, endpoints))
-        stopped = asyncio.create_task(self._stopped_early.wait())
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        for task in (starting, stopped):
-            task.cancel()
+        started = await wait_unless(self._stopped_early, starting)
+        starting.cancel()
         self._state.note = ""
-        if starting.cancelled() or not starting.done():
+        if not started:
             return False
         self._workers = WorkerPool(starting.result(), self._interrupt)
         return True
@@ -164,8 +161,8 @@ class SessionProcess:
         except OSError as error:
             raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
         # Reading a large trace takes as long as the checks of the endpoints.
-        digesting = asyncio.create_task(run_interruptible(self._stopped_early, workload_digest, workload))
-        inspecting = await run_interruptible(
+        digesting = asyncio.create_task(run_unless(self._stopped_early, workload_digest, workload))
+        inspecting = await run_unless(
             self._stopped_early, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
         )
         digested = await digesting

@@ -21,10 +21,10 @@ from swarmtui.model.endpoint import Endpoint, parse_address, show_url
 from swarmtui.model.journal import ServerEntry, TelemetryEntry
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, HostLoad, ServerState, Telemetry
-from swarmtui.session_process.finish import run_interruptible
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import ServerEvents
 from swarmtui.session_process.preflight import PreflightFindings
+from swarmtui.session_process.steering import run_unless
 from swarmtui.state.session_state import SessionState
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class SampleFeed:
 
     async def finish(self, stop_now: asyncio.Event, *, load_ended: bool) -> None:
         """Take the last sample after the load, unless the user does not want to wait for it."""
-        await run_interruptible(stop_now, partial(self._sampler.finish, load_ended=load_ended))
+        await run_unless(stop_now, partial(self._sampler.finish, load_ended=load_ended))
         self._add_latest()
         self._events.finish()
         self._write_servers()

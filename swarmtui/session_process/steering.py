@@ -1,12 +1,21 @@
-"""Track what the user wants from a run: the plan's own goal, until a client sends another one."""
+"""Track what the user wants from a run: the plan's own goal, until a client sends another one.
+
+`wait_unless` and `run_unless` wait for what a user who stops the run does not want to wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
 from swarmtui.model import client_protocol
 from swarmtui.model.plan import Plan
+
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
 
 Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.FindCliff | client_protocol.FindCapacity
 
@@ -82,3 +91,29 @@ class Steering:
 
     def resume(self) -> None:
         self._state = "run"
+
+
+async def wait_unless(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
+    """Wait until the work is done or the event is set, whichever is first; return whether it is done."""
+    setting = asyncio.create_task(event.wait())
+    await asyncio.wait((work, setting), return_when=asyncio.FIRST_COMPLETED)
+    setting.cancel()
+    return work.done()
+
+
+async def run_unless(event: asyncio.Event, work: Callable[[*Args], Result], *args: *Args) -> Future[Result]:
+    """Run blocking work in a thread; return when it is done or the event is set, whichever is first."""
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+    def wake(_: Future[Result]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(done.set)
+
+    # A separate executor: work that nobody waits for must not block other work. Its future is not one of asyncio, which
+    # would log the exception of abandoned work.
+    working = ThreadPoolExecutor(1).submit(work, *args)
+    working.add_done_callback(wake)
+    waiting = asyncio.create_task(done.wait())
+    await wait_unless(event, waiting)
+    waiting.cancel()
+    return working

@@ -19,6 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.session_process import finish, preflight
 from swarmtui.session_process.journal_queue import JournalQueue
+from swarmtui.session_process.steering import run_unless
 from swarmtui.sessions.journal import read_journal
 from tests.sessions.session_builders import head, record
 
@@ -80,7 +81,7 @@ def test_abandoned_work_that_fails_as_the_loop_ends_is_not_logged() -> None:
     async def abandon() -> Future[None]:
         interrupt = asyncio.Event()
         interrupt.set()
-        return await finish.run_interruptible(interrupt, work)
+        return await run_unless(interrupt, work)
 
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda _, context: logged.append(context))
