@@ -79,7 +79,7 @@ class Stages:
         self.load.mode = self.load.mode.steered()
         match goal, self._stage:
             case client_protocol.SetConcurrency(c, cancel=True), ActiveStage() as stage:
-                if c < stage.c and not stage.source.continues:
+                if c < stage.start.c and not stage.source.continues:
                     self._workers.start_stage(stage, c=max(1, c), cancel=True)
 
     # reports of workers
@@ -112,12 +112,12 @@ class Stages:
             return
         self._workers.dispatcher.finished(link.number, record.task)
         stage = self._stage
-        if stage is not None and record.stage == stage.number:
-            if record.phase == stage.phase:
+        if stage is not None and record.stage == stage.start.number:
+            if record.phase == stage.start.phase:
                 stage.done += 1
                 stage.succeeded += record.error is None
             self.state.total = stage.source.to_finish
-        if stage is not None and (record.stage == stage.number or stage.source.continues):
+        if stage is not None and (record.stage == stage.start.number or stage.source.continues):
             stage.source.task_finished(task, record)
             if not stage.source.preparing:
                 stage.start_clock()
@@ -173,10 +173,10 @@ class Stages:
         if isinstance(goal, client_protocol.FindCapacity) and self.expected_end is not None:
             left = self.expected_end - self.clock()
             return (left, False) if left > 0 else (None, False)
-        if stage is None or stage.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
+        if stage is None or stage.start.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
             return None, False
-        order = load.run_order(goal.levels, goal.runs)
-        current = ((stage.c, stage.rate), stage.run)
+        start, order = stage.start, load.run_order(goal.levels, goal.runs)
+        current = ((start.c, start.rate), start.run)
         next_runs = order[order.index(current) + 1 :] if current in order else []
         if load.duration_s is not None:
             here = load.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
@@ -184,7 +184,7 @@ class Stages:
         if load.mode.scheduled or load.mode.continuous or stage.source.to_finish is None:
             return None, False
         slots = self.state.slots
-        ahead = [(stage.c, max(0, stage.source.to_finish - stage.done) / stage.streams)]
+        ahead = [(start.c, max(0, stage.source.to_finish - stage.done) / stage.streams)]
         ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
         left, at_least = 0.0, False
         for c, in_sequence in ahead:
@@ -297,15 +297,12 @@ class Stages:
         await self._wait_for_server()
         self.last_number += 1
         load: Load = Closed() if phase in ("warmup", "canary") else self.load.mode
-        stage = ActiveStage(
-            self.last_number, c, run, phase, source,
-            load=load, rate=rate, duration_s=duration_s, streams=streams or source.streams,
-        )  # fmt: skip
-        self._stage = stage
         start = StageStart(
-            number=stage.number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.to_finish,
+            number=self.last_number, t_ns=time.perf_counter_ns(), c=c, run=run, phase=phase, of=source.to_finish,
             steered=steered, load=load.name, rate=rate, runs=runs, abandoned=tuple(source.abandoned),
         )  # fmt: skip
+        stage = ActiveStage(start, source, duration_s=duration_s, streams=streams or source.streams)
+        self._stage = stage
         self.records.starts.append(start)
         self.journal.write(start)
         goal = None
@@ -333,7 +330,7 @@ class Stages:
             await self.drain(cancel=cancel)
         elif source.fills and not source.continues:
             self._workers.drop(cancel=False)
-        end = StageEnd(number=stage.number, t_ns=time.perf_counter_ns(), complete=complete)
+        end = StageEnd(number=start.number, t_ns=time.perf_counter_ns(), complete=complete)
         # The levels and the answer of a search include every verdict; streams that continue bring further answers.
         accepted = self._checker.accepted
         while self._checker.is_behind(accepted) and not self.steering.stop_now.is_set():

@@ -18,9 +18,9 @@ import msgspec
 from swarmtui.model import worker_protocol
 from swarmtui.model.base import BadInput, copy_fields
 from swarmtui.model.endpoint import Endpoint
-from swarmtui.model.load import Closed, Load
+from swarmtui.model.journal import StageStart
+from swarmtui.model.load import traits
 from swarmtui.model.plan import Plan
-from swarmtui.model.record import Phase
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
 from swarmtui.processes.spawn import StartedProcess, wait_or_kill
@@ -44,7 +44,6 @@ _MOST_DURATIONS = 3.0
 _EXIT_TIMEOUT_S = 2.0
 # The workers of a batch begin so long after all are ready: none must learn of it too late.
 _BEGIN_NS = 5_000_000
-_CLOSED = Closed()
 
 
 def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
@@ -80,27 +79,19 @@ def worker_setup(
 
 
 class ActiveStage:
-    """The stage that is running. `streams` is 1 while a batch of C tasks is repeated serially."""
+    """The stage that is running: what the journal says of its `start`, its tasks, and what has been done of them.
+
+    `streams` is 1 while a batch of C tasks is repeated serially.
+    """
 
     def __init__(
-        self,
-        number: int,
-        c: int,
-        run: int,
-        phase: Phase,
-        source: TaskSource,
-        *,
-        load: Load = _CLOSED,
-        rate: float | None = None,
-        duration_s: float | None = None,
-        streams: int | None = None,
+        self, start: StageStart, source: TaskSource, *, duration_s: float | None = None, streams: int | None = None
     ) -> None:
-        self.number, self.c, self.run, self.phase, self.source, self.load = number, c, run, phase, source, load
-        self.rate = rate
-        self.streams = c if streams is None else streams
-        self.scheduled = load.scheduled
+        self.start, self.source, self._load = start, source, traits(start.load)
+        self.streams = start.c if streams is None else streams
+        self.scheduled = self._load.scheduled
         # All requests of a batch start at the same time.
-        self.together = load.batch and self.streams > 1
+        self.together = self._load.batch and self.streams > 1
         self._duration_s = duration_s
         self.until: float | None = None
         if not source.preparing:
@@ -117,7 +108,7 @@ class ActiveStage:
     @property
     def depth(self) -> int:
         """The tasks that a stream may hold: no reserve in a batch, nor while it is not known what the next task is."""
-        return _LOOPING_DEPTH if self.load.holds_c and not self.source.preparing else 1
+        return _LOOPING_DEPTH if self._load.holds_c and not self.source.preparing else 1
 
     @property
     def timed_out(self) -> bool:
@@ -263,16 +254,16 @@ class WorkerPool:
 
     def start_stage(self, stage: ActiveStage, *, c: int | None = None, cancel: bool = False) -> None:
         """Divide the streams of a stage evenly among workers; `c` changes the level of the running stage."""
-        hold = stage.together and c is None and len(self.links) > 1
-        self._held_stage, self._supplied, self._ready = stage.number if hold else None, set(), set()
+        start, hold = stage.start, stage.together and c is None and len(self.links) > 1
+        self._held_stage, self._supplied, self._ready = start.number if hold else None, set(), set()
         for link, agents in zip(self.links, self.dispatcher.set_streams(c or stage.streams), strict=True):
             link.send(
                 worker_protocol.StartStage(
-                    stage.number,
+                    start.number,
                     agents,
-                    c=c or stage.c,
-                    run=stage.run,
-                    phase=stage.phase,
+                    c=c or start.c,
+                    run=start.run,
+                    phase=start.phase,
                     cancel=cancel,
                     preconnect=_PRECONNECT if stage.scheduled else None,
                     hold=hold,

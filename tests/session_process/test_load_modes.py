@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from swarmtui.model.journal import StageStart
 from swarmtui.model.load import Closed, Open, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Record
@@ -28,6 +29,7 @@ from swarmtui.session_process.task_sources import (
 )
 from swarmtui.session_process.workers import ActiveStage
 
+LEVEL = StageStart(number=1, t_ns=0, c=2, run=1, phase="level")
 MIXED = """
 kind = "mixed"
 name = "m"
@@ -113,7 +115,7 @@ def test_fillers_follow_the_last_measured_task_at_once() -> None:
     """A worker gets them one by one as its streams end, not thousands at the end of the level."""
     source = closed_loop(2, 3)
     issue(source, 2)
-    stage = ActiveStage(1, 2, 1, "level", source)
+    stage = ActiveStage(LEVEL, source)
     tasks = list(islice(iter(stage.next_task, None), 7))
     assert [task.phase for task in tasks] == ["level"] * 3 + ["filler"] * 4
     assert stage.issued == 3
@@ -227,7 +229,7 @@ def test_preroll_on_a_server_that_answers_nothing_ends() -> None:
 
 
 def test_no_reserve_is_handed_out_before_the_measurement_can_begin() -> None:
-    stage = ActiveStage(1, 2, 1, "level", closed_loop(2, 3))
+    stage = ActiveStage(LEVEL, closed_loop(2, 3))
     assert stage.depth == 1
     issue(stage.source, 2)
     assert stage.depth > 1
@@ -423,7 +425,7 @@ def test_each_rate_of_an_open_loop_is_a_level() -> None:
 def test_time_of_a_stage_ends_it_while_requests_are_in_flight() -> None:
     source = closed_loop(2, 3)
     issue(source, 2)
-    stage = ActiveStage(1, 2, 1, "level", source, duration_s=3600.0)
+    stage = ActiveStage(LEVEL, source, duration_s=3600.0)
     assert stage.next_task() is not None
     stage.start_clock()
     assert stage.issued > stage.done and not stage.complete
@@ -432,7 +434,7 @@ def test_time_of_a_stage_ends_it_while_requests_are_in_flight() -> None:
 
 
 def test_stage_waits_for_its_first_answer_for_three_durations() -> None:
-    stage = ActiveStage(1, 2, 1, "level", closed_loop(2, None), duration_s=3600.0)
+    stage = ActiveStage(LEVEL, closed_loop(2, None), duration_s=3600.0)
     stage.until = time.monotonic() - 3600.0
     assert stage.timed_out and not stage.has_waited
     stage.done = 1
