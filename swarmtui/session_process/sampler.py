@@ -17,20 +17,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from swarmtui.engines.registry import engine_named
+from swarmtui.http_client import HttpClient
 from swarmtui.model.endpoint import Endpoint, parse_address, show_url
 from swarmtui.model.journal import ServerEntry, TelemetryEntry
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, HostLoad, ServerState, Telemetry
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import ServerEvents
-from swarmtui.session_process.preflight import PreflightFindings
+from swarmtui.session_process.preflight import PreflightFindings, http_client
 from swarmtui.session_process.steering import run_unless
 from swarmtui.state.session_state import SessionState
+from swarmtui.telemetry.discovery import identify, server_process, with_gpus
+from swarmtui.telemetry.host import HostReader, process_family
+from swarmtui.telemetry.metrics import MetricsReader, metrics_url, parse_page
 
 if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostPool
-    from swarmtui.http_client import HttpClient
-    from swarmtui.telemetry.metrics import MetricsReader
 
 _IDENTIFY_S = (2.0, 5.0)
 _METRICS_S = 1.0
@@ -161,9 +163,7 @@ class Sampler:
         )
 
     def _sample_host(self) -> None:
-        from swarmtui.telemetry.discovery import server_process
         from swarmtui.telemetry.gpu.readers import is_local
-        from swarmtui.telemetry.host import HostReader, process_family
 
         addresses = [parse_address(endpoint.url) for endpoint in self._endpoints]
         found = [self._findings.listeners.get(address.root) for address in addresses if is_local(address.host)]
@@ -177,7 +177,6 @@ class Sampler:
             self._host, pause = reader.read(all_processes=self._ending.is_set()), _HOST_S
 
     def _sample_gpus(self) -> None:
-        from swarmtui.http_client import HttpClient
         from swarmtui.telemetry.gpu.readers import EXPORTER_S, SAMPLE_S, ReadCadence, open_gpus
 
         urls = self._gpu_urls()
@@ -209,15 +208,12 @@ class Sampler:
 
     def _parse_baseline(self) -> None:
         """Parse the metrics that preflight read, which had no time for it."""
-        from swarmtui.telemetry.metrics import parse_page
-
         for url, t_ns, text in self._findings.metrics_pages:
             state = parse_page(url, text, self._endpoints[0].engine)
             if state is not None:
                 self.baseline.put(Telemetry(t_ns=t_ns, servers=(msgspec.structs.replace(state, url=show_url(url)),)))
 
     def _identify(self, client: HttpClient) -> None:
-        from swarmtui.telemetry.discovery import identify, with_gpus
         from swarmtui.telemetry.model_files.find import with_model
 
         for number, endpoint in enumerate(self._endpoints):
@@ -234,14 +230,10 @@ class Sampler:
                 self.servers.put((number, found))
 
     def _sample_servers(self) -> None:
-        from swarmtui.http_client import HttpClient
-        from swarmtui.telemetry.metrics import MetricsReader, metrics_url
-
         request = self._request
         own = [metrics_url(parse_address(endpoint.url).root, endpoint.engine) for endpoint in self._endpoints]
         urls = request.metrics_urls or tuple(url for url in own if url)
-        endpoints = [endpoint.url for endpoint in self._endpoints]
-        client = HttpClient(endpoints, request.secrets, ca_file=request.ca_file, insecure=request.insecure)
+        client = http_client(request, [endpoint.url for endpoint in self._endpoints])
         reader = MetricsReader(urls, client, engine=self._endpoints[0].engine)
         self._parse_baseline()
         self._identify(client)

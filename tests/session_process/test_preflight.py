@@ -15,9 +15,9 @@ from swarmtui.model.redaction import Secrets
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.prompts.library import find_workload
+from swarmtui.session_process import sampler as sampler_module
 from swarmtui.session_process.preflight import EndpointInspector, EndpointUnusable, PreflightFindings, inspect_endpoints
 from swarmtui.session_process.sampler import Sampler
-from swarmtui.telemetry import discovery
 from tests.loadgen.raw_server import RawCall, RawServer
 from tests.telemetry.text_server import serving
 
@@ -134,7 +134,7 @@ def test_key_goes_where_the_api_wants_it_also_before_the_load() -> None:
 
 def test_a_server_that_answers_late_is_identified(monkeypatch: pytest.MonkeyPatch) -> None:
     late = DiscoveredServer(url="http://127.0.0.1:1", flags={"parallel": "4"})
-    monkeypatch.setattr(discovery, "identify", lambda root, listener, limit, client: late if limit > 2 else None)
+    monkeypatch.setattr(sampler_module, "identify", lambda root, listener, limit, client: late if limit > 2 else None)
     request = RunRequest(endpoints=(late.url,), workload="coding", plan=Plan(), session_root="/nowhere")
     endpoints = (Endpoint(url=late.url, model="tiny"),)
     sampler = Sampler(endpoints, request, simulated=False, findings=PreflightFindings())
