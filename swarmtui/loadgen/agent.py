@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import NamedTuple
 
-from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.loadgen.connection import CLIENT_FAULT, fault_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.http_exchange import HttpExchange
@@ -85,7 +85,7 @@ class Agent:
 
     def _start_turn(self, pool: EndpointPool, due_ns: int | None = None) -> None:
         self._pool, self._sent_stage = pool, self.stage
-        self._t_sched = monotonic_ns() if due_ns is None else due_ns
+        self._t_sched = perf_counter_ns() if due_ns is None else due_ns
         self._omitted = ()
         self._field_retries = 0
         self._retried = False
@@ -97,7 +97,7 @@ class Agent:
         assert self._task is not None and self._pool is not None
         pool = self._pool
         self._exchange = HttpExchange(pool, self._on_done)
-        self._t_try = monotonic_ns()
+        self._t_try = perf_counter_ns()
         try:
             omit = pool.rejected_fields.union(self._omitted)
             headers = self._task.headers[self._turn] if self._task.headers else ()

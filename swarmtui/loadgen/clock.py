@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from time import perf_counter_ns
 
 # Missing from the socket module; the value of SO_TIMESTAMPNS_OLD on all 64-bit Linux architectures except sparc.
 _SO_TIMESTAMPNS = 35
@@ -18,8 +19,6 @@ _STEP_NS = 1_000_000
 _NEAR_NS = 150_000_000
 # Stamps from before a step may still be read for this long.
 _SETTLE_NS = 1_000_000_000
-
-monotonic_ns = time.perf_counter_ns
 
 
 class KernelClock:
@@ -54,7 +53,7 @@ class KernelClock:
         return self._now if t > self._now or (unsettled and t < self.low) else t
 
     def _set_bounds(self) -> None:
-        self._now = monotonic_ns()
+        self._now = perf_counter_ns()
         self.low, self.high = self._now - _NEAR_NS, self._now + _NEAR_NS
 
     @staticmethod
@@ -62,9 +61,9 @@ class KernelClock:
         """Use the tightest of five brackets: an interrupted one is wide."""
         best, offset = 1 << 62, 0
         for _ in range(5):
-            before = monotonic_ns()
+            before = perf_counter_ns()
             wall = time.time_ns()
-            after = monotonic_ns()
+            after = perf_counter_ns()
             if after - before < best:
                 best, offset = after - before, wall - (before + after) // 2
         return offset

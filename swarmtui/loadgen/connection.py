@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any, Protocol
 
-from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, monotonic_ns, unpack_timespec
+from swarmtui.loadgen.clock import ANCILLARY_BYTES, KernelClock, enable_kernel_stamps, unpack_timespec
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.model.endpoint import tls_problem
 
@@ -167,7 +168,7 @@ class KeptReads(list[Any]):
             if not data:
                 self._connection.on_eof()
                 return
-            t = monotonic_ns()
+            t = perf_counter_ns()
             if self._connection.user is not None:
                 self._connection.user.kernel_stamped = False
         self.append(t)
@@ -238,7 +239,7 @@ class Connection:
             return
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._tls_context.wrap_bio(self._incoming, self._outgoing, server_hostname=self._hostname)
-        self._continue_handshake(monotonic_ns())
+        self._continue_handshake(perf_counter_ns())
 
     def _next_address(self, error: OSError) -> None:
         if self._address + 1 < len(self._addresses):

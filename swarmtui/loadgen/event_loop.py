@@ -7,8 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-
-from swarmtui.loadgen.clock import monotonic_ns
+from time import perf_counter_ns
 
 # Deferred callbacks run for at most this long before sockets are polled again.
 _SLICE_NS = 500_000
@@ -78,20 +77,20 @@ class EventLoop:
                     handler(events)
             if ready:
                 self.after_reads()
-            if timers and timers[0][0] <= monotonic_ns():
-                now = monotonic_ns()
+            if timers and timers[0][0] <= perf_counter_ns():
+                now = perf_counter_ns()
                 while timers and timers[0][0] <= now:
                     heappop(timers)[2]()
             if self._after:
-                after, until = self._after, monotonic_ns() + _SLICE_NS
+                after, until = self._after, perf_counter_ns() + _SLICE_NS
                 while after:
                     after.popleft()()
-                    if monotonic_ns() > until:
+                    if perf_counter_ns() > until:
                         break
 
     def _wait_for_timer(self, t_ns: int) -> float:
         """Return the timeout for epoll, which rounds up to milliseconds; the last fraction is waited for here."""
-        left_ns = t_ns - monotonic_ns()
+        left_ns = t_ns - perf_counter_ns()
         if left_ns >= _MS_NS:
             return left_ns // _MS_NS / 1e3
         if left_ns > 0:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import islice
+from time import perf_counter_ns
 
 from swarmtui.loadgen.agent import Agent
-from swarmtui.loadgen.clock import KernelClock, monotonic_ns
+from swarmtui.loadgen.clock import KernelClock
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.model.plan import Timeouts
 from swarmtui.model.worker_protocol import StreamRow
@@ -92,7 +93,7 @@ class FrameTimer:
         self._timeouts: Timeouts | None = None
         self._rows: AgentRows | None = None
         self._lag, self._last_stamp = LoopLag(), 0
-        self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), monotonic_ns(), False
+        self._cpu_ns, self._last_tick, self._was_suspended = time.process_time_ns(), perf_counter_ns(), False
         loop.after_reads = self._record_lag
         loop.call_at(self._last_tick + _FRAME_NS, self._tick)
 
@@ -104,10 +105,10 @@ class FrameTimer:
         stamp = self._clock.last_stamp
         if stamp != self._last_stamp:
             self._last_stamp = stamp
-            self._lag.add(monotonic_ns() - stamp)
+            self._lag.add(perf_counter_ns() - stamp)
 
     def _tick(self) -> None:
-        now = monotonic_ns()
+        now = perf_counter_ns()
         frame_ns = min(_MAX_FRAME_NS, _FRAME_NS * max(1, -(-len(self._agents) // _AGENTS_PER_FRAME)))
         self._loop.call_at(now + frame_ns, self._tick)
         self._clock.resync()

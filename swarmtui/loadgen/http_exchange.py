@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from itertools import accumulate
+from time import perf_counter_ns
 from typing import Any
 
 import httptools
 
-from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.loadgen.connection import CLIENT_FAULT, Connection, fault_text
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.endpoint_pool import EndpointPool
@@ -106,7 +106,7 @@ class HttpExchange:
 
     def connection_made(self) -> None:
         if self._connection is not None:
-            self.t_sent = monotonic_ns()
+            self.t_sent = perf_counter_ns()
             self._connection.send(self._request)
 
     def read_kept(self, before_ns: int | None = None) -> None:
@@ -270,7 +270,7 @@ class HttpExchange:
     def _end(self, error: str | None, detail: str, keep: bool = False) -> None:
         if self.t_done is not None:
             return
-        self.t_done = self.t if self.bytes_seen and error is None else monotonic_ns()
+        self.t_done = self.t if self.bytes_seen and error is None else perf_counter_ns()
         if error is not None:
             self.response.fail(error, detail)
         if self._unparsed is None:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from time import perf_counter_ns
 from typing import NamedTuple
 
 import msgspec
 
 from swarmtui.files import append_whole, is_private_directory, make_private_directory
-from swarmtui.loadgen.clock import monotonic_ns
 from swarmtui.loadgen.event_loop import READ, WRITE, EventLoop
 from swarmtui.model.journal import RequestEntry
 from swarmtui.model.record import Record, shift_times
@@ -128,7 +128,7 @@ class UnacknowledgedRecords:
         """Keep a record; return the message that reports it."""
         message = pack(Finished(self._last + 1, record))
         self._last += 1
-        self._kept.append(_Kept(self._last, monotonic_ns(), message))
+        self._kept.append(_Kept(self._last, perf_counter_ns(), message))
         self._bytes += len(message)
         if self._bytes > _MAX_BYTES:
             self.spool()
@@ -148,7 +148,7 @@ class UnacknowledgedRecords:
         """Copy records that wait for long to a disk that takes them: this process, too, may be killed."""
         start = max(0, self._copied + 1 - self._kept[0].number) if self._kept else 0
         # Once some had to be copied, the others need not wait as long.
-        before = monotonic_ns() - (0 if self._copies else _OVERDUE_NS)
+        before = perf_counter_ns() - (0 if self._copies else _OVERDUE_NS)
         overdue = [kept for kept in islice(self._kept, start, start + _AT_ONCE) if kept.since_ns < before]
         lines = b"".join(map(self._line, overdue))
         for path in self._spools[1:] if overdue else ():

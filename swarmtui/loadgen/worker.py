@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from time import perf_counter_ns
 
 from swarmtui.files import raise_open_file_limit
 from swarmtui.loadgen.agent import Agent, FinishedRequest
-from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps, monotonic_ns
+from swarmtui.loadgen.clock import KernelClock, enable_kernel_stamps
 from swarmtui.loadgen.endpoint_pool import EndpointPool
 from swarmtui.loadgen.event_loop import EventLoop
 from swarmtui.loadgen.frames import AgentRows, FrameTimer
@@ -158,7 +159,7 @@ class Worker:
 
     def _copy_overdue(self) -> None:
         self._unacknowledged.copy_overdue()
-        self._loop.call_at(monotonic_ns() + _COPY_NS, self._copy_overdue)
+        self._loop.call_at(perf_counter_ns() + _COPY_NS, self._copy_overdue)
 
     def _start_stage(self, stage: protocol.StartStage) -> None:
         before, self._stage = len(self._agents), stage
@@ -183,7 +184,7 @@ class Worker:
     def _preconnect(self, count: int) -> None:
         if count <= 0 or not self._pools:
             return
-        self._gate_until = monotonic_ns() + _CONNECT_GATE_NS
+        self._gate_until = perf_counter_ns() + _CONNECT_GATE_NS
         self._connecting += count
         for i in range(count):
             self._pools[i % len(self._pools)].preconnect(self._on_preconnected)
@@ -198,7 +199,7 @@ class Worker:
 
     def _assign_tasks(self) -> None:
         """Assign the next task to an idle agent, once connections are open; the rest follows deferred."""
-        if self._connecting and monotonic_ns() < self._gate_until:
+        if self._connecting and perf_counter_ns() < self._gate_until:
             return
         if self._begin_ns != 0 and self._is_held():
             return
@@ -218,7 +219,7 @@ class Worker:
                 self._ready = True
                 self._send(protocol.Ready(self._stage.number))
             return True
-        if (left_ns := self._begin_ns - monotonic_ns()) > 0:
+        if (left_ns := self._begin_ns - perf_counter_ns()) > 0:
             if left_ns <= _SPIN_NS:
                 self._loop.call_soon(self._assign_tasks)
             return True
@@ -245,7 +246,7 @@ class Worker:
     def _on_agent_free(self, agent: Agent, pause: float) -> None:
         if pause:
             self._backing_off.add(agent.number)
-            self._loop.call_at(monotonic_ns() + int(pause * 1e9), partial(self._on_agent_free, agent, 0.0))
+            self._loop.call_at(perf_counter_ns() + int(pause * 1e9), partial(self._on_agent_free, agent, 0.0))
             return
         assert self._setup is not None
         self._backing_off.discard(agent.number)

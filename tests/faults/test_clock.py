@@ -38,9 +38,9 @@ def test_stamp_after_a_clock_step_is_exact(monkeypatch: pytest.MonkeyPatch, jump
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     wall.shift_ns = jump
-    before, age = clock.monotonic_ns(), 10_000_000
+    before, age = time.perf_counter_ns(), 10_000_000
     t = convert(kernel, wall.now() - age)
-    assert before - 1_000_000 <= t + age <= clock.monotonic_ns() + 1_000_000
+    assert before - 1_000_000 <= t + age <= time.perf_counter_ns() + 1_000_000
     assert kernel.steps == 1
     kernel.resync()
     assert kernel.steps == 1
@@ -51,16 +51,16 @@ def test_stamp_from_before_a_clock_step_is_corrected(monkeypatch: pytest.MonkeyP
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
     stamp = wall.now()
-    made = clock.monotonic_ns()
+    made = time.perf_counter_ns()
     wall.shift_ns = jump
     kernel.resync()
-    assert made - 1_000_000 <= convert(kernel, stamp) <= clock.monotonic_ns()
+    assert made - 1_000_000 <= convert(kernel, stamp) <= time.perf_counter_ns()
 
 
 def test_stamp_read_after_suspension_keeps_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     wall = FakeWallClock(monkeypatch)
     kernel = clock.KernelClock()
-    before, stamp, after = clock.monotonic_ns(), wall.now(), clock.monotonic_ns()
+    before, stamp, after = time.perf_counter_ns(), wall.now(), time.perf_counter_ns()
     slept = 5_000_000_000
     assert before - 1_000_000 <= convert(kernel, stamp - slept) + slept <= after + 1_000_000
     assert kernel.steps == 0
@@ -74,12 +74,12 @@ def test_offset_is_that_of_the_tightest_bracket(monkeypatch: pytest.MonkeyPatch)
     readings = iter([*times[1:], times[-1]])
     last = 0
 
-    def monotonic_ns() -> int:
+    def perf_counter_ns() -> int:
         nonlocal last
         last = next(readings)
         return last
 
-    monkeypatch.setattr(clock, "monotonic_ns", monotonic_ns)
+    monkeypatch.setattr(clock, "perf_counter_ns", perf_counter_ns)
     monkeypatch.setattr(time, "time_ns", lambda: last + 10 + HOUR_NS)
     assert clock.KernelClock().offset == HOUR_NS
 
@@ -124,5 +124,5 @@ def test_suspension_does_not_cause_timeouts(sandbox: Sandbox) -> None:
 
 def test_stamps_of_the_last_moments_need_no_recheck() -> None:
     kernel = clock.KernelClock()
-    now = clock.monotonic_ns()
+    now = time.perf_counter_ns()
     assert kernel.low < now - 100_000_000 and now + 100_000_000 < kernel.high
