@@ -12,7 +12,7 @@ from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
 from swarmtui.analysis.machine.host import host_use_within
-from swarmtui.analysis.machine.server_counters import counter_change, merged
+from swarmtui.analysis.machine.server_counters import change_within, counter_change, merged
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.machine.waterfall import kv_figures, level_waterfall
 from swarmtui.analysis.quality.doubts import host_flags
@@ -95,12 +95,13 @@ def _trace_figures(
         return found
     hits = queries = reusable = sent = 0.0
     for records, start, end in stages:
-        inside = [sample for sample in samples if start <= sample.servers_read_ns <= end]
-        change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
-        if change is None or change.state.cache_queries is None or change.state.cache_hits is None:
+        if (within := change_within(samples, start, end)) is None:
+            return found
+        change, window = within
+        if change.state.cache_queries is None or change.state.cache_hits is None:
             return found
         hits, queries = hits + change.state.cache_hits, queries + change.state.cache_queries
-        part = reuse(records, (inside[0].servers_read_ns, inside[-1].servers_read_ns), found.block_size)
+        part = reuse(records, window, found.block_size)
         reusable, sent = reusable + part[0], sent + part[1]
     kept = ratio(ratio(hits, queries), ratio(reusable, sent))
     if kept is None or found.max_hit_rate is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from swarmtui.analysis.levels.runs import Span
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.model.base import Stored
-from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState
+from swarmtui.model.telemetry import Bucket, ServerHistogram, ServerState, Telemetry
 
 COUNTERS = (
     "prompt_tokens", "output_tokens", "cached_tokens", "external_tokens", "evicted_tokens", "cache_queries",
@@ -43,6 +44,13 @@ def counter_change(before: Sequence[ServerState], after: Sequence[ServerState]) 
     return CounterChange(
         state=msgspec.structs.replace(ServerState(engine=pairs[0][1].engine), **values), restarted=restarted
     )
+
+
+def change_within(samples: Iterable[Telemetry], start_ns: int, end_ns: int) -> tuple[CounterChange, Span] | None:
+    """Return the change between the first and the last sample in this time, and when these were read; None without."""
+    inside = [sample for sample in samples if sample.servers and start_ns <= sample.servers_read_ns <= end_ns]
+    change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
+    return None if change is None else (change, (inside[0].servers_read_ns, inside[-1].servers_read_ns))
 
 
 def sum_changes(grown: Sequence[ServerState]) -> ServerState:

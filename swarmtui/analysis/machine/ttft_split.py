@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from swarmtui.analysis.levels.stats import mean, ratio
-from swarmtui.analysis.machine.server_counters import counter_change, histogram_mean, sum_changes
+from swarmtui.analysis.machine.server_counters import change_within, histogram_mean, sum_changes
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import ServerState, Telemetry, TtftSplit
@@ -160,12 +160,11 @@ def _between_samples(
 
     Servers count a request when it ends, so the change belongs to these requests and to no others of ours.
     """
-    seen = [sample for sample in samples if sample.servers and since_ns <= sample.servers_read_ns <= until_ns]
-    found = counter_change(seen[0].servers, seen[-1].servers) if len(seen) > 1 else None
-    if found is None or found.restarted:
+    found = change_within(samples, since_ns, until_ns)
+    if found is None or found[0].restarted:
         return None
-    first_ns, last_ns = seen[0].servers_read_ns, seen[-1].servers_read_ns
-    return [record for record in records if first_ns < record.left_ns <= last_ns], found.state
+    change, (first_ns, last_ns) = found
+    return [record for record in records if first_ns < record.left_ns <= last_ns], change.state
 
 
 def _means(records: Sequence[Record]) -> tuple[float | None, float | None]:

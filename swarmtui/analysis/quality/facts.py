@@ -13,7 +13,7 @@ import msgspec
 from swarmtui.analysis.levels.runs import Span, group_by_stage, in_flight_span, in_flight_spans
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.host import busiest
-from swarmtui.analysis.machine.server_counters import counter_change, counters_reset
+from swarmtui.analysis.machine.server_counters import change_within, counter_change, counters_reset
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.load import traits
 from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
@@ -335,12 +335,11 @@ def _engine_ratio(records: Sequence[Record], samples: Sequence[Telemetry]) -> fl
     """
     ratios = []
     for found in _stages(records):
-        start, end = _window(found)
-        inside = [sample for sample in samples if start <= sample.servers_read_ns <= end]
-        change = counter_change(inside[0].servers, inside[-1].servers) if len(inside) > 1 else None
-        if change is None or change.state.itl is None or change.state.drafts is not None:
+        if (within := change_within(samples, *_window(found))) is None:
             continue
-        window, itl = (inside[0].servers_read_ns, inside[-1].servers_read_ns), change.state.itl
+        (change, window), itl = within, within[0].state.itl
+        if itl is None or change.state.drafts is not None:
+            continue
         gap_s = max((record.longest_gap_us or 0 for record in found), default=0) / 1e6
         close = [
             min(max(1.0, (seconds - gap_s) * per_s), (seconds + gap_s) * per_s)
