@@ -40,8 +40,7 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.counts import RunningSlo, TraceCounts, add_to_totals
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
-from swarmtui.state.streams import StreamTally, Throughput
-from swarmtui.state.watched import WatchedStreams
+from swarmtui.state.streams import StreamTally, Throughput, WatchedStreams
 
 _RECENT_NS = 10_000_000_000
 # Quality is judged no more often than this.

@@ -13,7 +13,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.telemetry import Gpu, QualityLine, ServerState, Telemetry
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
-from swarmtui.state.watched import WatchedStreams
+from swarmtui.state.streams import WatchedStreams
 from tests.analysis.level_builders import level
 
 SECOND = 1_000_000_000

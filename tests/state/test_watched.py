@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarmtui.model.worker_protocol import WatchedUpdate
-from swarmtui.state.watched import WatchedStreams
+from swarmtui.state.streams import WatchedStreams
 
 MS = 1_000_000
 
