@@ -160,6 +160,11 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str | None = None
     replayed: ReplayedRequest | None = None
 
+    @property
+    def ends_task(self) -> bool:
+        """Whether no other turn follows: it is the last one, or failed."""
+        return self.error is not None or self.turn + 1 >= self.turns
+
     def without_chunks(self) -> Record:
         """Return a copy without chunks and text, for keeping many records in memory."""
         return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)

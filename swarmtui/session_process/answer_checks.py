@@ -58,7 +58,7 @@ class AnswerChecker:
             done(record)
         elif not record.ok:
             done(msgspec.structs.replace(record, verdict="error"))
-        elif record.turn < len(task.followups):
+        elif not record.ends_task:
             done(record)
         else:
             self._unchecked.append((task.check, record, done))

@@ -108,7 +108,7 @@ class Stages:
         link.received += 1
         self.state.end_stream(record)
         self._checker.check(task, record, partial(self._save_record, link, link.received, task))
-        if task is None or (record.error is None and record.turn < len(task.followups)):
+        if task is None or not record.ends_task:
             return
         self._workers.dispatcher.finished(link.number, record.task)
         stage = self._stage
@@ -131,8 +131,6 @@ class Stages:
         link.places[number] = self.journal.write(RequestEntry(record=record))
         for observe in self.observers:
             observe(record)
-        if task is not None and (record.error is not None or record.turn == len(task.followups)):
-            self.state.task_done(record)
         self.steering.changed.set()
 
     async def save_last_records(self) -> None:

@@ -77,8 +77,6 @@ class Replay:
                 del self._ends[-1:]
         self._end_times = [self._entry_times[position] for position in self._ends]
         self._baseline_ns = min((start.t_ns for start in journal.stages), default=0)
-        in_turn = sorted(journal.records, key=lambda record: record.turn)
-        self._last_turns = {(record.stage, record.task): record.turn for record in in_turn}
         end_ns = journal.end.t_ns if journal.end is not None else self._t0
         self._last_ns = max(self._t0, end_ns, self._worker.last_ns, *(end.t_ns for end in journal.ends))
         self._last_step = (self._last_ns - self._t0) // _STEP_NS
@@ -176,8 +174,6 @@ class Replay:
             case RequestEntry(record=record):
                 state.end_stream(record)
                 state.apply(entry)
-                if self._last_turns[record.stage, record.task] == record.turn:
-                    state.task_done(record)
             case _:
                 state.apply(entry)
 

@@ -210,6 +210,9 @@ class SessionState:
         self.totals = add_to_totals(self.totals, record, scheduled=traits(self.load).scheduled)
         self.finished += 1
         self.measured += record.phase == "level" and record.error != CANCELLED
+        stage = self._stage
+        if record.ends_task and stage is not None and (record.stage, record.phase) == (stage.number, stage.phase):
+            self._done += 1
         self.coalesced_chunks = (self.coalesced_chunks or 0) + record.coalesced_chunks
         self.watched.add_record(record)
         self._trace.add(record)
@@ -231,12 +234,6 @@ class SessionState:
         if record.ok and self._stage is not None and record.stage == self._stage.number:
             self._begun.add(record.agent)
         self._throughput.add_end(self.key, record, record.waited_s(scheduled=traits(self.load).scheduled))
-
-    def task_done(self, record: Record) -> None:
-        """Count a task by the record of its last turn."""
-        stage = self._stage
-        if stage is not None and record.stage == stage.number and record.phase == stage.phase:
-            self._done += 1
 
     def apply_frame(self, worker: int, frame: WorkerFrame) -> None:
         self._workers[worker] = frame

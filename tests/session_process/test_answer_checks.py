@@ -36,7 +36,7 @@ class Checks:
 
     def add(self, check: AnswerCheck | None, number: int, *, followups: int = 0, **fields: Any) -> None:
         task = Task(id=number, messages=(), check=check, followups=("go on",) * followups)
-        self.checker.check(task, record(number, **fields), self.passed.append)
+        self.checker.check(task, record(number, turns=1 + followups, **fields), self.passed.append)
 
     async def wait(self) -> None:
         await self.checker.wait(asyncio.Event())

@@ -125,7 +125,7 @@ def ramp(*steps: tuple[float, int, int, float]) -> SessionState:
             state.apply(stage(c, number, steered=True))
             c_now, done_now, started = c, 0, number
         for task in range(done_now, done):
-            state.task_done(Record(task=task, c=c, stage=started))
+            state.apply(RequestEntry(record=Record(task=task, c=c, stage=started)))
         done_now = done
         for tenth in range(11):
             row = StreamRow(0, "writing", 0, "", 1, round(tps / 10), 1000, None)
@@ -236,7 +236,6 @@ def test_the_ttft_of_a_running_level_is_that_of_the_requests_that_its_search_cou
     def median(*records: Record) -> float | None:
         for record in records:
             state.apply(RequestEntry(record=record))
-            state.task_done(record)
         state.tick(int(9e9))
         (shown,) = state.frame(int(9e9), rows=False).provisional
         return shown.ttft_s
