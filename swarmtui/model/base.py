@@ -10,6 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 SCHEMA_VERSION = 4
+# Raised by a decoder for invalid JSON or an unexpected type, invalid UTF-8, and endless nesting.
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 P = ParamSpec("P")
 S = TypeVar("S", bound=msgspec.Struct)

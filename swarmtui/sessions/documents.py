@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from swarmtui.files import MAX_DATA, read_file
-from swarmtui.model.base import SCHEMA_VERSION
+from swarmtui.model.base import DECODE_ERRORS, SCHEMA_VERSION
 from swarmtui.model.json_schema import SummaryFile
 from swarmtui.model.record import JOURNAL_ONLY_FIELDS, Record
 from swarmtui.model.session import Level, Summary
@@ -50,7 +50,7 @@ def read_saved_summary(directory: str) -> Summary | None:
         return None
     try:
         summary = _summary_decoder.decode(read_file(Path(directory) / "detail.json", MAX_DATA))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *DECODE_ERRORS):
         return None
     return summary if summary.schema == SCHEMA_VERSION else None
 

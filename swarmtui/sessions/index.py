@@ -16,7 +16,7 @@ import msgspec
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import headline_level
 from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
-from swarmtui.model.base import BadInput, Stored, check_schema, copy_fields
+from swarmtui.model.base import DECODE_ERRORS, BadInput, Stored, check_schema, copy_fields
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.journal import DescriptionEntry, End, Head
 from swarmtui.model.plan import PlanGoal, level_name
@@ -307,7 +307,7 @@ def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
             return _index_decoder.decode(content)
         # Spool files are looked up only where they matter: that takes longer than all the rest.
         return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *DECODE_ERRORS):
         return None
 
 
@@ -374,7 +374,7 @@ def _saved_records(directory: Path) -> dict[tuple[int, int, int], _RecordKey]:
         for line in read_lines(path):
             try:
                 record = _line_decoder.decode(line or b"").record
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except DECODE_ERRORS:
                 continue
             known.setdefault((record.stage, record.task, record.turn), record)
     return known

@@ -25,7 +25,7 @@ from swarmtui.files import (
     runtime_directory,
     state_directory,
 )
-from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
+from swarmtui.model.base import DECODE_ERRORS, SCHEMA_VERSION, BadInput, Stored, Versioned, check_schema
 from swarmtui.model.journal import (
     CapacitySearch,
     DescriptionEntry,
@@ -126,7 +126,7 @@ def schema_of(line: bytes) -> int:
     """Return the schema of a journal by its first line, which this version may not be able to read otherwise."""
     try:
         return msgspec.json.decode(line, type=Versioned).schema
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return SCHEMA_VERSION
 
 
@@ -181,7 +181,7 @@ def decode_line(line: bytes) -> Entry | None:
     """Decode an entry; None if the line is damaged or of an unknown kind."""
     try:
         return entry_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 

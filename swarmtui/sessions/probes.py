@@ -10,7 +10,7 @@ from swarmtui.analysis.compare.differences import server_changes
 from swarmtui.analysis.compare.probe_history import ProbeResult
 from swarmtui.analysis.levels.stats import mean
 from swarmtui.files import MAX_DATA, read_file
-from swarmtui.model.base import Stored
+from swarmtui.model.base import DECODE_ERRORS, Stored
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.sessions.index import SessionRow, list_sessions
@@ -39,7 +39,7 @@ def probes_by_target(root: Path) -> dict[str, list[ProbeResult]]:
             continue
         try:
             detail = _decoder.decode(read_file(Path(row.directory) / "detail.json", MAX_DATA))
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, *DECODE_ERRORS):
             continue
         probe = _probe(row, detail)
         if probe is None:

@@ -9,13 +9,12 @@ import msgspec
 
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import ErrorPayload, EventSplitter, Splitter
+from swarmtui.model.base import DECODE_ERRORS
 from swarmtui.model.workload import Message, Task, Tool
 
 # Some servers write whole numbers as 5.0. Above 2**53 they are not exact in JSON, and no token count is that large.
 Count = Annotated[float, msgspec.Meta(ge=0, le=1 << 53, multiple_of=1)]
 
-# Raised by a decoder for invalid JSON or an unexpected type, invalid UTF-8, and endless nesting.
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # The last payload of OpenAI-compatible streams.
 DONE = b"[DONE]"
 

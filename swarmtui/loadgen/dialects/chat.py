@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from swarmtui.loadgen.dialects.base import (
-    DECODE_ERRORS,
     DONE,
     ApiDialect,
     Chunk,
@@ -22,6 +21,7 @@ from swarmtui.loadgen.dialects.base import (
 from swarmtui.loadgen.dialects.engine_timings import read_sglang_meta, read_vllm_metrics
 from swarmtui.loadgen.response import Response
 from swarmtui.loadgen.sse import ErrorPayload
+from swarmtui.model.base import DECODE_ERRORS
 from swarmtui.model.record import EngineTimings
 
 _NOTHING = msgspec.Raw()

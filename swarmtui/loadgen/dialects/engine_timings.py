@@ -9,8 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from swarmtui.loadgen.dialects.base import DECODE_ERRORS, Chunk, Count, to_int
+from swarmtui.loadgen.dialects.base import Chunk, Count, to_int
 from swarmtui.loadgen.response import Response
+from swarmtui.model.base import DECODE_ERRORS
 from swarmtui.model.record import EngineTimings
 
 _ChunkT = TypeVar("_ChunkT", bound=Chunk)

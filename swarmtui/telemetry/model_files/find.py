@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from swarmtui.files import read_file
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import DECODE_ERRORS, BadInput
 from swarmtui.model.speed_of_light import ModelShape
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.telemetry.model_files.reader import read_model
@@ -154,7 +154,7 @@ class _Manifest(msgspec.Struct):
 def _model_digest(manifest: Path) -> str:
     try:
         found = msgspec.json.decode(read_file(manifest, _MAX_MANIFEST), type=_Manifest)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *DECODE_ERRORS):
         return ""
     digests = [layer.digest for layer in found.layers if layer.mediaType == "application/vnd.ollama.image.model"]
     return next((digest for digest in digests if re.fullmatch(r"sha256[:-][0-9a-f]{64}", digest)), "")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from swarmtui.files import open_regular, read_file
-from swarmtui.model.base import BadInput, reading
+from swarmtui.model.base import DECODE_ERRORS, BadInput, reading
 
 INDEX = "model.safetensors.index.json"
 _MAX_FILE = 1 << 50
@@ -114,7 +114,7 @@ def _read_header(path: Path) -> tuple[dict[str, _Entry], int]:
         text = file.read(length)
     try:
         return _decode_header(text), size - 8 - length
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise BadInput(f"its header is not that of a safetensors file: {error}", source=str(path)) from None
 
 
@@ -122,7 +122,7 @@ def _read_json(path: Path, kind: type[Any], limit: int) -> Any:
     try:
         with reading(path):
             return msgspec.json.decode(read_file(path, limit), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise BadInput(str(error), source=str(path)) from None
 
 
