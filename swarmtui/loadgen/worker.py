@@ -22,7 +22,7 @@ from swarmtui.loadgen.frames import AgentRows, FrameTimer
 from swarmtui.loadgen.session_pipe import SessionPipe, UnacknowledgedRecords
 from swarmtui.model import worker_protocol as protocol
 from swarmtui.model.endpoint import show_url
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.redaction import Secrets
 from swarmtui.model.workload import Task
 from swarmtui.processes import finished_counts
@@ -272,7 +272,7 @@ class Worker:
             self._loop.call_soon(self._report_next)
 
     def _report(self, record: Record) -> None:
-        if self._counts is not None and self._setup is not None and record.error != CANCELLED:
+        if self._counts is not None and self._setup is not None and not record.cancelled:
             self._finished += 1
             finished_counts.write_count(self._counts, self._setup.worker, self._finished)
         self._pipe.send(self._unacknowledged.add(record))

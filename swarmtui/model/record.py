@@ -160,11 +160,6 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     reasoning: str | None = None
     replayed: ReplayedRequest | None = None
 
-    @property
-    def ends_task(self) -> bool:
-        """Whether no other turn follows: it is the last one, or failed."""
-        return self.error is not None or self.turn + 1 >= self.turns
-
     def without_chunks(self) -> Record:
         """Return a copy without chunks and text, for keeping many records in memory."""
         return msgspec.structs.replace(self, chunk_us=(), chunk_tokens=None, text=None, reasoning=None)
@@ -177,6 +172,20 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def ok(self) -> bool:
         return self.error is None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether we ended it: that is no failure of the server."""
+        return self.error == CANCELLED
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None and self.error != CANCELLED
+
+    @property
+    def ends_task(self) -> bool:
+        """Whether no other turn follows: it is the last one, or has not succeeded."""
+        return self.error is not None or self.turn + 1 >= self.turns
 
     @property
     def send_delay_s(self) -> float | None:

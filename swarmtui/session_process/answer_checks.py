@@ -13,7 +13,7 @@ from typing import get_args
 import msgspec
 
 from swarmtui.model.answer_check import AnswerCheck, AnswerVerdict
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.workload import Task
 from swarmtui.processes.spawn import child_environment, module_command
 from swarmtui.session_process.journal_queue import JournalQueue
@@ -54,7 +54,7 @@ class AnswerChecker:
 
     def check(self, task: Task | None, record: Record, done: Callable[[Record], None]) -> None:
         """Call `done` with the record: immediately, or later with its verdict if it is the answer of a last turn."""
-        if task is None or task.check is None or record.error == CANCELLED:
+        if task is None or task.check is None or record.cancelled:
             done(record)
         elif not record.ok:
             done(msgspec.structs.replace(record, verdict="error"))

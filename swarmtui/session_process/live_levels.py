@@ -13,7 +13,7 @@ from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.quality.silence import silence_sentence
 from swarmtui.model.journal import CapacitySearch, StageEnd, StageStart, entry_encoder
 from swarmtui.model.plan import Plan
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.processes.spawn import child_environment, module_command
@@ -48,7 +48,7 @@ class LevelRecords:
 
     def add(self, record: Record) -> None:
         """Add a record that is already in the journal."""
-        if record.error not in (None, CANCELLED):
+        if record.failed:
             self.first_error = self.first_error or record
         if record.phase == "warmup":
             return

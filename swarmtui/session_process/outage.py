@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from swarmtui.analysis.machine.server_counters import counters_reset
-from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
+from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.telemetry import ServerState, Telemetry
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.steering import Steering
@@ -156,7 +156,7 @@ class Outage:
         self.changes = ""
 
     def add_record(self, record: Record) -> None:
-        if record.error == CANCELLED or self._waiting is not None or self.failure:
+        if record.cancelled or self._waiting is not None or self.failure:
             return
         if record.error in (*_CUT_OFF, *_NO_SERVER):
             self._errors_in_a_row, self._last_error_ns = self._errors_in_a_row + 1, record.left_ns

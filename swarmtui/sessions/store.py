@@ -33,7 +33,6 @@ from swarmtui.analysis.quality.judge import asked_figures, judge
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.files import MAX_JOURNAL, open_regular, sessions_root, write_file, write_parts
 from swarmtui.model.base import SCHEMA_VERSION, BadInput, Stored
-from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Event, Session, SessionState, Summary
 from swarmtui.model.shared import SHARED
 from swarmtui.sessions.compute_levels import levels_of
@@ -194,7 +193,7 @@ def summarise(loaded: LoadedSession) -> Summary:
         search = search_state(visits, None, journal.search.alpha)
     counters = {level.c: level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in levels}
     gpus = session_gpus(journal.telemetry, journal.servers)
-    warmup_requests = sum(r.phase == "warmup" and r.error != CANCELLED for r in journal.records)
+    warmup_requests = sum(r.phase == "warmup" and not r.cancelled for r in journal.records)
     unread = f"{count_noun(journal.damaged_lines, 'line')} of the journal could not be read"
     damage = Event(t_ns=session.t0_ns, name="damaged", detail=unread)
     summary = Summary(
@@ -306,7 +305,7 @@ def saved_sentence(directory: Path, finished: int, counted: int = 0) -> str:
 def removed_sentence(directory: Path, counted: int = 0) -> str:
     """Say what is left of a session whose directory was removed before its process was killed."""
     found, files = read_spooled(directory), ", ".join(map(str, spool_files(directory)))
-    count = sum(record.error != CANCELLED for record in found.values())
+    count = sum(not record.cancelled for record in found.values())
     share = f"{count} of {counted} finished requests are"
     all_left = count_noun(count, "finished request is", "finished requests are")
     left = f"{share if count < counted else all_left} left in {files}" if count else ""

@@ -15,7 +15,7 @@ from swarmtui.analysis.levels.traces import reusable_tokens, server_block_size
 from swarmtui.analysis.limits.slo import SloCondition, SloTally, parse_slo
 from swarmtui.model.client_protocol import TTFT_BOUNDS, FirstTokens, LiveTrace, Totals
 from swarmtui.model.findings import KeptShare
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Spread
 from swarmtui.model.telemetry import DiscoveredServer, ServerState
 from swarmtui.model.trace import ReplayedRequest
@@ -28,7 +28,7 @@ _COUNTERS_NS = 20_000_000_000
 
 def add_to_totals(totals: Totals, record: Record, *, scheduled: bool) -> Totals:
     """Count what was sent and received since the start, for metrics that only grow."""
-    if record.error == CANCELLED:
+    if record.cancelled:
         return totals
     requests, errors, counts = totals.requests + 1, totals.errors, list(totals.ttft_counts)
     if record.error is not None:

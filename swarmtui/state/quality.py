@@ -24,7 +24,7 @@ from swarmtui.analysis.quality.judge import EVERYTHING, judge
 from swarmtui.analysis.quality.quality_limits import Enough
 from swarmtui.engines.registry import engine_named
 from swarmtui.model.journal import QualityEntry
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Event, Level
 from swarmtui.model.telemetry import (
     CachePromise,
@@ -122,7 +122,7 @@ class QualityMonitor:
         if record.ok:
             self._tokens += record.tokens_out or 0
             self._chunks += record.chunks
-        elif record.error == CANCELLED:
+        elif record.cancelled:
             self._cancelled += record.t_sent_ns is not None
             self._cancelled_ns += [record.left_ns] if record.t_sent_ns is not None else []
             self._cancelled_chunks += record.chunks

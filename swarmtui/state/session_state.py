@@ -34,7 +34,7 @@ from swarmtui.model.journal import (
 )
 from swarmtui.model.load import traits
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
@@ -205,11 +205,11 @@ class SessionState:
             self.slots = None if self._several_servers else server_slots(self._session, self.servers)
 
     def _add_record(self, record: Record) -> None:
-        if record.error is not None and record.error != CANCELLED:
+        if record.error is not None and not record.cancelled:
             self._errors[record.error] += 1
         self.totals = add_to_totals(self.totals, record, scheduled=traits(self.load).scheduled)
         self.finished += 1
-        self.measured += record.phase == "level" and record.error != CANCELLED
+        self.measured += record.phase == "level" and not record.cancelled
         stage = self._stage
         if record.ends_task and stage is not None and (record.stage, record.phase) == (stage.number, stage.phase):
             self._done += 1

@@ -16,7 +16,7 @@ import msgspec
 
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.findings import Finding
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import CanaryFigures, Level
 from swarmtui.numbers import percent
 
@@ -41,7 +41,7 @@ def with_canaries(
 
 def _answered(records: Iterable[Record]) -> Iterator[Record]:
     """Yield the canaries that were answered: a failed request is counted as an error, not as a wrong answer."""
-    return (r for r in records if r.phase == "canary" and r.ok and r.error != CANCELLED and r.verdict is not None)
+    return (r for r in records if r.phase == "canary" and r.ok and r.verdict is not None)
 
 
 def _with_figures(

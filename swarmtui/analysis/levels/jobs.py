@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from swarmtui.analysis.levels.runs import in_flight_span
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 
 Key = tuple[bool, int]
 
@@ -50,7 +50,7 @@ class Jobs:
             self._open[key] = first, last, answered
             return None
         self._ended.add(key)
-        ok = True if record.ok else None if record.error == CANCELLED else False
+        ok = True if record.ok else None if record.cancelled else False
         return JobEnd((last - first) / 1e9, ok) if record.phase != "preroll" else None
 
 

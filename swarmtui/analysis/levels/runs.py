@@ -12,7 +12,7 @@ import msgspec
 
 from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Phase, Record
+from swarmtui.model.record import LEVEL_PHASES, Phase, Record
 
 if TYPE_CHECKING:
     from swarmtui.model.journal import StageEnd, StageStart
@@ -147,7 +147,7 @@ class LevelRun(NamedTuple):
     def failed(self) -> list[Record]:
         """All requests that failed in a run: measured, pre-roll and fillers, also in attempts that were repeated."""
         own = (*self.finished, *(r for r in self.unmeasured if r.stage == self.stage and r.phase != "level"))
-        return [*(r for r in own if r.error not in (None, CANCELLED)), *self.earlier_errors]
+        return [*(r for r in own if r.failed), *self.earlier_errors]
 
     @property
     def streaming(self) -> int:
@@ -264,7 +264,7 @@ def runs_by_level(
         superseded = not stage.steered and latest.get(attempt) != stage.number
         found = [r for r in by_stage[stage.number] if r.phase in (phase, "unfinished")]
         if superseded and not complete:
-            errors[attempt] += [r for r in by_stage[stage.number] if r.error not in (None, CANCELLED)]
+            errors[attempt] += [r for r in by_stage[stage.number] if r.failed]
             continue
         unmeasured = [r for r in by_stage[stage.number] if r.phase not in (phase, "unfinished")]
         if stage.steered:
@@ -272,7 +272,7 @@ def runs_by_level(
             unmeasured = _overlapping(records, stage, end, inside)
             found = inside
         delays = [r.send_delay_s for r in found if r.ok] if traits(stage.load).scheduled else []
-        sent = [r for r in found if r.error != CANCELLED]
+        sent = [r for r in found if not r.cancelled]
         finished = sent
         if traits(stage.load).by_rate:
             # Latencies count from when a request was due, so that a client that sends late does not hide queueing.
@@ -284,7 +284,7 @@ def runs_by_level(
             c=stage.c,
             finished=finished,
             sent=sent,
-            unfinished=[r for r in found if r.error == CANCELLED],
+            unfinished=[r for r in found if r.cancelled],
             unmeasured=unmeasured,
             earlier_errors=[] if stage.steered else errors.pop(attempt, []),
             complete=complete,

@@ -10,7 +10,7 @@ from math import fsum
 from swarmtui.analysis.levels.runs import LevelRun, Span, in_flight_span
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.model.load import traits
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import TraceFigures, TtftCell
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.trace import ReplayedRequest
@@ -110,7 +110,7 @@ def _class(value: int, first: int) -> int:
 
 def _replays(records: Iterable[Record]) -> Iterator[ReplayedRecord]:
     for record in records:
-        if record.replayed is not None and record.error != CANCELLED:
+        if record.replayed is not None and not record.cancelled:
             yield record, record.replayed
 
 

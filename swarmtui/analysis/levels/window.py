@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.runs import LevelRun, Span, steady, steady_parts
 from swarmtui.analysis.levels.stats import Tally, count_gaps_us, percentile, ratio, standard_deviation
 from swarmtui.model.load import ERROR_PAUSE_S
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 
 _MAX_BATCHES = 10
 # The degrees of freedom with which the errors of single requests count beside those of batches. More would hide what
@@ -46,7 +46,7 @@ def first_tokens_in(run: LevelRun, endpoint: int | None = None) -> list[Record]:
     return [
         record
         for record in run.records
-        if record.error in (None, CANCELLED)
+        if not record.failed
         and endpoint in (None, record.endpoint)
         and window[0] < (record.t_first_ns or 0) <= window[1]
     ]
@@ -97,7 +97,7 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
     The length of a cancelled answer is not known: its chunks have as many tokens as those of the others.
     """
     first, last = record.t_first_ns, record.t_end_ns if record.ok else record.left_ns
-    if record.error not in (None, CANCELLED) or first is None or last is None or not record.chunks:
+    if record.failed or first is None or last is None or not record.chunks:
         return None
     start, end = max(first, window[0]), min(last, window[1])
     if end <= start:
@@ -221,7 +221,7 @@ def find_rejections(runs: Sequence[LevelRun]) -> Rejections:
     lost = [
         (following_ns - sent_ns) / 1e9
         for record, sent_ns, following_ns in sent
-        if record.error not in (None, CANCELLED) and record.t_first_ns is None and record.age_s < fastest
+        if record.failed and record.t_first_ns is None and record.age_s < fastest
     ]
     if not lost:
         few = len(sent) < _ENOUGH_TO_SEE

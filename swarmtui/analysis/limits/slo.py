@@ -16,7 +16,7 @@ from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.findings import Goodput, KeptShare
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.record import CANCELLED, Record
+from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Spread
 from swarmtui.numbers import seconds, short, short_percent
 
@@ -294,9 +294,9 @@ class SloTally:
         counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
         if record.phase in _JUDGED and any("ttft" in condition.limits for condition in counted):
             # Failed requests are in no latency, and a first token that was still awaited was already late.
-            if record.ttft_s is not None and record.error in (None, CANCELLED):
+            if record.ttft_s is not None and not record.failed:
                 self._first_tokens.append(record.ttft_s)
-            elif record.error == CANCELLED:
+            elif record.cancelled:
                 self._first_tokens.append(inf)
 
     def first_tokens(self, in_flight: Iterable[float] = ()) -> Spread:

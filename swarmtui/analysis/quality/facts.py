@@ -16,7 +16,7 @@ from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import change_within, counter_change, counters_reset
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.load import traits
-from swarmtui.model.record import CANCELLED, LEVEL_PHASES, Record
+from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.model.session import Level, Session
 from swarmtui.model.telemetry import CachePromise, QualityFacts, ServerState, Telemetry
 
@@ -250,7 +250,7 @@ def _telemetry_facts(records: Sequence[Record], telemetry: Sequence[Telemetry], 
     own = len(in_flight_spans(records))
     if not own:
         return QualityFacts()
-    cancelled = sum(record.error == CANCELLED and record.t_sent_ns is not None for record in records)
+    cancelled = sum(record.cancelled and record.t_sent_ns is not None for record in records)
     first_ns, last_ns = _window(records)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     before = [sample.servers for sample in samples if sample.servers_read_ns < first_ns]
