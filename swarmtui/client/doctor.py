@@ -22,12 +22,12 @@ from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import gib, short
 from swarmtui.processes.selftest import TYPICAL_TPS, SelfTestFailed, measure_client_speed
+from swarmtui.processes.spawn import SPARE_FILES
 from swarmtui.telemetry.discovery import discover
 from swarmtui.telemetry.gpu.readers import read_gpus
 from swarmtui.telemetry.host import HostReader
 from swarmtui.text import count_noun
 
-_SPARE_FILES = 64
 _TIMEOUT_S = 5.0
 _ENOUGH_BYTES, _MIN_BYTES = 1 << 30, 50 << 20
 _LOCAL_MS, _FAR_MS = 5.0, 50.0
@@ -94,7 +94,7 @@ def check_open_files(streams: int) -> DoctorFinding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     value = f"{soft:,}, hard limit {limit}"
-    if hard == resource.RLIM_INFINITY or hard >= streams + _SPARE_FILES:
+    if hard == resource.RLIM_INFINITY or hard >= streams + SPARE_FILES:
         return DoctorFinding("ok", value, f"enough for C = {streams:,}")
     sentence = f"too few for C = {streams:,}: raise the hard limit (ulimit -Hn, or limits.conf)"
     return DoctorFinding("wrong", value, sentence)

@@ -15,6 +15,8 @@ from typing import NamedTuple, Protocol
 
 from swarmtui.processes import finished_counts
 
+# Open files of a worker besides its streams: standard streams, the pipe, epoll, libraries.
+SPARE_FILES = 64
 _BUFFER = 4 << 20
 _EXIT_TIMEOUT_S = 2.0
 # What Python needs to start, and what some clusters need to find the NVIDIA library; no proxies and no keys.

@@ -23,7 +23,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.workload import Task
-from swarmtui.processes.spawn import StartedProcess, wait_or_kill
+from swarmtui.processes.spawn import SPARE_FILES, StartedProcess, wait_or_kill
 from swarmtui.session_process.dispatch import Dispatcher
 from swarmtui.session_process.task_sources import TaskSource
 from swarmtui.sessions.journal import spool_paths
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from swarmtui.hosts.pool import HostLink, HostWorker, HostWorkerProcess
 
 _STREAMS_PER_WORKER = 512
-# Open files of a worker besides its streams: standard streams, the pipe, epoll, libraries.
-_SPARE_FILES = 64
 # Connections that an open loop opens before its first request.
 _PRECONNECT = 64
 # Tasks that a worker may hold per stream, so that a free stream does not wait for the next one.
@@ -56,9 +54,9 @@ def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
 
 
 def check_open_file_limit(streams: int, workers: int, hard: int | None) -> None:
-    needed = -(-streams // workers) + _SPARE_FILES
+    needed = -(-streams // workers) + SPARE_FILES
     if hard is not None and needed > hard:
-        most = workers * (hard - _SPARE_FILES)
+        most = workers * (hard - SPARE_FILES)
         lower = f", or use at most C={most}" if most > 0 else ""
         problem = f"C={streams} needs {needed} open files and the limit is {hard}: raise it (ulimit -Hn, limits.conf)"
         raise BadInput(problem + lower, key="levels")
