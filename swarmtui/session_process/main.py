@@ -25,7 +25,7 @@ from swarmtui.model.hosts import ClockOffset
 from swarmtui.model.journal import ClockEntry, DescriptionEntry, Head
 from swarmtui.model.redaction import Redactor
 from swarmtui.model.run_request import RunRequest, decode_run_request
-from swarmtui.model.session import Event, Session, Summary
+from swarmtui.model.session import Session, Summary
 from swarmtui.processes.exits import redact_stderr
 from swarmtui.processes.spawn import (
     ServerProcess,
@@ -183,7 +183,7 @@ class SessionProcess:
         )
         journal.write(Head(session=session, pid=os.getpid()))
         if self._findings.too_long:
-            journal.write(Event(t_ns=time.perf_counter_ns(), name="too_long", detail=self._findings.too_long))
+            journal.log_event("too_long", self._findings.too_long)
         await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
             return "failed", journal.final_problem

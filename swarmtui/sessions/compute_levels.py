@@ -20,7 +20,7 @@ from swarmtui.model.journal import CapacitySearch, Entry, Head, ServerEntry, Sta
 from swarmtui.model.load import SerialRates
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level
-from swarmtui.sessions.journal import decode_line, entries_of, read_entries, unique_records
+from swarmtui.sessions.journal import decode_line, entries_of, last_of, read_entries, unique_records
 
 
 def levels_of(
@@ -34,7 +34,7 @@ def levels_of(
         rates,
         [entry.server for entry in entries_of(ServerEntry, others)],
         level_readings(entry.telemetry for entry in entries_of(TelemetryEntry, others)),
-        next(reversed(entries_of(CapacitySearch, stages)), None),
+        last_of(CapacitySearch, stages),
     )
 
 

@@ -109,17 +109,21 @@ def read_journal(directory: Path) -> Journal:
         ends=entries_of(StageEnd, possible),
         records=_apply_token_counts(unique_records(possible), entries_of(TokenCount, possible)),
         events=entries_of(Event, possible),
-        search=next(reversed(entries_of(CapacitySearch, possible)), None),
+        search=last_of(CapacitySearch, possible),
         telemetry=tuple(entry.telemetry for entry in entries_of(TelemetryEntry, possible)),
         servers=tuple(entry.server for entry in entries_of(ServerEntry, possible)),
-        quality=next(reversed(entries_of(QualityEntry, possible)), None),
-        end=next(reversed(entries_of(End, possible)), None),
+        quality=last_of(QualityEntry, possible),
+        end=last_of(End, possible),
         damaged_lines=damaged,
     )
 
 
 def entries_of(kind: type[E], entries: Iterable[Entry]) -> tuple[E, ...]:
     return tuple(entry for entry in entries if isinstance(entry, kind))
+
+
+def last_of(kind: type[E], entries: Iterable[Entry]) -> E | None:
+    return next(reversed(entries_of(kind, entries)), None)
 
 
 def schema_of(line: bytes) -> int:
@@ -347,7 +351,7 @@ def _apply_token_counts(records: tuple[Record, ...], counts: Iterable[TokenCount
         return records
     return tuple(
         record
-        if (tokens := known.get((record.stage, record.task, record.turn))) is None
+        if (tokens := known.get(record.key)) is None
         else msgspec.structs.replace(
             record,
             tokens_out=tokens,
