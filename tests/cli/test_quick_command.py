@@ -22,13 +22,13 @@ from tests.cli.programs import Sandbox
 FAST = ("sim:moe-tp1?slots=1&output.cv=0", "--max-tokens", "40", "--slo", "ttft_p50=120ms", "--budget", "20s")
 
 
-def test_seven_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
+def test_six_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     ran = sandbox.run("quick", *FAST, "--session-dir", str(sandbox.sessions))
     assert ran.code == 0, ran
     head, *lines = ran.out.splitlines()
     assert head.startswith("simulator ")
     assert head.endswith(" · 1 slot · coding, answers of at most 40 tokens")
-    names = ["One agent", "Capacity", "At 1", "Why no more", "Range", "Try next", "Quality"]
+    names = ["One agent", "Capacity", "At 1", "Why no more", "Try next", "Quality"]
     if lines[2].startswith("Doubt"):
         # Then levels that were missed prove nothing about the range.
         names = ["One agent", "Capacity", "Doubt", "At 1", "Why no more", "Try next", "Quality"]

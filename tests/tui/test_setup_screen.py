@@ -175,7 +175,7 @@ async def test_found_servers_come_first_and_simulators_are_folded(
         # What is not typed yet is no error, and texts follow the width.
         await pilot.press("3", "G")
         await until(lambda: "type the name of a workload file" in screen_text(app) and "✖" not in screen_text(app))
-        assert "   chat              everyday questions: explain, write …\n" in screen_text(app)
+        assert "   chat              everyday questions: explain, write …" in screen_text(app)
         await pilot.resize_terminal(200, 50)
         await until(lambda: "   chat              everyday questions: explain, write, advise" in screen_text(app))
 
@@ -279,7 +279,7 @@ async def test_a_label_is_for_one_run(tmp_path: Path, until: Until, monkeypatch:
 
 def listed_servers(app: SwarmApp) -> list[tuple[str, str]]:
     """Return the ports of the servers that are listed, that with the cursor marked."""
-    return re.findall(r"^ (›| ) 127\.0\.0\.1:(\d+)  (?:\? of ann, )?llama", screen_text(app), re.MULTILINE)
+    return re.findall(r"^[┃│] (›| ) 127\.0\.0\.1:(\d+)  (?:\? of ann, )?llama", screen_text(app), re.MULTILINE)
 
 
 async def test_what_is_found_later_does_not_move_the_cursor(

@@ -111,11 +111,15 @@ def levels_view(
     table = level_table(levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over)
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
-    table = table._replace(rows=(*table.rows, *(_planned_row(table, load, now) for load in following)))
-    marked = [at for at, load in enumerate(begun) if load in (marks.best, marks.past)] if answer else []
+    rows = (*table.rows, *(_planned_row(table, load, now) for load in following))
+    # A level has its place from the start.
+    ordered = sorted(zip((*begun, *following), rows, strict=True), key=lambda of: of[0])
+    table, loads = table._replace(rows=tuple(row for _, row in ordered)), [load for load, _ in ordered]
+    newest = loads.index(begun[-1]) if begun else 0
+    marked = [at for at, load in enumerate(loads) if load in (marks.best, marks.past)] if answer else []
     running = now.load if now is not None else None
     before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
-    measured_before = tuple(at for at, level in enumerate(levels) if level.key in before)
+    measured_before = tuple(loads.index(level.offered_load) for level in levels if level.key in before)
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
@@ -131,8 +135,8 @@ def levels_view(
     border = [Sentence(answer.border, "note")] if answer is not None and answer.border else []
     return LevelsView(
         table._replace(note=""),
-        range(marked[0], marked[-1] + 1) if marked else range(max(0, len(begun) - 1), len(begun) + 1),
-        tuple(at for at, load in enumerate((*begun, *following)) if load in (marks.best, marks.past, running)),
+        range(marked[0], marked[-1] + 1) if marked else range(newest, newest + 2),
+        tuple(at for at, load in enumerate(loads) if load in (marks.best, marks.past, running)),
         measured_before if answer is not None else (),
         measured_before,
         tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
@@ -142,7 +146,7 @@ def levels_view(
         " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
         empty,
         task_table(tasks),
-        tuple((at, by_load[load]) for at, load in enumerate(begun) if load in by_load and load != running),
+        tuple((at, by_load[load]) for at, load in enumerate(loads) if load in by_load and load != running),
     )
 
 

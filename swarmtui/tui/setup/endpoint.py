@@ -50,8 +50,13 @@ _LABEL = 11
 _MODEL_ROWS, _TALL = (3, 6), 34
 
 
+def frame_title(key: int, part: str) -> str:
+    """The title in the upper edge of a frame, with the key that goes to the part, as markup."""
+    return f"[$primary]\\[{key}][/] {part}"
+
+
 class PartHeading(LineWidget):
-    """The line above a part with the key that goes to it, like the upper edge of a panel."""
+    """The line above the second part of a frame, with the key that goes to it."""
 
     def __init__(self, key: int, part: str) -> None:
         super().__init__()
@@ -108,6 +113,7 @@ class EndpointPart(VerticalScroll):
 
     def __init__(self, setup: LastSetup) -> None:
         super().__init__(id="endpoint-part", can_focus=False)
+        self.border_title = frame_title(1, "endpoint")
         self._setup = setup
         self._found: tuple[DiscoveredServer, ...] = ()
         self._searching = True
@@ -121,7 +127,6 @@ class EndpointPart(VerticalScroll):
         self._unfolded: bool | None = None
 
     def compose(self) -> ComposeResult:
-        yield PartHeading(1, "endpoint")
         yield PickList(id="endpoints")
         yield Field("url", "URL", hint="http://10.0.0.4:8000")
         yield Description(id="about")

@@ -27,7 +27,16 @@ from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust, longest_fit, shorten
 from swarmtui.tui.pick_list import PickList
-from swarmtui.tui.setup.endpoint import FOLD, TYPED, Description, EndpointPart, Field, PartHeading, fit_list
+from swarmtui.tui.setup.endpoint import (
+    FOLD,
+    TYPED,
+    Description,
+    EndpointPart,
+    Field,
+    PartHeading,
+    fit_list,
+    frame_title,
+)
 from swarmtui.tui.setup.form import (
     LastSetup,
     applicable,
@@ -89,8 +98,8 @@ class SetupScreen(Screen[None]):
         yield LastTime()
         with Horizontal(id="choices"):
             yield EndpointPart(self._setup)
-            with VerticalScroll(id="workload-part", can_focus=False):
-                yield PartHeading(3, "workload")
+            with VerticalScroll(id="workload-part", can_focus=False) as part:
+                part.border_title = frame_title(3, "workload")
                 yield PickList(id="workloads")
                 yield Field("file", "file", hint="my-prompts.toml")
                 yield Description(id="preview")
