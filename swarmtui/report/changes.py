@@ -14,7 +14,7 @@ from swarmtui.model.plan import load_title
 from swarmtui.numbers import rate, seconds, short_percent, signed_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
-from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_code, row_code, verdict_words
+from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, row_code, verdict_words
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
 _BAR, _SHORT_BAR = 12, 8
@@ -55,15 +55,15 @@ def change_tables(pair: Pair) -> list[Table]:
 
 
 def _better_or_worse(pair: Pair) -> list[Table]:
-    """Show agents, then the figures with the same load on both sides, with bars to the right if they are better."""
+    """Show the figures with the same load on both sides, with bars to the right if they are better."""
     lead = headline_row(pair)
-    figures = [*_agents(pair), *(_load_figures(pair) if lead else ())]
+    figures = [*_load_figures(pair)] if lead else []
     if pair.refused or not figures:
         return []
     top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
     signs = {figure.change.code for figure in figures}
     said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
-    legend = "; ".join([*said, *(["no sign: measured, not proved"] if None in signs else [])])
+    legend = "; ".join([*said, *(["no sign: too few runs to tell"] if None in signs else [])])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
@@ -77,15 +77,6 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
     return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
-
-
-def _agents(pair: Pair) -> Iterator[_Figure]:
-    found = pair.agents
-    # Bars below two numbers without an upper end would look like a gain or a loss.
-    if found is not None and found.before and found.after and found.reason != "no_limit":
-        change, code = found.after / found.before - 1.0, pair_code(pair)
-        cell = Cell(f"{SIGNS[code]} {signed_percent(change, 0)}", code)
-        yield _Figure("most agents", *found.numbers, cell, change)
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:

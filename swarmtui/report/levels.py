@@ -35,7 +35,7 @@ _DROP = (
 _TITLES = {"steady": "tok/s", "wall": "tok/s"}
 # What the columns mean, after their titles.
 _MEANINGS = {
-    "slo": "requests that met the condition that was met least often",
+    "slo": "requests that kept its hardest limit",
     "steady": "output of all agents while C requests were in flight (steady)",
     "wall": "output of all agents from the first request to the last token (wall)",
     "half_width": "half-width of its 95 % interval",
@@ -177,9 +177,14 @@ def mark_code(marks: LevelMarks, load: float) -> Code | None:
 
 
 def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
-    """Mark a row; a verdict keeps its own code, since the best level can be slower than the baseline."""
-    first, *others = (cell if code is None or cell.code in _VERDICTS else cell._replace(code=code) for cell in cells)
-    return first._replace(text=MARKS.get(code, "") + first.text), *others
+    """Mark the load of a row, and all figures of the level to choose and of one that is not finished.
+
+    A verdict keeps its own code, since the best level can be slower than the baseline.
+    """
+    first, *others = cells
+    if code in ("best", "kept", "partial"):
+        others = [cell if cell.code in _VERDICTS else cell._replace(code=code) for cell in others]
+    return Cell(MARKS.get(code, "") + first.text, code or first.code), *others
 
 
 def mark_names(marks: LevelMarks) -> tuple[str, str]:

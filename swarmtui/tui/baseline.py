@@ -147,7 +147,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since {pair.since}" if pair.since else ""
     change = f"{SIGNS[pair_code(pair)]} {said} ({describe_changes(pair)}{since})"
-    return sanitize("; ".join(filter(None, (change, pair.left_out))))
+    machine = (note.text for note in pair.notes if note.code == "machine_changed")
+    return sanitize("; ".join(filter(None, (change, *machine, pair.left_out))))
 
 
 def record_effect(directory: Path, baseline: str = "") -> str:

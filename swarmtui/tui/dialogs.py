@@ -264,7 +264,7 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "requests must keep it"),
     ("kept, missed", "enough requests of a level kept the SLO, or too few did"),
     ("not sure", "a level had too few requests to decide between kept and missed, or something made the server look "
-     "slower, or it was so close to a limit that another minute may be otherwise: kept or missed by 8 %"),
+     "slower, or it was so close to a limit that another minute may be otherwise"),
     ("20 agents", "the most agents at once that keep the SLO, in another minute, too"),
     ("(18–23)", "the range of that number: 18 agents keep the SLO and 24 miss it, in another run of the next minutes, "
      "too; it is wider than the levels where they were close to a limit"),
@@ -284,7 +284,7 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("rate, done/s", "requests per second that begin, whatever the server does, and that end (open loop)", (4,)),
     ("output tok/s", "output tokens of all streams in the last second", (2, 5)),
     ("n, err", "requests of a level that ended; those that failed", (4,)),
-    ("SLO met", "requests of a level that met the condition that was met least often", (4,)),
+    ("SLO met", "requests of a level that kept the hardest limit of the SLO", (4,)),
     ("tok/s", "output tok/s of a level: of all requests while C were in flight (steady); of a barrier, a swarm or an "
      "open loop, from the first request sent to the last token (wall)", (1, 4)),
     ("±", "half-width of the 95 % interval of tok/s", (1, 4)),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.answer.answer import answer
+from swarmtui.analysis.capacity.marks import level_marks
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.analysis.quality.judge import judge
@@ -184,8 +185,8 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
 @pytest.mark.parametrize(
     ("close", "said"),
     [
-        ((24, 26), "20 kept (confirmed), 24 kept with 5 % to spare, 26 kept with 5 % to spare, 32 missed"),
-        ((24, 26, 30), "20 kept (confirmed), 24 to 30 close to a limit, 32 missed"),
+        ((24, 26), "20 kept (confirmed), 24 and 26 close to the limit, 32 missed"),
+        ((24, 26, 30), "20 kept (confirmed), 24, 26 and 30 close to the limit, 32 missed"),
     ],
 )
 def test_many_levels_that_are_close_to_a_limit_are_named_together(close: tuple[int, ...], said: str) -> None:
@@ -229,3 +230,19 @@ def test_the_level_that_ends_the_range_is_named_beside_one_that_does_not(past: S
     reply = answer(asked, slo, "ttft_p90=2s", {})
     assert reply.border == said
     assert ("at 24 agents (kept once, missed once) " in reply.limit.sentence) == past.differs
+
+
+def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_reason() -> None:
+    """12 agents kept it in 34 of 34 requests: without a word, the answer of 11 looks wrong."""
+    near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", near=0.05)
+    search = SearchState(goal="capacity", levels=(searched(11, "kept", 2), near, searched(16, "missed")))
+    slo = parse_slo("ttft_p90=2s")
+    found = Capacity(slo="ttft_p90=2s", agents=11, low=11, high=14, next_c=16, alpha=0.2, visits=4, requests=99)
+    records: dict[LevelKey, list[Record]] = {(16, None): [request(0, [2400])] * 40}
+    levels = [level(c, tps=100, ttft=0.1 * c) for c in (11, 12, 16)]
+    asked = msgspec.structs.replace(
+        summary(levels), search=search, capacity=found, goodput=goodput(levels, records, slo)
+    )
+    said = answer(asked, slo, "ttft_p90=2s", {})
+    assert said.limit.sentence.startswith("12 is close to the limit; at 16 agents the first token took ")
+    assert level_marks(levels, answer=said).past == 16, "12 is within the range"

@@ -78,8 +78,9 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "At 18 573 tok/s in total, 36.0 per agent", "Why no more at 20 agents",
-        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "Compared C=4: 25.6 % faster", "▼4",
+        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
+        "Why no more at 20 agents",
+        "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "▼4",
     )  # fmt: skip
     places = [text.find(part) for part in said]
     assert -1 not in places and places == sorted(places), list(zip(said, places, strict=True))
@@ -234,7 +235,7 @@ def test_a_single_level_whose_remarks_have_no_room_names_the_key_for_these() -> 
 
 def many_levels(marked: int) -> tuple[Frame, tuple[Level, ...]]:
     levels = tuple(level(c, tps=10.0 * c) for c in range(1, 21))
-    answer = msgspec.structs.replace(ANSWER, agents=marked, missed_c=marked + 1)
+    answer = msgspec.structs.replace(ANSWER, agents=marked, high=marked, missed_c=marked + 1)
     return ended_frame(answer, levels), levels
 
 
@@ -268,7 +269,7 @@ def test_rows_with_a_baseline_come_next_to_the_answer_and_the_first_miss() -> No
     levels = [level(c, tps=10.0 * c) for c in (1, 2, 4, 8, 16, 20, 24, 26, 28, 32)]
     before = [level(c, tps=9.0 * c) for c in (1, 2, 4, 8, 16, 32)]
     pair = compare_pair(summary(before), summary(levels))
-    answer = msgspec.structs.replace(ANSWER, agents=26, missed_c=28)
+    answer = msgspec.structs.replace(ANSWER, agents=26, high=27, missed_c=28)
     view = levels_view(levels, pair, answer=answer)
     rows = [levels[at].c for at in nearest_rows(view, 4)]
     assert rows == [16, 26, 28, 32]
@@ -365,7 +366,7 @@ def test_the_comparison_names_the_change_and_does_not_repeat_a_doubt() -> None:
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))
     assert compared_text(doubted, "", doubtful=True) == f"? not sure yet: 8 → 18 {since}"
     text = result_text(ended_frame(ANSWER), None, width=79, comparison=compared_text(pair, ""))
-    assert text.index("18 agents") < text.index("At 18") < text.index("Try next") < text.index("Compared")
+    assert text.index("18 agents") < text.index("Compared") < text.index("At 18") < text.index("Try next")
 
 
 def test_the_key_that_runs_again_stands_for_its_command() -> None:

@@ -59,8 +59,6 @@ def _headline(facts: AnswerFacts) -> AnswerSentence:
     return AnswerSentence(code=row.code, sentence=row.text(facts))
 
 
-# More levels than this that are close to a limit are named together.
-_MOST_CLOSE = 2
 # Limits that are what disturbed a measurement, or that say nothing.
 _DISTURBANCES = ("client", "host", "not_known")
 
@@ -82,35 +80,48 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     level = search.level(facts.c) if search is not None else None
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
-    said = f"{at} {missed[0].text(facts)}: {row.text(facts)}"
+    said = f"{_between(facts, search)}{at} {missed[0].text(facts)}: {row.text(facts)}"
     return AnswerSentence(code=row.code, sentence=said)
+
+
+def _between(facts: AnswerFacts, search: SearchState | None) -> str:
+    """`12 is close to the limit; `: why the answer is not a level that kept the SLO as measured."""
+    agents, c = facts.agents or 0, facts.c or 0
+    levels = search.levels if search is not None and search.goal == "capacity" else ()
+    close = [level.c for level in levels if agents < level.c < c and level.near is not None and level.state == "unsure"]
+    return f"{_listed(close)} {'is' if len(close) == 1 else 'are'} close to the limit; " if close else ""
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 28 kept with 8 % to spare, 32 missed`: the range allows for
-    another minute, and the reason follows. `28 kept (confirmed), 30 to 35 close to a limit, 39 missed`: there are many
-    of these.
+    the range ends below 22. `25 kept (confirmed), 28 and 30 close to the limit, 32 missed`: the range allows for
+    another minute, and the reason follows.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
     missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
-    close = [level for level in above[:missed] if level.near is not None and not level.differs]
-    past = [(level.c, _past_words(level, facts.c)) for level in above[: missed + 1]]
-    if len(close) > _MOST_CLOSE:
-        together = (close[0].c, f"to {close[-1].c} close to a limit")
-        past = sorted([together, *(part for part in past if part[0] not in {level.c for level in close})])
+    close = [level.c for level in above[:missed] if searched.shown_state(level) == "close"]
+    past = [
+        (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level.c not in close
+    ]
+    if close:
+        past = sorted([*past, (close[0], f"{_listed(close)} close to the limit")])
     if not past and facts.c is not None:
-        past = [(facts.c, "missed")]
-    parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(f"{c} {words}" for c, words in past)]
-    levels = [] if any(level.near is not None for level in above) else [facts.agents, *(c for c, _ in past)]
+        past = [(facts.c, f"{facts.c} missed")]
+    parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(words for _, words in past)]
+    levels = [] if close else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
     return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
+
+
+def _listed(levels: Sequence[int]) -> str:
+    """`12`, `12 and 13`, or `12, 13 and 16`"""
+    return " and ".join(filter(None, (", ".join(map(str, levels[:-1])), str(levels[-1]))))
 
 
 def _past_words(level: SearchedLevel, first: int | None) -> str:

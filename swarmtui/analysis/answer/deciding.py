@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, agents
 from swarmtui.analysis.compare.change import ServerChange
-from swarmtui.numbers import percent
-
-Side = Literal["before", "after"]
-
-# The time of an answer changes by as much from one minute to the next, as a share.
-_DRIFT = 0.1
 
 
 def _change(facts: AnswerFacts) -> ServerChange:
@@ -54,41 +46,8 @@ def _longer_searches(facts: AnswerFacts) -> str:
     return f"a longer search {then} may tell them apart (99 % sure, some minutes each)"
 
 
-def _use(found: ServerChange, side: Side) -> str:
-    """`keep --parallel 4 if 4,096 tokens of context are enough`: the condition is there if this side has fewer."""
-    was, now = found.context or (0, 0)
-    mine, other = (was, now) if side == "before" else (now, was)
-    enough = f" if {mine:,} tokens of context are enough" if mine < other else ""
-    return f"{f'go back to {found.before}' if side == 'before' else f'keep {found.after}'}{enough}"
-
-
-def _is_felt(found: ServerChange) -> bool:
-    """Whether answers are longer or shorter by more than drift makes them."""
-    return abs(found.slower or 0.0) > _DRIFT
-
-
-def _faster_side(found: ServerChange) -> tuple[Side, float]:
-    """Return the side with the faster answers, and how much less time they take, as a share."""
-    slower = found.slower or 0.0
-    return ("before", slower / (1.0 + slower)) if slower > 0 else ("after", -slower)
-
-
-def _costs(facts: AnswerFacts) -> bool:
-    """Whether a change without more or fewer agents makes answers longer or shorter, by more than drift does."""
-    found = _change(facts)
-    return _no_difference(facts) and bool(found.before) and _is_felt(found)
-
-
 def _no_difference(facts: AnswerFacts) -> bool:
     return _change(facts).same or _is_open(facts)
-
-
-def _by_answers(facts: AnswerFacts) -> str:
-    found = _change(facts)
-    side, less = _faster_side(found)
-    more = found.had[0] - found.had[1] if side == "before" else found.had[1] - found.had[0]
-    as_many = "as many agents" if found.same else "at least as many agents" if more > 0 else "about as many agents"
-    return f"{_use(found, side)}: {as_many}, and a whole answer likely takes {percent(less)} less time"
 
 
 def _either(facts: AnswerFacts) -> str:
@@ -105,7 +64,6 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
-    AnswerRow("change", "faster_answers", ("change",), _costs, _by_answers),
     AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and _change(f).apart > 1
         and bool(_change(f).longer_command), _longer_searches, lambda f: _change(f).longer_command),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),

@@ -20,8 +20,8 @@ from swarmtui.model.session import Summary
 from swarmtui.numbers import rate
 from swarmtui.text import count_noun
 
-# Steps that measure again, or say that more slots did not help: what decides about a change says it.
-_AGAIN = ("quiet_host", "measure_again", "unsure_search", "longer_search", "slots_tried")
+# Steps that measure again, or say what slots did: what decides about a change says it.
+_AGAIN = ("quiet_host", "measure_again", "unsure_search", "longer_search", "slots_tried", "slots_back")
 # What servers report differently because their slots changed.
 _FOLLOWS = ("slots", "context")
 
@@ -113,7 +113,7 @@ def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextSt
     """
     facts = AnswerFacts(change=found)
     said = rows_said("change", facts)
-    if not said or any(step.code == "slots_back" for step in steps[:1]):
+    if not said:
         return tuple(steps)
     row = said[0]
     first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))

@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
-from swarmtui.numbers import percent, seconds
+from swarmtui.numbers import seconds
 from swarmtui.text import count_noun
 
 
@@ -54,14 +54,11 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 def doubt_words(level: SearchedLevel | None) -> str:
-    """Say why a level is not decided: `kept once, missed once`, `kept with 8 % to spare`; else nothing."""
+    """Say why a level is not decided: `kept once, missed once`, `close to the limit`; else nothing."""
     if level is None or level.state != "unsure":
         return ""
     if not level.differs:
-        if level.near is None:
-            return "not sure yet"
-        apart = percent(abs(level.near))
-        return f"kept with {apart} to spare" if level.near >= 0.0 else f"missed by {apart}"
+        return "not sure yet" if level.near is None else "close to the limit"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
 

@@ -63,14 +63,13 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
         """`more agents: 8 → 12`; nothing is claimed of doubtful runs, or if nothing is known to have changed."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_repeats" else ""
-            return f"{self.detail} agents is the scatter of the measurement or the load of the host{reliable}"
+            return f"not sure yet: {self.detail}{reliable}"
         return f"{'not sure yet' if doubted else self.word}: {self.detail}"
 
     def headline(self, *, doubted: bool) -> str:
         """Say what was found, and how sure it is unless the doubts are said beside it."""
         sure = "" if self.confidence is None or doubted else f", {short_percent(self.confidence)} sure"
-        start = "nothing is known to have changed, so " if self.scatter else ""
-        return f"{start}{self.claim(doubted=doubted)}{sure}"
+        return f"{self.claim(doubted=doubted)}{sure}"
 
     def sentence(self, doubts: Sequence[str] = ()) -> str:
         """Say what was found, then how sure it is, or why it is not."""

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
 from swarmtui.analysis.compare.differences import (
-    context_change,
     flag_differences,
     options_text,
-    server_differences,
 )
 from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
@@ -25,8 +23,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
-    `slower` is the change of the time of a whole answer with as many agents, and `context` the tokens of a request on
-    both sides, if they differ. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A
+    `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A
     search takes `search_s`; `command` repeats it, and `longer_command` makes a surer one, empty if both are sure.
     """
 
@@ -37,8 +34,6 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     worse: bool = False
     same: bool = False
     no_limit: bool = False
-    slower: float | None = None
-    context: tuple[int, int] | None = None
     repeat_before: bool = False
     repeat_after: bool = False
     busy: bool = False
@@ -51,20 +46,15 @@ class ServerChange(Stored, frozen=True, kw_only=True):
         return abs(self.had[1] - self.had[0])
 
 
-def server_change(
-    older: Summary, newer: Summary, found: AgentsChange, times: Sequence[float | None], *, swapped: bool
-) -> ServerChange:
-    """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round.
-
-    `times` are those of a whole answer, with as many agents on both sides, in the order of the comparison.
-    """
+def server_change(older: Summary, newer: Summary, found: AgentsChange, *, swapped: bool) -> ServerChange:
+    """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round."""
     flags = flag_differences(older, newer)
     before, after = options_text(flags, "before"), options_text(flags, "after")
     if not (before and after):
         before, after = "", ""
     had = (found.before, found.after)
     if swapped:
-        had, times = had[::-1], times[::-1]
+        had = had[::-1]
     unsure = any(one.answer is not None and (one.answer.confidence or 1.0) < SURE for one in (older, newer))
     return ServerChange(
         before=before,
@@ -74,8 +64,6 @@ def server_change(
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
         no_limit=found.reason == "no_limit",
-        slower=times[1] / times[0] - 1.0 if len(times) == 2 and times[0] and times[1] is not None else None,
-        context=context_change(server_differences(older, newer), flags),
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),
         busy=_was_busy((older, newer)),

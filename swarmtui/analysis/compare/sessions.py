@@ -157,14 +157,13 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
     if agents and not unchanged:
-        times = tuple(level.e2e_s.median for level in both[headline.key]) if headline else ()
-        change = server_change(a if newer is b else b, newer, agents, times, swapped=newer is a)
+        change = server_change(a if newer is b else b, newer, agents, swapped=newer is a)
         steps = decide_first(change, steps)
     return Pair(
         a=a.session.id,
         b=b.session.id,
         refused=refused,
-        notes=(*_notes(a, b), *(_machine_note(rows) if slots else ())),
+        notes=(*_notes(a, b), *(_machine_note(rows) if slots or unchanged else ())),
         flags=flags,
         differences=differences,
         rows=rows,
@@ -215,12 +214,12 @@ def _notes(a: Summary, b: Summary) -> Findings:
 
 
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
-    """Note that one agent alone was faster or slower, where only the slots of the server are another number."""
+    """Note that one agent alone was faster or slower, where at most the slots of the server are another number."""
     row = next((row for row in rows if row.leads and row.key == (1, None) and row.change is not None), None)
     if row is None or row.change is None or abs(row.change) < _MACHINE_CHANGED:
         return ()
     moved = f"{percent(abs(row.change))} {'slower' if row.change < 0 else 'faster'}"
-    text = f"one agent alone was {moved} now, which slots do not explain: the machine was not the same"
+    text = f"one agent alone was {moved} now: the machine was not the same"
     return (Finding(code="machine_changed", text=text),)
 
 

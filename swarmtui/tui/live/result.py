@@ -77,11 +77,10 @@ def result_view(
     levels: LevelsView,
     comparison: str,
     *,
-    repeats: bool = False,
     steps: tuple[NextStep, ...] = (),
     again_key: str = "",
 ) -> ResultView:
-    """`comparison` is the verdict against the baseline; whether it helped is what a run that `repeats` one asks.
+    """`comparison` is the verdict against the baseline.
 
     `steps` are what to try by what both have shown. `again_key` asks a server again that was restarted for such a step.
     """
@@ -91,7 +90,7 @@ def result_view(
         answer = msgspec.structs.replace(answer, next=steps)
     number, unit = _large(answer, frame)
     finding, compared = _finding(frame) if answer is None else "", ResultRow("Compared", comparison)
-    rows = _answer_rows(answer, compared, repeats, again_key) if answer else (ResultRow("", finding, "bold"), compared)
+    rows = _answer_rows(answer, compared, again_key) if answer else (ResultRow("", finding, "bold"), compared)
     return ResultView(
         number=number,
         unit=unit,
@@ -117,7 +116,7 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
-def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: str) -> tuple[ResultRow, ...]:
+def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[ResultRow, ...]:
     at, steps = answer.at_capacity, [app_step(step) for step in leading_steps(answer.next)]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
@@ -128,11 +127,10 @@ def _answer_rows(answer: Answer, compared: ResultRow, repeats: bool, again_key: 
     return (
         ResultRow("", answer.headline.sentence, "bold"),
         ResultRow("Doubt", doubt_text(answer)),
-        *([compared] if repeats else []),
+        compared,
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", try_next or NO_STEP, command=command),
-        *([compared] if not repeats else []),
     )
 
 
@@ -177,12 +175,11 @@ def result_of(data: LiveData) -> ResultView:
     table = levels_view(levels, data.pair, tasks, "", shown.provisional, *shown.marked_by, goodput=judged, slo=slo)
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
     comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
-    repeats = session is not None and bool(session.previous)
     steps = data.pair.next if data.pair else ()
     # A simulator of this process is no server that the user restarts.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
     key = data.again_key if real else ""
-    return result_view(frame, data.shown.ended, table, comparison, repeats=repeats, steps=steps, again_key=key)
+    return result_view(frame, data.shown.ended, table, comparison, steps=steps, again_key=key)
 
 
 def ended_rows(data: LiveData, width: int) -> EndedRows:

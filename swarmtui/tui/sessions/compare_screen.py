@@ -109,6 +109,8 @@ class CompareScreen(PanelScreen):
     def on_mount(self) -> None:
         self.arrange_panels()
         self.update_panels()
+        # What scrolls: most answers are shown whole.
+        self.query_one("#changes", Page).focus()
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
