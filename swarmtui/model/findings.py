@@ -185,7 +185,7 @@ SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
 
 
 LevelState = Literal["kept", "missed", "unsure", "dip"]
-ShownState = Literal[LevelState, "so far", "close"]
+ShownState = Literal[LevelState, "so far", "just kept", "just missed"]
 
 
 class SearchedLevel(Stored, frozen=True, kw_only=True):
@@ -243,7 +243,9 @@ class SearchState(Stored, frozen=True, kw_only=True):
             return level.state
         if self.keeps_so_far(level):
             return "so far"
-        return "close" if level.near is not None and not level.differs else "unsure"
+        if level.near is None or level.differs:
+            return "unsure"
+        return "just kept" if level.near >= 0.0 else "just missed"
 
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""

@@ -160,7 +160,7 @@ def app_step(step: NextStep) -> NextStep:
     if step.code == "repeat_run":
         return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")
     if step.code == "longer_searches":
-        sentence = f"{step.sentence}: the second plan of the setup screen"
+        sentence = f"{step.sentence}: plan “how many agents? surer” of the setup screen"
         return msgspec.structs.replace(step, sentence=sentence, command="")
     return step
 

@@ -66,7 +66,7 @@ _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsu
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
-    "so far": ("…", "partial"), "close": ("≈", "unknown"),
+    "so far": ("…", "partial"), "just kept": ("✓?", "unknown"), "just missed": ("✖?", "unknown"),
 }  # fmt: skip
 KEPT = {True: "kept", False: "missed", None: "unsure"}
 

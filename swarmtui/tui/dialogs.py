@@ -322,7 +322,7 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("✖", "the SLO is missed", (4,)),
     ("?", "not sure: too few requests, visits that differ, or something made the server look slower: panel 6 says what",
      (1, 4)),
-    ("≈", "so close to a limit that another minute may be otherwise", (4,)),
+    ("✓? ✖?", "kept, or missed, but so close to a limit that another minute may be otherwise", (4,)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
     ("…", "so far: more requests, or the levels that follow, decide it", (4,)),
     ("○", "a level so far, or one that ended early: it is not compared with the others; in a curve also one with too "

@@ -278,16 +278,16 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
      "go back to --parallel 2: it had 13 agents instead of 8"),
     ("change", "longer_searches", since(longer_command="swarmtui capacity"),
-     "a longer search of this server, then of one with --parallel 2, may tell them apart (99 % sure, some minutes "
+     "a surer search of this server, then of one with --parallel 2, may tell them apart (some minutes "
      "each)"),
     ("change", "longer_searches", since(longer_command="swarmtui capacity", before=""),
-     "a longer search of each may tell them apart (99 % sure, some minutes each)"),
+     "a surer search of each may tell them apart (some minutes each)"),
     ("change", "no_difference", since(same=True, had=(12, 12)),
-     "keep --parallel 4 or go back to --parallel 2: no difference shows"),
+     "keep --parallel 4 or go back to --parallel 2: no difference in agents shows"),
     ("change", "no_difference", since(had=(12, 13)),
-     "keep --parallel 4 or go back to --parallel 2: a change of 1 agent is less than repeats show"),
+     "keep --parallel 4 or go back to --parallel 2: no difference in agents shows"),
     ("change", "no_difference", since(had=(12, 13), before="", after=""),
-     "keep the change or take it back: a change of 1 agent is less than repeats show"),
+     "keep the change or take it back: no difference in agents shows"),
 ]  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
     assert lines["How sure"] == "only 1 agent apart; repeats of a search differ by up to 1"
-    assert lines["Try next"] == "keep the change or take it back: a change of 1 agent is less than repeats show"
+    assert lines["Try next"] == "keep the change or take it back: no difference in agents shows"
     assert list(lines) == ["Agents", "Changed", "How sure", "Both at 6", "Try next"]
 
 
@@ -236,10 +236,10 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
     assert shell["How sure"] == app["How sure"] == "the ranges 4–6 and 2–9 overlap"
-    step = "a longer search of this server, then of one with --parallel 2, may tell them apart (99 % sure, some minutes"
+    step = "a surer search of this server, then of one with --parallel 2, may tell them apart (some minutes"
     assert shell["Try next"].startswith(f"{step} each): swarmtui capacity http")
     assert shell["Try next"].endswith(" --max-tokens 64")
-    assert app["Try next"] == f"{step} each): the second plan of the setup screen"
+    assert app["Try next"] == f"{step} each): plan “how many agents? surer” of the setup screen"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
         "3 agents apart; repeats of a search differ by up to 2"
     )
@@ -254,7 +254,7 @@ def test_after_the_same_number_nobody_is_asked_to_measure_again() -> None:
         assert pair.verdict == "same"
         for in_app in (True, False):
             lines = dict(x[:2] for x in answer_lines(pair, in_app=in_app))
-            assert lines["Try next"] == "keep --parallel 4 or go back to --parallel 2: no difference shows"
+            assert lines["Try next"] == "keep --parallel 4 or go back to --parallel 2: no difference in agents shows"
             assert "R:" not in str(lines) and "swarmtui" not in str(lines)
 
 

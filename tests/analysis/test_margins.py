@@ -188,7 +188,9 @@ def test_level_that_was_missed_by_far_ends_the_range_of_a_disturbed_search(
     )  # fmt: skip
     said = answer(asked, SLO, str(SLO), {})
     assert (said.agents, said.low, said.high) == (12, 12, high)
-    assert said.headline.sentence.startswith("12 agents or more with " if high is None else "12 agents (12–29) with ")
+    assert said.headline.sentence.startswith(
+        "12 agents or more with " if high is None else "12 agents, perhaps up to 29, with "
+    )
     assert "sure)" not in said.headline.sentence
     _, opened = leave_missed_open((), search, said.high)
     assert opened is not None

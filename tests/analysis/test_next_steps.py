@@ -253,8 +253,8 @@ def test_answers_without_text_are_named_and_no_slots_are_advised_for_them() -> N
         ("throttling", None, "4 agents or more with "),
         ("server_stall", None, "4 agents or more with "),
         ("client_lag", None, "4 agents or more with "),
-        ("token_counts", 9, "4 agents (4–9) with "),
-        ("in_flight", 9, "4 agents (4–9) with "),
+        ("token_counts", 9, "4 agents, perhaps up to 9, with "),
+        ("in_flight", 9, "4 agents, perhaps up to 9, with "),
     ],
 )
 def test_what_makes_a_server_look_slower_leaves_the_number_of_agents_without_an_upper_end(

@@ -83,11 +83,13 @@ def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
     search = SearchState(goal="capacity", low=8, high=10, levels=found)
     view = levels_view([level(8, tps=80.0), level(10, tps=80.0)], search=search)
     assert [next(cell.text for cell in row if " of " in cell.text) for row in view.table.rows] == [
-        "✓ 34 of 34", "≈ 31 of 31",
+        "✓ 34 of 34", "✓? 31 of 31",
     ]  # fmt: skip
-    assert "≈ too close to a limit to be sure" in view.marks[0] and "≈ close" in view.marks[1]
+    assert "✓? ✖? close to the limit" in view.marks[0] and "✓? ✖? close" in view.marks[1]
     differs = msgspec.structs.replace(near, kept_visits=1, missed_visits=1)
-    assert [search.shown_state(one) for one in (*found, differs)] == ["kept", "close", "unsure"]
+    missed = msgspec.structs.replace(near, near=-0.05)
+    shown = [search.shown_state(one) for one in (*found, missed, differs)]
+    assert shown == ["kept", "just kept", "just missed", "unsure"]
 
 
 def test_a_condition_below_its_share_has_a_sign() -> None:

@@ -85,11 +85,14 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 
 
 def _between(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`12 is close to the limit; `: why the answer is not a level that kept the SLO as measured."""
+    """`12 kept it, but is close to the limit; `: why the answer is not a level that kept the SLO as measured."""
     agents, c = facts.agents or 0, facts.c or 0
     levels = search.levels if search is not None and search.goal == "capacity" else ()
-    close = [level.c for level in levels if agents < level.c < c and level.near is not None and level.state == "unsure"]
-    return f"{_listed(close)} {'is' if len(close) == 1 else 'are'} close to the limit; " if close else ""
+    between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
+    near = [level.c for level in between if level.near is not None and level.near >= 0.0 and not level.differs]
+    words = [f"{_listed(near)} kept it, but {'is' if len(near) == 1 else 'are'} close to the limit"] if near else []
+    words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
+    return "".join(f"{said}; " for said in words)
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
@@ -104,7 +107,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
     missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
-    close = [level.c for level in above[:missed] if searched.shown_state(level) == "close"]
+    close = [level.c for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
     past = [
         (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level.c not in close
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarmtui.analysis.answer.facts import AnswerFacts
-from swarmtui.analysis.answer.rows import AnswerRow, agents
+from swarmtui.analysis.answer.rows import AnswerRow
 from swarmtui.analysis.compare.change import ServerChange
 
 
@@ -43,7 +43,7 @@ def _takes(found: ServerChange, searches: int) -> str:
 def _longer_searches(facts: AnswerFacts) -> str:
     found = _change(facts)
     then = f"of this server, then of one with {found.before}," if found.before else "of each"
-    return f"a longer search {then} may tell them apart (99 % sure, some minutes each)"
+    return f"a surer search {then} may tell them apart (some minutes each)"
 
 
 def _no_difference(facts: AnswerFacts) -> bool:
@@ -54,9 +54,7 @@ def _either(facts: AnswerFacts) -> str:
     """Leave the choice to the user: neither is known to be better."""
     found = _change(facts)
     choice = f"keep {found.after} or go back to {found.before}" if found.before else "keep the change or take it back"
-    if not found.apart:
-        return f"{choice}: no difference shows"
-    return f"{choice}: a change of {agents(found.apart)} is less than repeats show"
+    return f"{choice}: no difference in agents shows"
 
 
 DECIDING = (

@@ -270,7 +270,6 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
         found = capacity_facts(summary.capacity, slo)
     else:
         found = _range_by_levels(summary.goodput, slo)
-    missed = next((level for level in summary.goodput if level.c == found.c), None)
     high = found.high
     if facts.disturbed is not None:
         far = summary.capacity.far_c if summary.capacity and has_known_share(summary.quality) else None
@@ -278,10 +277,14 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     agents, low = found.agents, found.low
     if high is None and (proven := _proven(found, summary, disturbed=facts.disturbed is not None)):
         agents = low = proven
+    # What misses within the range may be kept in another minute.
+    beyond = (level.c for level in summary.goodput if high is not None and level.c > max(high, agents or 0))
+    c = min(beyond, default=found.c)
+    missed = next((level for level in summary.goodput if level.c == c), None)
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=agents, low=low, sure=found.sure, high=high, varies=found.varies,
-        c=found.c, missed=_missed(missed, slo, summary.levels) if missed else None,
+        c=c, missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 
 

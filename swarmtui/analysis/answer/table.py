@@ -40,8 +40,11 @@ def _sure(facts: AnswerFacts) -> str:
 
 
 def _capacity(facts: AnswerFacts) -> str:
-    number = facts.agents or 0
-    return f"{agents(number)}{range_clause(number, facts.low, facts.high)} with {facts.slo}{_sure(facts)}"
+    number, high = facts.agents or 0, facts.high
+    of = range_clause(number, facts.low, high)
+    if facts.low == number and high is not None and high > number:
+        of = f", perhaps up to {high},"
+    return f"{agents(number)}{of} with {facts.slo}{_sure(facts)}"
 
 
 def _capacity_or_more(facts: AnswerFacts) -> str:

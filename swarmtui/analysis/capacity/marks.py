@@ -34,10 +34,6 @@ def level_marks(
         disturbed, missed = bool(answer.disturbed), answer.missed_c
         # A level that is missed by far is past the range, whatever slowed the server down.
         doubted = disturbed and (answer.high is None or missed is None or missed <= answer.high)
-        # What is within the range may be kept in another minute.
-        if answer.high is not None:
-            beyond = (level.c for level in levels if level.c > max(answer.agents, answer.high))
-            missed = min(beyond, default=missed)
         return _by_slo(answer.agents, missed)._replace(doubted=doubted, disturbed=disturbed)
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)

@@ -123,7 +123,8 @@ def levels_view(
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
-    close = ("≈ too close to a limit to be sure", "≈ close") if "close" in judged and met else ("", "")
+    near = met and judged & {"just kept", "just missed"}
+    close = ("✓? ✖? close to the limit", "✓? ✖? close") if near else ("", "")
     is_unsure = "unsure" in judged and met is not None and not marks.doubted
     unsure = ("? not sure: too few requests, or visits differ", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)

@@ -95,8 +95,6 @@ class _Numbers(NamedTuple):
     waiting: float | None
     notes: tuple[str, str, str, str]
     half_width: float | None = None
-    # There are more agents than slots.
-    take_turns: bool = False
 
 
 # views
@@ -120,8 +118,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     ended = level is not None
     total = "tok/s" if ended else "tok/s now|tok/s"
     # C agents that take turns write more each than their share of the total.
-    shared = "|each writing" if numbers.take_turns else ""
-    each = f"per agent while it writes|per agent, writing|per agent writing{shared}|per agent"
+    each = "per agent while it writes|per agent, writing|per agent writing|per agent"
     figures: tuple[Figure, ...] = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
@@ -181,7 +178,6 @@ def _of_frame(data: LiveData) -> _Numbers:
         frame.ttft_s,
         frame.waiting,
         (headline, active, _running_percentile(frame.first_tokens), server),
-        take_turns=turns,
     )
 
 
@@ -232,8 +228,7 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
     if frame is not None and found is not None:
         percentile = _judged_percentile(frame, found.conditions, level.shown_ttft_s.max) or percentile
     numbers = level.headline_tps, level.per_stream_tps.mean, level.shown_ttft_s.median, level.queued
-    turns = _take_turns(frame.slots if frame is not None else None, level.c)
-    return _Numbers(*numbers, (half, "", percentile, ""), level.half_width, turns)
+    return _Numbers(*numbers, (half, "", percentile, ""), level.half_width)
 
 
 def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:

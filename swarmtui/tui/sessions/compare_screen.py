@@ -61,6 +61,8 @@ class OverlayPanel(ChartPanel):
 
 class CompareScreen(PanelScreen):
     key_context = "compare"
+    # What scrolls: most answers are shown whole.
+    AUTO_FOCUS = "#changes"
 
     def __init__(
         self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
@@ -109,8 +111,6 @@ class CompareScreen(PanelScreen):
     def on_mount(self) -> None:
         self.arrange_panels()
         self.update_panels()
-        # What scrolls: most answers are shown whole.
-        self.query_one("#changes", Page).focus()
 
     def update_panels(self) -> None:
         from swarmtui.analysis.compare.sessions import compare
