@@ -277,9 +277,11 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     agents, low = found.agents, found.low
     if high is None and (proven := _proven(found, summary, disturbed=facts.disturbed is not None)):
         agents = low = proven
-    # What misses within the range may be kept in another minute.
-    beyond = (level.c for level in summary.goodput if high is not None and level.c > max(high, agents or 0))
-    c = min(beyond, default=found.c)
+    # What misses it by little may be kept in another minute: then the first level that does not is the reason.
+    searched = summary.search.levels if summary.search and summary.search.goal == "capacity" else ()
+    sure = {level.c for level in searched if level.state == "missed"}
+    past = [one.c for one in summary.goodput if one.c > (agents or 0) and (one.c in sure or one.c > (high or one.c))]
+    c = found.c if high is None else min(past, default=found.c)
     missed = next((level for level in summary.goodput if level.c == c), None)
     return msgspec.structs.replace(
         facts,
