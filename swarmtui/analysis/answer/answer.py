@@ -78,6 +78,7 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None
+    possible = possible and (level is None or level.state != "missed")
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     said = f"{_between(facts, search)}{at} {missed[0].text(facts)}: {row.text(facts)}"
