@@ -70,6 +70,12 @@ class Chart(NamedTuple):
         return next((series.hue for series in self.series if series.hue != "dim"), "dim")
 
     @property
+    def main_curve(self) -> ChartSeries | None:
+        """The one curve over levels that counts; None if several do."""
+        curves = [series for series in self.series if series.stroke == "line" and series.hue != "dim"]
+        return curves[0] if self.kind == "levels" and len(curves) == 1 else None
+
+    @property
     def xs(self) -> tuple[float, ...]:
         """All x that have a point or are planned."""
         return tuple(sorted({*self.planned, *(x for series in self.series for x, _ in series.points)}))

@@ -28,13 +28,15 @@ _BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 class DotGrid:
     """Columns count from the left; rows of cells and of dots count from the bottom.
 
-    A cell shows what was drawn there last, of that style only: lines that cross stay apart.
+    A cell shows what was drawn there last, of that style only: lines that cross stay apart. A tinted cell has that
+    background: its style is "STYLE on HUE", or "on HUE" if it is empty.
     """
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
         self._dots: dict[Dot, tuple[int, str]] = {}
         self._texts: dict[Dot, Span] = {}
+        self._tints: dict[Dot, str] = {}
 
     def dot(self, x: int, y: int, style: str) -> None:
         """Draw a dot; one outside of the grid is left out."""
@@ -59,6 +61,15 @@ class DotGrid:
                 if x % 2 == 0 and (x + y) % 4 == 0:
                     self.dot(x, y, style)
 
+    def tint_below(self, start: Dot, end: Dot, until: int, hue: str) -> None:
+        """Tint the cells below a line, to the nearest edge, in the columns of cells before `until`."""
+        lowest: dict[int, int] = {}
+        for x, y in _between(start, end):
+            column = x // ACROSS
+            lowest[column] = min((y + UP // 2) // UP, lowest.get(column, self.height))
+        for column, top in lowest.items():
+            self._tints |= {(column, row): hue for row in range(top) if column < until}
+
     def put(self, column: int, row: int, text: str, style: str) -> None:
         """Write text over the dots, one cell for each character; what is outside of the grid is left out."""
         for at, char in enumerate(text, column):
@@ -79,22 +90,27 @@ class DotGrid:
             rows[row][column] = (chr(_BLANK + mask), style)
         for (column, row), span in self._texts.items():
             rows[row][column] = span
-        return [_joined(row) for row in reversed(rows)]
+        tints = [[self._tints.get((column, row), "") for column in range(self.width)] for row in range(self.height)]
+        return [_joined(row, hues) for row, hues in zip(reversed(rows), reversed(tints), strict=True)]
 
 
-def _joined(cells: list[Span]) -> Line:
-    """Join cells of one style; blanks have any."""
+def _joined(cells: list[Span], tints: list[str]) -> Line:
+    """Join cells of one style on one tint; blanks have any style."""
     line: Line = []
     texts: list[str] = []
-    style = ""
-    for text, wanted in cells:
-        if wanted != style and text != " ":
+    style = tint = ""
+    for (text, wanted), wanted_tint in zip(cells, tints, strict=True):
+        if wanted_tint != tint or (wanted != style and text != " "):
             if texts:
-                line.append(("".join(texts), style))
+                line.append(("".join(texts), _on(style, tint)))
                 texts = []
-            style = wanted
+            style, tint = wanted, wanted_tint
         texts.append(text)
-    return [*line, ("".join(texts), style)]
+    return [*line, ("".join(texts), _on(style, tint))]
+
+
+def _on(style: str, tint: str) -> str:
+    return f"{style} on {tint}".strip() if tint else style
 
 
 def _between(start: Dot, end: Dot) -> Iterator[Dot]:
@@ -263,6 +279,7 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     several = sum(bool(series.half_widths) for series in chart.series) > 1
     for series in chart.series:
         _draw_band(frame, series, apart=several)
+    _tint_curve(frame, chart)
     numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
     for series, number in sorted(numbered, key=lambda pair: pair[0].hue != "dim"):
@@ -272,6 +289,14 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
             grid.put(column, 0, "╵", "frame")
     if chart.boundary is not None:
         _draw_boundary(frame, chart.boundary, named=first)
+
+
+def _tint_curve(frame: _Frame, chart: Chart) -> None:
+    """Tint the area below the curve that counts, up to the boundary of the SLO: what is kept is seen at a glance."""
+    until = frame.grid.width if chart.boundary is None else _boundary_column(frame, chart.boundary)
+    if curve := chart.main_curve:
+        for start, end in pairwise(frame.dot(x, y) for x, y in curve.points):
+            frame.grid.tint_below(start, end, until, curve.hue)
 
 
 def _numbers(chart: Chart) -> list[int]:
@@ -335,10 +360,13 @@ def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> No
             return
 
 
-def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:
-    grid = frame.grid
+def _boundary_column(frame: _Frame, boundary: tuple[float, float]) -> int:
     kept, missed = (frame.column(x) for x in boundary)
-    column = (kept + missed + 1) // 2
+    return (kept + missed + 1) // 2
+
+
+def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:
+    grid, column = frame.grid, _boundary_column(frame, boundary)
     for row in range(grid.height):
         if grid.is_free(column, row):
             grid.put(column, row, "┊", "good")

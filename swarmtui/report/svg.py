@@ -49,7 +49,7 @@ DARK_PAGE = page_colours(DARK, DARK.surface)
 
 def style_sheet(colours: Mapping[str, str]) -> str:
     hues = "".join(
-        f".{hue}{{stroke:{colours[hue]}}}.mark.{hue},.bar.{hue},.band.{hue}{{fill:{colours[hue]}}}"
+        f".{hue}{{stroke:{colours[hue]}}}.mark.{hue},.bar.{hue},.band.{hue},.area.{hue}{{fill:{colours[hue]}}}"
         f"svg text.{hue}{{fill:{colours[hue]};stroke:none}}"
         for hue in (*HUES, "dim")
     )
@@ -60,7 +60,7 @@ def style_sheet(colours: Mapping[str, str]) -> str:
         f".grid{{stroke:{colours['rule']};fill:none;opacity:.6}}"
         f".moment{{stroke:{colours['dim']};fill:none;stroke-dasharray:1 3}}\n"
         f".axis{{stroke:{colours['dim']};fill:none}}.line{{fill:none;stroke-width:2}}"
-        ".band{stroke:none;opacity:.2}.mark,.bar{stroke-width:1.5}\n"
+        ".band{stroke:none;opacity:.2}.area{stroke:none;opacity:.12}.mark,.bar{stroke-width:1.5}\n"
         f"{hues}\n.mark.hollow{{fill:{colours['card']}}}\n"
     )
 
@@ -163,6 +163,8 @@ def _content(chart: Chart, area: _Area, important: Sequence[float], *, first: bo
     if any(series.stroke == "sparse" for series in chart.series):
         outline = f"M{_LEFT} {area.top}H{area.width - _RIGHT}V{area.bottom}H{_LEFT}Z"
         parts.append(f'<clipPath id="clip-{chart.name}"><path d="{outline}"/></clipPath>')
+    if (curve := chart.main_curve) and len(curve.points) > 1:
+        parts.append(_kept_area(curve, chart.boundary, area))
     if chart.boundary is not None:
         parts.append(_boundary(chart.boundary, area, named=first))
     for series in chart.series:
@@ -202,6 +204,19 @@ def _points(chart: Chart, series: ChartSeries, number: int, area: _Area) -> list
             named.append((left, top))
             parts.append(f'<text x="{left + 8:.1f}" y="{top - 6:.1f}" class="value">{escape(name)}</text>')
     return parts
+
+
+def _kept_area(curve: ChartSeries, boundary: tuple[float, float] | None, area: _Area) -> str:
+    """Fill the area below a curve, up to the boundary of the SLO."""
+    points = [(area.x(x), area.y(y)) for x, y in curve.points]
+    end = points[-1][0] if boundary is None else min(points[-1][0], sum(area.x(at) for at in boundary) / 2)
+    shown = [point for point in points if point[0] <= end]
+    after = next((point for point in points if point[0] > end), None)
+    if shown and after:
+        (x, y), (next_x, next_y) = shown[-1], after
+        shown.append((end, y + (next_y - y) * (end - x) / (next_x - x)))
+    top = "L".join(f"{x:.1f} {y:.1f}" for x, y in shown)
+    return f'<path d="M{points[0][0]:.1f} {area.bottom:.1f}L{top}V{area.bottom:.1f}Z" class="area {curve.hue}"/>'
 
 
 def _boundary(boundary: tuple[float, float], area: _Area, *, named: bool) -> str:

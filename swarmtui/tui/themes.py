@@ -23,6 +23,9 @@ _SIXTEEN: dict[bool, dict[Hue, str]] = {
         "bad": "red",
     },
 }  # fmt: skip
+# What the background has of a tint, and a tint with 256 colours; text on it stays legible.
+_TINT = {True: 0.84, False: 0.89}
+_TINT_256 = {True: 236, False: 254}
 
 
 def _theme(name: str, palette: ColourTable, panel: str, dark: bool) -> Theme:
@@ -55,7 +58,17 @@ THEMES = {
 }
 
 
-def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, Style]:
+class LineStyles(dict[str, Style]):
+    """The styles of lines by name; `good on throughput` is made of `good` and the background `on throughput`."""
+
+    def __missing__(self, name: str) -> Style:
+        front, on, hue = name.partition(" on ")
+        if not on:
+            raise KeyError(name)
+        return self.setdefault(name, self[front] + self[f"on {hue}"])
+
+
+def line_styles(theme: Theme, colours: str | None = "truecolor") -> LineStyles:
     """Map the style names used in lines to colours; `colours` are those of the terminal, as Rich names them.
 
     A quantity has the same hue in every theme. Its ramp is named by hue and step, as `shade` returns it.
@@ -72,11 +85,21 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
         front, back = Color.parse(variables["foreground"]), Color.parse(variables["background"])
         return Style(color=front.blend(back, share).rich_color)
 
+    def tint(hue: Hue) -> Style:
+        """Return the background of a quantity; with 256 colours a grey, with 16 none."""
+        if few:
+            return Style()
+        if colours == "256":
+            return Style(bgcolor=TerminalColour.from_ansi(_TINT_256[theme.dark]))
+        front, back = Color.parse(palette.hues[hue]), Color.parse(variables["background"])
+        return Style(bgcolor=front.blend(back, _TINT[theme.dark]).rich_color)
+
     hues = {hue: Style(color=_SIXTEEN[theme.dark][hue] if few else palette.hues[hue]) for hue in HUES}
     title = hues["throughput"] if few else Style(color=Color.parse(variables["primary"]).rich_color)
-    return {
+    styles = {
         "": Style(),
         **hues,
+        **{f"on {hue}": tint(hue) for hue in HUES},
         **{f"bold {hue}": style + Style(bold=True) for hue, style in hues.items()},
         **{
             f"{hue}{step}": _ramp_style(hues[hue], palette, hue, step, colours, few)
@@ -93,6 +116,7 @@ def line_styles(theme: Theme, colours: str | None = "truecolor") -> dict[str, St
         "cursor": hues["queue"] + Style(bold=True),
         "selected": Style(reverse=True),
     }
+    return LineStyles(styles)
 
 
 def _ramp_style(plain: Style, palette: ColourTable, hue: Hue, step: int, colours: str | None, few: bool) -> Style:

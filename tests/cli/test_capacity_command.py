@@ -30,7 +30,7 @@ def test_answer_is_the_slots_and_is_derived_from_the_journal(sandbox: Sandbox) -
     headline = answer["headline"]["sentence"]
     found_words = "1 agent with a first token within 120 ms, for 50 % of requests"
     high = answer["high"]
-    end = "" if high == 1 else " or more" if high is None else f" (1–{high})"
+    end = "" if high == 1 else " or more" if high is None else f", perhaps up to {high},"
     assert headline == found_words.replace("1 agent", f"1 agent{end}", 1) + ("" if answer["doubts"] else " (99 % sure)")
     assert answer["limit"]["code"] == ("not_known" if disturbed else "slots")
     not_known = "likely: " if disturbed else ""

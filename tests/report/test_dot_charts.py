@@ -118,6 +118,29 @@ def test_the_boundary_of_the_slo_is_between_the_levels_around_it() -> None:
     assert any("kept ┊ missed" in line for line in lines)
 
 
+def test_what_is_kept_is_tinted_below_the_curve() -> None:
+    (_, *rows, ticks) = paint_charts(capacity_charts()[:1], 72, 16)
+    lines = text_of(rows)
+    (column,) = {line.index("┊") for line in lines if "┊" in line}
+    tinted = [sum(len(text) for text, style in row if style.endswith("on throughput")) for row in rows]
+    # More the lower, from the first level to the boundary.
+    assert tinted == sorted(tinted) and tinted[0] == 0
+    spans = rows[-1]
+    starts = [sum(len(text) for text, _ in spans[:at]) for at in range(len(spans))]
+    below = [(start, start + len(text)) for start, (text, style) in zip(starts, spans, strict=True) if "on " in style]
+    assert (below[0][0], below[-1][1]) == (text_of([ticks])[0].index("1"), column)
+    assert all(end == start for (_, end), (start, _) in pairwise(below))
+
+
+def test_several_curves_that_count_alike_have_no_tint() -> None:
+    pair = (ChartSeries("a", ((1.0, 5.0), (2.0, 9.0))), ChartSeries("b", ((1.0, 6.0), (2.0, 8.0)), hue="energy"))
+    chart = Chart("", "", "levels", "C", "y", pair, linear=True)
+    assert not [style for row in paint_charts([chart], 40, 10) for _, style in row if "on " in style]
+    assert any(
+        "on throughput" in style for row in paint_charts([chart._replace(series=pair[:1])], 40, 10) for _, style in row
+    )
+
+
 def test_both_axes_of_measured_values_are_named() -> None:
     series = ChartSeries("", ((10.0, 100.0), (5.0, 200.0)))
     chart = Chart("pareto", "", "xy", "tok/s per agent", "output tok/s per server", (series,))

@@ -48,6 +48,24 @@ def test_text_is_legible_on_every_background(theme: Theme, palette: ColourTable)
             assert contrast(painted(theme, name), triplet(back)) >= 4.5, name
 
 
+@pytest.mark.parametrize("colours", ["256", "truecolor"])
+@pytest.mark.parametrize("theme", [SWARM, SWARM_LIGHT], ids=lambda theme: theme.name)
+def test_text_is_legible_below_a_curve(theme: Theme, colours: str) -> None:
+    styles = line_styles(theme, colours)
+    for hue in HUES:
+        for name in TEXT:
+            style = styles[f"{name} on {hue}"]
+            assert style.color is not None and style.bgcolor is not None
+            assert contrast(style.color.get_truecolor(), style.bgcolor.get_truecolor()) >= 4.5, (name, hue)
+
+
+def test_sixteen_colours_have_no_tint_and_unknown_names_are_errors() -> None:
+    styles = line_styles(SWARM, "standard")
+    assert styles["good on throughput"] == styles["good"]
+    with pytest.raises(KeyError):
+        styles["nothing"]
+
+
 @pytest.mark.parametrize("theme", [SWARM.name, SWARM_LIGHT.name])
 async def test_what_an_empty_field_stands_for_is_legible(theme: str) -> None:
     app = SwarmApp()

@@ -137,7 +137,7 @@ async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
         await pilot.press("x", "x")
         await until(lambda: live.ended is not None)
         await until(lambda: re.search(r"○ *200", screen_text(app)) is not None)
-        assert "incomplete" in screen_text(app)
+        await until(lambda: "incomplete" in screen_text(app))
     assert live.ended is not None
     assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 200]
     report(live.ended, (), Outputs(open_progress(sys.stderr, True)))
