@@ -183,6 +183,12 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
         return self.error is not None and self.error != CANCELLED
 
     @property
+    def ended_at_once(self) -> bool:
+        """Whether the model ended the answer before any output: what the server counted was the end of the sequence."""
+        counted = self.token_source in _COUNTED_BY_SERVER and bool(self.tokens_out)
+        return self.ok and self.t_first_ns is None and counted
+
+    @property
     def ends_task(self) -> bool:
         """Whether no other turn follows: it is the last one, or has not succeeded."""
         return self.error is not None or self.turn + 1 >= self.turns

@@ -263,7 +263,7 @@ class Level(PerLevel, frozen=True, kw_only=True):
     `n` counts the measured requests that finished, with or without an error; unmeasured ones (pre-roll, fillers) are
     not in it, nor the `unfinished` ones, which were cancelled when the window of the level was over. `errors` counts
     all that failed, also unmeasured ones, and those of an attempt that was repeated after an outage or a pause.
-    `empty` answers have no text, which misses a limit on the first token. `out_tps_steady_hw` is the half-width of the
+    `empty` answers have no token, which misses a limit on the first one. `out_tps_steady_hw` is the half-width of the
     95 % interval of the steady rate.
     Rates over several runs are the sum of tokens over the sum of time. `clean` figures leave out cap hits. `c_achieved`
     is the mean number in flight, `c_held` that while the client had work for C streams (null for other loads),

@@ -271,6 +271,19 @@ def test_answer_without_output_breaks_the_limit_on_it() -> None:
     assert not parse_slo("ttfo=500ms").met_by(reasoning_only)
 
 
+def test_an_answer_that_the_model_ended_at_once_counts_only_if_it_came_too_late() -> None:
+    """The server counted an end of sequence: there is no first token to judge, and it is no fault of the server."""
+    slo = parse_slo("ttft_p90=2s,stream_p10=20")
+    in_time, late = (request(0, [], tokens_out=1, t_done_ns=BOOT_NS + ms * MS) for ms in (40, 2500))
+    tally = SloTally(slo, [request(0, [50, 60]), in_time, in_time])
+    assert (tally.good, tally.n) == (1, 1) and tally.counts == [(1, 1), (1, 1)]
+    tally.add(late)
+    assert tally.counts[0] == (1, 2) and tally.least_values[0] == [0.05, 2.5]
+    # What a proxy or a broken server returned has no token.
+    tally.add(request(0, [], tokens_out=0, t_done_ns=BOOT_NS + MS))
+    assert tally.counts[0] == (1, 3)
+
+
 def test_request_must_meet_the_limits_of_all_percentiles() -> None:
     slo = parse_slo("ttft_p95=200ms,e2e_p50=300ms")
     assert slo.met_by(request(0, [100, 250]))

@@ -236,7 +236,7 @@ def test_a_command_asks_the_same_server_with_the_same_workload_and_slo(embedded:
 def test_answers_without_text_are_named_and_no_slots_are_advised_for_them() -> None:
     """They have no first token, so that they miss its limit: more slots would change nothing."""
     slo = parse_slo("ttft_p90=2s")
-    empty = request(0, [], tokens_out=1, t_done_ns=BOOT_NS + MS)
+    empty = request(0, [], tokens_out=0, t_done_ns=BOOT_NS + MS)
     records = {4: [request(0, [500])] * 30, 10: [request(0, [700])] * 5 + [empty] * 2}
     levels = [level(4, tps=100, ttft=0.5), msgspec.structs.replace(level(10, tps=110, ttft=0.7), n=7, ok=7, empty=2)]
     found = goodput(levels, {(c, None): records[c] for c in records}, slo)

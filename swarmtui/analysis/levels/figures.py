@@ -154,7 +154,7 @@ def _level(
         error_counts=dict(sorted(Counter(r.error for r in failed if r.error is not None).items())),
         cap_hits=sum(r.cap_hit for r in ok),
         degenerate=sum(r.degenerate for r in ok),
-        empty=sum(r.t_first_ns is None for r in ok),
+        empty=sum(r.t_first_ns is None and not r.ended_at_once for r in ok),
         complete=all(run.complete for run in runs),
         wall_s=wall_s,
         steady_s=steady_s,

@@ -77,7 +77,12 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         """Whether a request, and the job that ends with it, meets the limits; None if that is open, or none applies."""
         found = []
         if record.phase in _JUDGED and self.limits.keys() != {JOB}:
-            found.append(self.met_unfinished(record) if record.phase == "unfinished" else self.met_by(record))
+            judge: Callable[[Record], bool | None] = self.met_by
+            if record.phase == "unfinished":
+                judge = self.met_unfinished
+            elif record.ended_at_once:
+                judge = self.met_at_once
+            found.append(judge(record))
         if job is not None and JOB in self.limits:
             late = job.seconds > self.limits[JOB]
             found.append(job.ok and not late if job.ok is not None else False if late else None)
@@ -101,6 +106,10 @@ class SloCondition(Stored, frozen=True, kw_only=True):
         if any(passed[name] > limit for name, limit in self.limits.items() if name in passed):
             return False
         return True if all(known.get(name) is not None for name in self.limits) else None
+
+    def met_at_once(self, record: Record) -> bool | None:
+        """Whether an answer that the model ended at once came too late; None if not: it has no output to judge."""
+        return False if any(record.age_s > self.limits.get(name, inf) for name in _AGES) else None
 
     def _is_within(self, name: str, value: float) -> bool:
         return value >= self.limits[name] if name == RATE else value <= self.limits[name]
@@ -288,7 +297,8 @@ class SloTally:
         for number, (condition, one) in enumerate(zip(self.slo.conditions, met, strict=True)):
             if one is not None and len(condition.limits) == 1:
                 value = condition.counted_value(record, job, one)
-                awaited = value == inf and record.phase == "unfinished" and condition.limits.keys() <= _AGES
+                awaited = value == inf and (record.phase == "unfinished" or record.ended_at_once)
+                awaited = awaited and condition.limits.keys() <= _AGES
                 self.counted_values[number].append(value)
                 self.least_values[number].append(record.age_s if awaited else value)
         counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
