@@ -10,6 +10,13 @@ from swarmtui.model.base import Stored
 _WIDE = 0.75
 
 
+def wide_range(agents: int | None, low: int | None, high: int | None) -> tuple[int, int] | None:
+    """Return the range of a number of agents if its low end is far below them."""
+    if not agents or not low or high is None:
+        return None
+    return (low, high) if low < _WIDE * agents and agents - low > 1 else None
+
+
 class AnswerSentence(Stored, frozen=True, kw_only=True):
     """A sentence for readers, and its stable `code` for programs."""
 
@@ -111,11 +118,17 @@ class Answer(Stored, frozen=True, kw_only=True):
 
     @property
     def wide_range(self) -> tuple[int, int] | None:
-        """The range if its low end is far below the agents: then the number alone looks more certain than it is."""
+        """The range if the number alone would look more certain than it is."""
+        return wide_range(self.agents, *self.shown_range)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the number has the sign of doubt: by the quality of the measurement, or since any fewer are possible.
+
+        Only of a range whose high end is known it is said how many fewer.
+        """
         low, high = self.shown_range
-        if not self.agents or not low or high is None:
-            return None
-        return (low, high) if low < _WIDE * self.agents and self.agents - low > 1 else None
+        return self.quality == "doubtful" or bool(self.agents and not low and high is not None)
 
     @property
     def is_open(self) -> bool:

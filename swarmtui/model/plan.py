@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
 from swarmtui.model.base import Stored
 from swarmtui.model.load import Closed, Load
 
@@ -52,6 +54,15 @@ class Plan(Stored, frozen=True, kw_only=True):
     alpha: float = 0.01
     budget_s: float | None = None
     price_per_hour: float | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it is a search that answers within a given time."""
+        return self.goal == "capacity" and self.budget_s is not None
+
+    def surer(self) -> Plan:
+        """Return the same search without a limit of its time, decided at 1 %."""
+        return msgspec.structs.replace(self, alpha=0.01, budget_s=None)
 
 
 LevelKey = tuple[int, float | None]

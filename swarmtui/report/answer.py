@@ -17,8 +17,8 @@ from swarmtui.text import count_noun
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
-# If at most this share of the agents write at a time, the tok/s of each do not add up to the total.
-_FEW_WRITE = 0.5
+# The keys of the app that do what a step says.
+_KEYS = {"repeat_run": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
@@ -26,7 +26,7 @@ NO_STEP = "nothing that these figures point to"
 
 def answer_number(found: Answer) -> str:
     """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`, `16–35`"""
-    doubtful = found.quality == "doubtful"
+    doubtful = found.is_doubtful
     if found.agents is not None:
         parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
         return "".join(parts)
@@ -105,27 +105,17 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 def point_text(point: AnswerPoint) -> str:
     """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
 
-    If most agents wait, it is said how many write at a time. Of few requests the p90 is not known: then it is the
-    median, and how many of them kept the SLO.
+    Of few requests the p90 is not known: then it is the median, and how many of them kept the SLO.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
-        each, writing = rate(point.per_stream_tps, point.half_width), _writing(point)
-        some = "" if writing is None else f" ({writing} at a time)"
-        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent while writing{some}")
+        each = rate(point.per_stream_tps, point.half_width)
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent while writing")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
     few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
     first = f"{p90} (p90)" if p90 else few
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
-
-
-def _writing(point: AnswerPoint) -> int | None:
-    """Return how many agents write at a time, on average; null if that is not known, or if most of them do."""
-    if point.out_tps is None or not point.per_stream_tps:
-        return None
-    number = max(1, round(point.out_tps / point.per_stream_tps))
-    return number if number <= _FEW_WRITE * point.c else None
 
 
 def first_token_p90(point: AnswerPoint) -> str:
@@ -157,12 +147,8 @@ def needs_restart(step: NextStep) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again."""
-    if step.code == "repeat_run":
-        return msgspec.structs.replace(step, sentence=f"R: {step.sentence}", command="")
-    if step.code == "longer_searches":
-        sentence = f"{step.sentence}: plan “how many agents? surer” of the setup screen"
-        return msgspec.structs.replace(step, sentence=sentence, command="")
-    return step
+    key = _KEYS.get(step.code)
+    return step if key is None else msgspec.structs.replace(step, sentence=f"{key}: {step.sentence}", command="")
 
 
 def step_text(step: NextStep) -> str:

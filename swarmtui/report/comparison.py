@@ -25,6 +25,8 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
+# A rate of each agent that falls by this much is part of the price of more agents.
+_SLOWER = 0.1
 _MORE_RUNS = f"start a run with {MIN_RUNS} in the field runs of the setup screen"
 
 
@@ -83,7 +85,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
     """Return the answer of a comparison: agents before and after, what changed, how sure it is, and the rest of it.
 
     That is how the same load ran on both, the one thing to do next, and the limit if it is another one now. What is not
-    known is left out. `in_app`: a key is named instead of a command, and a table shows the same load.
+    known is left out. `in_app`: a key is named instead of a command, and only the price of the change, as a table shows
+    how the same load ran.
     """
     lines = [
         AnswerLine("Agents" if pair.agents else "Result", pair.headline_text, pair_code(pair)),
@@ -91,7 +94,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair)),
         AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code == "machine_changed")),
-        *([] if in_app else [_same_load(pair)]),
+        _price(pair) if in_app else _same_load(pair),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
@@ -136,6 +139,16 @@ def _same_load(pair: Pair) -> AnswerLine:
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
     return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
+
+
+def _price(pair: Pair) -> AnswerLine:
+    """Say what more agents cost each of them: `each agent writes 149 → 65 tok/s (−56 %), context 8,192 → 4,096`"""
+    stream = next((x for x in pair.rows if x.key == pair.headline and x.figure == "per_stream_tps"), None)
+    slower = stream is not None and stream.change is not None and stream.change <= -_SLOWER
+    if pair.refused or not pair.agents:
+        return AnswerLine("", "")
+    each = f"each agent writes {stream.rates} ({change_percent(stream)})" if stream and slower else ""
+    return AnswerLine("Price", ", ".join(filter(None, (each, _context(pair)))))
 
 
 def _context(pair: Pair) -> str:

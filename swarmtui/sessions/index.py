@@ -231,7 +231,7 @@ def _summary_row(summary: Summary) -> SessionRow:
         agents_range=summary.answer.wide_range if summary.answer else None,
         agents_low=summary.answer.shown_range[0] if summary.answer else None,
         agents_high=summary.answer.shown_range[1] if summary.answer else None,
-        doubtful=summary.answer is not None and summary.answer.quality == "doubtful",
+        doubtful=summary.answer is not None and summary.answer.is_doubtful,
         requests=sum(level.n for level in summary.levels),
     )
 

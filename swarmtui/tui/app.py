@@ -279,8 +279,8 @@ class SwarmApp(PatchedApp[AppResult]):
         salt = os.urandom(4).hex()
         self.open_run(msgspec.structs.replace(request, label=label, server_flags=server_flags, salt=salt))
 
-    async def repeat_saved(self, summary: Summary) -> None:
-        """Repeat a saved session with it as the baseline, if its server answers."""
+    async def repeat_saved(self, summary: Summary, *, surer: bool = False) -> None:
+        """Repeat a saved session with it as the baseline, if its server answers; `surer`: without a limit of time."""
         from swarmtui.client.request_builder import repeat_request
 
         try:
@@ -288,6 +288,8 @@ class SwarmApp(PatchedApp[AppResult]):
         except BadInput as problem:
             self.toast(f"cannot run it again: {problem}")
         else:
+            if surer:
+                request = msgspec.structs.replace(request, plan=request.plan.surer())
             self.open_run(request)
 
     async def open_replay(self, root: Path, session_id: str) -> None:

@@ -88,6 +88,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("again", "R", "R", "run again", "Repeat the plan; compare with the run before a change", "Load",
            ("live", "result"), False, True),
     Action("again", "R", "R", "run again", "Repeat the plan of the newest one", "Sessions", ("compare",), True),
+    Action("find_capacity", "N", "N", "surer search", "Ask the same again, 99 % sure; some minutes", "Sessions",
+           ("result", "compare"), False, True),
     Action("describe", "w", "w", "save as", "Set label, note and directory of a session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a file: HTML, Markdown, CSV, SVG …", "Session",
            (*_PANELS, "result", "sessions", "compare"), False, True),

@@ -239,7 +239,7 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     step = "a surer search of this server, then of one with --parallel 2, may tell them apart (some minutes"
     assert shell["Try next"].startswith(f"{step} each): swarmtui capacity http")
     assert shell["Try next"].endswith(" --max-tokens 64")
-    assert app["Try next"] == f"{step} each): plan “how many agents? surer” of the setup screen"
+    assert app["Try next"] == f"N: {step} each)"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
         "3 agents apart; repeats of a search differ by up to 2"
     )
@@ -298,6 +298,9 @@ def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
         "800 → 900 tok/s in total (+12 %); first token 1.00 s → 600 ms; each writes 400 → 200 tok/s (−50 %); "
         "a whole answer 2.00 → 1.20 s"
     )
+    # In the app a table shows all of this.
+    app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
+    assert app["Price"] == "each agent writes 400 → 200 tok/s (−50 %)" and "Both at 8" not in app
     figures, levels = change_tables(pair)
     assert figures.title == "Change with 8 agents on both" and levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}

@@ -374,8 +374,8 @@ def test_any_session_can_be_baseline_and_rows_keep_their_order() -> None:
     assert [stage.id for stage in found.leaderboard] == ["a", "b", "c"]
 
 
-def discovered(flags: dict[str, str] | None, version: str = "") -> DiscoveredServer:
-    return DiscoveredServer(url="http://127.0.0.1:8000", flags=flags, version=version)
+def discovered(flags: dict[str, str] | None, version: str = "", context: int | None = None) -> DiscoveredServer:
+    return DiscoveredServer(url="http://127.0.0.1:8000", flags=flags, version=version, context=context)
 
 
 @pytest.mark.parametrize(
@@ -391,6 +391,16 @@ def discovered(flags: dict[str, str] | None, version: str = "") -> DiscoveredSer
         (discovered({"a": "1"}), discovered({"a": "1"}), "the same flags"),
         (discovered({"a": "1"}, version="0.31"), discovered({"a": "1"}, version="0.32"), "version 0.31 → 0.32"),
         (discovered(None), discovered({"a": "1"}), "flags not known"),
+        (
+            discovered({"parallel": "2"}, context=8192),
+            discovered({"parallel": "4"}, context=4096),
+            "--parallel 2 → 4, context of a request 8192 → 4096",
+        ),
+        (
+            discovered({"ctx-size": "8192"}, context=8192),
+            discovered({"ctx-size": "4096"}, context=4096),
+            "--ctx-size 8192 → 4096",
+        ),
         (discovered(None, version="0.31"), discovered({}, version="0.32"), "flags not known, version 0.31 → 0.32"),
     ],
 )

@@ -90,8 +90,11 @@ def list_models(to: ScriptedHandler, *names: str) -> None:
     to.whole(200, json.dumps({"object": "list", "data": models}).encode())
 
 
-def respond_with_words(count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "word ") -> Responder:
-    """Stream `count` words; responses that were sent completely are recorded."""
+def respond_with_words(
+    count: int = 3, gap_s: float = 0.0, usage: bool = True, text: str = "word ", tokens: int | None = None
+) -> Responder:
+    """Stream `count` words, counted as so many `tokens`; responses that were sent completely are recorded."""
+    counted = count if tokens is None else tokens
 
     def answer(to: ScriptedHandler, request: ReceivedRequest) -> None:
         server = to.server
@@ -109,7 +112,7 @@ def respond_with_words(count: int = 3, gap_s: float = 0.0, usage: bool = True, t
             to.event(chunk({"content": f"{text}{number} "}))
         to.event(chunk({}, "stop"))
         if usage:
-            counts = {"prompt_tokens": 10, "completion_tokens": count, "total_tokens": 10 + count}
+            counts = {"prompt_tokens": 10, "completion_tokens": counted, "total_tokens": 10 + counted}
             to.event(json.dumps({"id": identity, "choices": [], "usage": counts}))
         to.end_stream()
         server.completed.append(CompletedResponse(identity, time.perf_counter_ns(), to.client_address[1]))

@@ -17,6 +17,7 @@ from swarmtui.model.client_protocol import Ended
 from swarmtui.sessions import store
 from swarmtui.tui.app import AppResult
 from tests.cli.programs import Sandbox
+from tests.cli.scripted_server import respond_with_words, scripted_server
 
 # One slot: with a second agent, each request waits for a whole answer of about 240 ms.
 FAST = ("sim:moe-tp1?slots=1&output.cv=0", "--max-tokens", "40", "--slo", "ttft_p50=120ms", "--budget", "20s")
@@ -51,6 +52,18 @@ def test_six_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     search = store.load_session(sandbox.sessions, "last").journal.search
     assert search is not None and search.alpha == 0.2 and summary.session.plan.budget_s == 20.0
     assert summary.answer is not None and summary.answer.headline.sentence == text["Capacity"]
+
+
+def test_a_model_that_ends_every_answer_at_once_is_the_reason(sandbox: Sandbox) -> None:
+    """An end of sequence is a token, and no first one: the search ends after the first level, and says why."""
+    with scripted_server(respond_with_words(0, tokens=1)) as server:
+        ran = sandbox.run("quick", server.url, "--budget", "20s", "--session-dir", str(sandbox.sessions))
+    assert ran.code == 1, ran
+    text = {line[:13].strip(): line[13:] for line in ran.out.splitlines()}
+    assert text["Capacity"].endswith("for 90 % of requests is not known: no answer had text")
+    assert re.fullmatch(r"the model ended all \d+ answers at once, without text", text["Why no more"])
+    assert text["Try next"].startswith("find out why answers are empty")
+    assert len(server.received) < 40
 
 
 def test_json_has_the_answer_and_an_exit_code(sandbox: Sandbox) -> None:

@@ -75,19 +75,6 @@ def test_the_first_token_is_its_p90_and_of_few_requests_its_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("c", "stream", "said"),
-    [
-        (22, 942.0, "942 per agent while writing (2 at a time)"),
-        (3, 600.0, "600 per agent while writing"),
-        (8, 60.0, "60.0 per agent while writing"),
-    ],
-)
-def test_it_is_said_how_many_write_at_a_time_if_most_agents_wait(c: int, stream: float, said: str) -> None:
-    point = AnswerPoint(c=c, ttft_s=None, per_stream_tps=stream, out_tps=1650.0)
-    assert point_text(point) == f"1,650 tok/s in total, {said}"
-
-
-@pytest.mark.parametrize(
     ("p90", "good", "said"),
     [
         (None, 19, "1.90 s (median), within 2 s in 19 of 20"),

@@ -437,6 +437,28 @@ async def test_capacity_after_the_end_is_a_new_run_or_a_reason(until: Until, mon
     assert source.commands == []
 
 
+async def test_after_a_quick_search_the_same_key_asks_again_without_a_limit_of_time(
+    until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = Plan(goal="capacity", slo="ttft_p90=1s", alpha=0.2, budget_s=60.0)
+    source = RecordingSource()
+    session = source.live.session
+    assert session is not None
+    source.live.session = msgspec.structs.replace(session, plan=quick)
+    source.live.apply(msgspec.structs.replace(frame(4), status="ended"))
+    source.live.apply(protocol.Ended("done", "", "/nowhere"))
+    request = RunRequest(endpoints=("sim:moe-tp1",), workload="coding", plan=quick, session_root="/nowhere")
+    app = SwarmApp(source=source, request=request)
+    started: list[RunRequest] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await until(lambda: "N surer search" in screen_text(app))
+        await pilot.press("N")
+        await until(lambda: bool(started))
+    plan = started[0].plan
+    assert (plan.goal, plan.slo, plan.alpha, plan.budget_s) == ("capacity", "ttft_p90=1s", 0.01, None)
+
+
 async def test_a_chosen_theme_is_kept_unless_the_config_names_one() -> None:
     app = SwarmApp(source=RecordingSource())
     async with app.run_test(size=(80, 24)) as pilot:

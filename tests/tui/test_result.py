@@ -298,7 +298,7 @@ def test_columns_that_no_shown_row_fills_give_way() -> None:
     ("agents", "low", "high", "shown"),
     [
         (34, 16, 35, "16–35"), (34, 26, 35, "34"), (34, 25, 40, "25–40"), (3, 2, 3, "3"), (4, 1, 4, "1–4"),
-        (34, 0, 35, "34"), (34, 16, None, "34"), (34, 34, None, "34+"),
+        (34, 0, 35, "?34"), (34, 16, None, "34"), (34, 34, None, "34+"),
     ],
 )  # fmt: skip
 def test_a_wide_range_is_drawn_instead_of_a_number_that_would_look_certain(
@@ -307,8 +307,10 @@ def test_a_wide_range_is_drawn_instead_of_a_number_that_would_look_certain(
     answer = msgspec.structs.replace(ANSWER, agents=agents, low=low, high=high)
     assert answer_number(answer) == large_answer(answer).number == shown
     assert result_view(ended_frame(answer), None, levels_view(()), "").number == shown
-    row = SessionRow(id="a", agents=agents, agents_open=answer.is_open, agents_range=answer.wide_range)
-    assert answer_text(row) == f"{shown} agents"
+    row = SessionRow(
+        id="a", agents=agents, agents_open=answer.is_open, agents_range=answer.wide_range, doubtful=answer.is_doubtful
+    )
+    assert answer_text(row).replace("? ", "?") == f"{shown} agents"
 
 
 def test_numbers_that_are_only_a_bound_are_drawn_as_one() -> None:

@@ -38,7 +38,7 @@ def command_again(summary: Summary, *, longer: bool = False) -> str:
     cap = f" --max-tokens {plan.max_tokens}" if plan.max_tokens is not None else ""
     if plan.goal in ("capacity", "cliff"):
         command = (
-            "run --find-cliff" if plan.goal == "cliff" else "quick" if plan.budget_s and not longer else "capacity"
+            "run --find-cliff" if plan.goal == "cliff" else "quick" if plan.is_quick and not longer else "capacity"
         )
         return f"swarmtui {command}{same_target(summary)}{cap}"
     option = "--rate" if is_open_loop(summary.levels) else "--levels"

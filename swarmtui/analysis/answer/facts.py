@@ -90,6 +90,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     while it writes.
     `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
+    `textless` is the number of answers if none of them had text.
     `failing` is the level at which most requests failed, with their number, all, and the error; null if few did.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
@@ -145,6 +146,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     requests: int | None = None
     error: str | None = None
     failing: tuple[int, int, int, str] | None = None
+    textless: int | None = None
     ttft_s: float | None = None
     prefill_s: float | None = None
     longest_part: tuple[str, str, str] | None = None
@@ -219,6 +221,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         replicas=slots.replicas if slots else 1,
         inferred=bool(slots and slots.inferred),
         failing=_failing(measured),
+        textless=_textless(measured),
         **_best(levels, scaling),
     )
     if slo is not None:
@@ -237,6 +240,13 @@ def _failing(levels: Sequence[Level]) -> tuple[int, int, int, str] | None:
     if worst.errors <= _FEW_FAIL * worst.n:
         return None
     return worst.c, worst.errors, worst.n, _commonest_error(worst) or "unknown"
+
+
+def _textless(levels: Sequence[Level]) -> int | None:
+    """Return the number of answers if each of them ended without text."""
+    answers = sum(level.ok for level in levels)
+    empty = answers == sum(level.degenerate for level in levels) and not any(level.ttft_s.n for level in levels)
+    return answers if answers and empty else None
 
 
 def _commonest_error(level: Level) -> str | None:

@@ -162,7 +162,11 @@ def _more_agents(facts: AnswerFacts) -> str:
     return f"swarmtui capacity{facts.command_endpoint}{most}"
 
 
+_WHY_EMPTY = "find out why answers are empty: the chat template, the stop words or the model may end them at once"
+
 STEPS = (
+    AnswerRow("next", "no_text", ("textless",), lambda f: True, lambda f: _WHY_EMPTY,
+        evidence=lambda f: f"none of {count_noun(f.textless or 0, 'answer')} had text"),
     AnswerRow("next", "failures", ("failing",), lambda f: f.slo is None,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: "C={}: {} of {} requests failed ({})".format(*f.failing or ())),
@@ -170,7 +174,7 @@ STEPS = (
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
     AnswerRow("next", "empty_answers", ("c", "missed", "empty", "requests"), empty_missed,
-        lambda f: "find out why answers are empty: the chat template, the stop words or the model may end them at once",
+        lambda f: _WHY_EMPTY,
         evidence=lambda f: f"C={f.c}: {f.empty} of {count_noun(f.requests or 0, 'answer')} had no text"),
     AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
         evidence=lambda f: f.host or ""),
@@ -183,7 +187,7 @@ STEPS = (
         lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
-        lambda f: "a longer search first, as the number is not sure",
+        lambda f: "a surer search first (some minutes), as the number is not sure",
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
         lambda f: not f.doubts and _more_slots_help(f),
@@ -242,7 +246,7 @@ STEPS = (
         lambda f: f.c is None and bool(f.agents) and (f.at_highest or not f.searched),
         lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO", _more_agents),
     AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
-        lambda f: "a longer search narrows the number down (99 % sure)",
+        lambda f: "a surer search (99 %, some minutes) narrows the number down",
         lambda f: f"swarmtui capacity{f.command_endpoint}"),
     AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
         lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",

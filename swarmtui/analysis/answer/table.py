@@ -18,6 +18,7 @@ from swarmtui.analysis.capacity.words import range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import JOB, RATE, time_text
+from swarmtui.model.answer import wide_range
 from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
@@ -40,11 +41,15 @@ def _sure(facts: AnswerFacts) -> str:
 
 
 def _capacity(facts: AnswerFacts) -> str:
-    number, high = facts.agents or 0, facts.high
-    of = range_clause(number, facts.low, high)
-    if facts.low == number and high is not None and high > number:
-        of = f", perhaps up to {high},"
-    return f"{agents(number)}{of} with {facts.slo}{_sure(facts)}"
+    number, low, high = facts.agents or 0, facts.low, facts.high
+    said = f"{agents(number)}{range_clause(number, low, high)}"
+    if low == number and high is not None and high > number:
+        said = f"{agents(number)}, perhaps up to {high},"
+    elif number and not low and high is not None and high > number:
+        said = f"at most {agents(high)}, most likely {number},"
+    elif wide := wide_range(number, low, high):
+        said = f"{wide[0]} to {agents(wide[1])}, most likely {number},"
+    return f"{said} with {facts.slo}{_sure(facts)}"
 
 
 def _capacity_or_more(facts: AnswerFacts) -> str:
@@ -66,6 +71,8 @@ def _best_rate(facts: AnswerFacts) -> str:
 _HEADLINES = (
     AnswerRow("headline", "nothing_measured", (), lambda f: not f.levels, lambda f: "nothing was measured"),
     AnswerRow("headline", "open_loop", ("open_loop",), lambda f: True, lambda f: f.open_loop or ""),
+    AnswerRow("headline", "no_text", ("slo", "textless"), lambda f: True,
+        lambda f: f"how many agents have {f.slo} is not known: no answer had text"),
     AnswerRow("headline", "agents_not_known", ("agents", "slo", "disturbed"), lambda f: f.agents == 0 and f.high != 0,
         lambda f: f"how many agents have {f.slo} is not known"),
     AnswerRow("headline", "capacity_or_more", ("agents", "slo", "c", "disturbed"), lambda f: f.high is None,
@@ -200,6 +207,8 @@ _HARDWARE = (
 _LIMITS = (
     AnswerRow("limit", "failures", ("failing",), lambda f: f.slo is None,
         lambda f: "with {} agents {} of {} requests failed ({})".format(*f.failing or ())),
+    AnswerRow("limit", "no_text", ("textless",), lambda f: True,
+        lambda f: f"the model ended all {count_noun(f.textless or 0, 'answer')} at once, without text"),
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),

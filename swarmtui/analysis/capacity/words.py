@@ -37,7 +37,7 @@ def range_text(agents: int, low: int | None, high: int | None) -> str:
         return ""
     if agents and not low:
         if high is not None and high > agents:
-            return f" (perhaps fewer, at most {high})"
+            return f" (at most {high})"
         return ", perhaps fewer" if high is not None else ", perhaps fewer or more"
     if high is None:
         return " or more" if low == agents else f" ({low} or more)"

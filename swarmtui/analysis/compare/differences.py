@@ -193,6 +193,8 @@ def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[D
         ("version", before.version, after.version),
         ("model", ", ".join(before.models), ", ".join(after.models)),
     )
+    old, new = (str(server.context) if server.context else "" for server in (before, after))
+    context = Difference(code="context", what="context of a request", before=old, after=new)
     return (
         *(
             Difference(
@@ -208,6 +210,7 @@ def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[D
             for what, old, new in identity
             if old and new and old != new
         ),
+        *([context] if old and new and old != new and not follows_flag(context, flags) else []),
     )
 
 

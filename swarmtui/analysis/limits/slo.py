@@ -306,7 +306,7 @@ class SloTally:
             # Failed requests are in no latency, and a first token that was still awaited was already late.
             if record.ttft_s is not None and not record.failed:
                 self._first_tokens.append(record.ttft_s)
-            elif record.cancelled:
+            elif record.cancelled or record.ended_at_once:
                 self._first_tokens.append(inf)
 
     def first_tokens(self, in_flight: Iterable[float] = ()) -> Spread:

@@ -92,8 +92,8 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
                 return None
             visits.append(run.visit)
             seconds.append(clock() - started)
-            if not stages.records.answered:
-                break
+            if not stages.records.answered or not run.visit.slo.n:
+                break  # nothing that an SLO could judge
             if len(visits) == 1:
                 # Known before the load that could fill the KV cache.
                 context = await reading

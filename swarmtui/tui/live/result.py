@@ -94,7 +94,7 @@ def result_view(
     return ResultView(
         number=number,
         unit=unit,
-        style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.quality == "doubtful" else "good",
+        style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.is_doubtful else "good",
         quality=_quality(answer) if answer is not None else (),
         quality_style=QUALITY_SIGNS[answer.quality][1] if answer is not None else "dim",
         rows=tuple(row for row in rows if row.text),

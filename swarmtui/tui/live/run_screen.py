@@ -212,8 +212,15 @@ class RunScreen(LiveScreen):
             self.app.toast("searching for the cliff: C doubles until requests queue")
 
     def action_find_capacity(self) -> None:
-        """Search for the capacity in this run; after its end, in a new one of the same endpoint."""
+        """Search for the capacity in this run; after its end, in a new one of the same endpoint.
+
+        After a quick search it is the same one without a limit of its time.
+        """
         session, ended = self.source.live.session, self.source.live.ended is not None
+        if self._may_be_surer and session is not None and self._request is not None:
+            self._request = msgspec.structs.replace(self._request, plan=session.plan.surer())
+            self.action_again()
+            return
 
         def done(text: str | None) -> None:
             if not text:

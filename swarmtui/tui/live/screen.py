@@ -84,14 +84,26 @@ class LiveScreen(PanelScreen):
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
         command = self.shown.next_command(self.pair)
-        missing = ("" if command else "copy_command", "" if self.baseline.compared_id else "compare_baseline")
+        surer = self._may_be_surer
+        missing = (
+            "" if command else "copy_command",
+            "" if self.baseline.compared_id else "compare_baseline",
+            "find_capacity" if self.key_context == "result" and not surer else "",
+        )
         now = [action for action in now if action.id not in missing]
         now = in_footer(now, "back", *(name for panel in self.panels if panel.in_focus for name in panel.actions))
         labels = {"back": back} | ({"heat_map": "rows"} if self.is_map else {})
+        labels |= {"find_capacity": "surer search"} if surer else {}
         if command:
             is_short = len(command) <= _MAX_LABEL
             labels["copy_command"] = f"copy {sanitize(command)}" if is_short else "copy the command"
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
+
+    @property
+    def _may_be_surer(self) -> bool:
+        """Whether a quick search has ended: the same one without a limit of its time says more."""
+        session = self.source.live.session
+        return self.has_ended and session is not None and session.plan.is_quick
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Let keys with two actions have the one for this moment."""

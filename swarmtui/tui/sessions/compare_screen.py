@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -165,9 +165,9 @@ class CompareScreen(PanelScreen):
         charts = pictures[self._figure % len(pictures)] if pictures else ()
         notes = [""]
         if charts:
-            newest = max(self._summaries, key=lambda summary: summary.session.id)
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
-            signs = mark_names(summary_marks(newest)) if any(series.marks for series in charts[0].series) else ("",)
+            marked = any(series.marks for series in charts[0].series)
+            signs = mark_names(summary_marks(self._newest)) if marked else ("",)
             notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in signs]
             # Charts one above the other have their names as headings.
             notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
@@ -202,20 +202,30 @@ class CompareScreen(PanelScreen):
         self._figure += 1
         self.arrange_panels()
 
+    @property
+    def _newest(self) -> Summary:
+        return max(self._summaries, key=lambda summary: summary.session.id)
+
     def action_again(self) -> None:
         # Of the app: the workers of this screen end with it.
-        run_in_background(self.app, self._run_again)
+        run_in_background(self.app, partial(self._run_again, "again"))
 
-    async def _run_again(self) -> None:
+    def action_find_capacity(self) -> None:
+        if self._newest.session.plan.is_quick:
+            run_in_background(self.app, partial(self._run_again, "find_capacity"))
+        else:
+            self.app.toast("only a quick search can be a surer one")
+
+    async def _run_again(self, action: Literal["again", "find_capacity"]) -> None:
         """Repeat the newest session: on its result below this screen, which knows its credentials, else as saved."""
-        newest, app = max(self._summaries, key=lambda summary: summary.session.id), self.app
+        newest, app = self._newest, self.app
         below = app.screen_stack[-2]
         session = below.source.live.session if isinstance(below, RunScreen) else None
         if session and session.id == newest.session.id:
             await app.pop_screen()
-            await app.run_action("screen.again")
+            await app.run_action(f"screen.{action}")
         else:
-            await app.repeat_saved(newest)
+            await app.repeat_saved(newest, surer=action == "find_capacity")
 
 
 def timed_names(summaries: Sequence[Summary], names: dict[str, str]) -> dict[str, str]:
