@@ -161,7 +161,7 @@ async def test_help_of_a_comparison_begins_with_its_signs(tmp_path: Path, until:
         await until(lambda: "The signs of a change" in screen_text(app))
         shown = screen_text(app)
         assert shown.index("▲ ▼") < shown.index("△ ▽") < shown.index("not sure yet") < shown.index("Repeat the plan")
-        assert shown.index("Repeat the plan") < shown.index("export"), "the keys of this screen come first"
+        assert shown.index("Repeat the plan") < shown.index("Ask the same again"), "its own keys come first"
         assert "on a curve" not in shown
         await pilot.press("escape", "2", "question_mark")
         await until(lambda: "on a curve" in screen_text(app))
