@@ -78,7 +78,7 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19) with", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
+        "18 agents (17–19), 80 % sure", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
         "Why no more at 20 agents",
         "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "▼4",
     )  # fmt: skip
@@ -164,8 +164,10 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
     then = "--parallel 16: 22 to 30 agents, as fewer requests wait for a slot; each writes 20 tok/s (prediction)"
     answer = msgspec.structs.replace(
         ANSWER,
-        headline=AnswerSentence(code="capacity", sentence=f"20 agents (20–21) with {slo}"),
+        headline=AnswerSentence(code="capacity", sentence=f"20 agents, perhaps up to 21, with {slo}"),
         agents=20,
+        low=20,
+        high=21,
         limit=AnswerSentence(code="slots", sentence=why),
         next=(NextStep(code="more_slots", sentence=then, command="--parallel 16"),),
     )
@@ -187,7 +189,7 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
         await pilot.pause()
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
         said = (
-            "20 agents (20–21) with",
+            "20 agents, perhaps up to 21,",
             "Compared --parallel 4 → 8",
             "At 18 573 tok/s in total",
             "Why no more",

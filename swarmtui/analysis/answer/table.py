@@ -14,11 +14,10 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.capacity.cliff import QUEUED
-from swarmtui.analysis.capacity.words import range_clause
+from swarmtui.analysis.capacity.words import agents_clause, range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.analysis.limits.slo import JOB, RATE, time_text
-from swarmtui.model.answer import wide_range
 from swarmtui.numbers import fixed, percent, rate, seconds, short, short_percent, signed_percent
 from swarmtui.text import count_noun
 
@@ -41,15 +40,7 @@ def _sure(facts: AnswerFacts) -> str:
 
 
 def _capacity(facts: AnswerFacts) -> str:
-    number, low, high = facts.agents or 0, facts.low, facts.high
-    said = f"{agents(number)}{range_clause(number, low, high)}"
-    if low == number and high is not None and high > number:
-        said = f"{agents(number)}, perhaps up to {high},"
-    elif number and not low and high is not None and high > number:
-        said = f"at most {agents(high)}, most likely {number},"
-    elif wide := wide_range(number, low, high):
-        said = f"{wide[0]} to {agents(wide[1])}, most likely {number},"
-    return f"{said} with {facts.slo}{_sure(facts)}"
+    return f"{agents_clause(facts.agents or 0, facts.low, facts.high)} with {facts.slo}{_sure(facts)}"
 
 
 def _capacity_or_more(facts: AnswerFacts) -> str:

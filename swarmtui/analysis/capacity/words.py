@@ -9,6 +9,7 @@ import msgspec
 
 from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
+from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
 from swarmtui.numbers import seconds
@@ -48,6 +49,20 @@ def range_clause(agents: int, low: int | None, high: int | None) -> str:
     """Return the same for the middle of a sentence: `, perhaps fewer,`"""
     text = range_text(agents, low, high)
     return f"{text}," if text.startswith(",") else text
+
+
+def agents_clause(agents: int, low: int | None, high: int | None) -> str:
+    """Return a number of agents with its range for the middle of a sentence: `8 agents, perhaps up to 9,`"""
+    if high is not None and high > agents > 0 and low in (agents, 0, None):
+        known = low == agents
+        return (
+            f"{count_noun(agents, 'agent')}, perhaps up to {high},"
+            if known
+            else (f"at most {count_noun(high, 'agent')}, most likely {agents},")
+        )
+    if wide := wide_range(agents, low, high):
+        return f"{wide[0]} to {count_noun(wide[1], 'agent')}, most likely {agents},"
+    return f"{count_noun(agents, 'agent')}{range_clause(agents, low, high)}"
 
 
 _TIMES = {1: "once", 2: "twice"}

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
-from swarmtui.analysis.capacity.words import doubt_words
+from swarmtui.analysis.capacity.words import agents_clause, doubt_words
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import is_open_loop
+from swarmtui.numbers import short_percent
 from swarmtui.report.answer import (
     NO_STEP,
     NOT_SURE,
@@ -47,12 +48,13 @@ _MOST_REMARKS = 3
 
 
 class ResultRow(NamedTuple):
-    """One sentence of the answer; `command` is what to copy."""
+    """One sentence of the answer; `command` is what to copy, `brief` what a narrow panel shows of it."""
 
     name: str
     text: str
     style: str = ""
     command: str = ""
+    brief: str = ""
 
 
 class ResultView(NamedTuple):
@@ -125,13 +127,21 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[R
     if again_key and steps and needs_restart(steps[0]):
         try_next += f"; restart with it, then press {again_key}"
     return (
-        ResultRow("", answer.headline.sentence, "bold"),
+        ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
         ResultRow("Doubt", doubt_text(answer)),
         compared,
         ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", try_next or NO_STEP, command=command),
     )
+
+
+def _brief(answer: Answer) -> str:
+    """Return the headline without the SLO, which the header shows; empty for another one than a capacity."""
+    if answer.headline.code != "capacity" or answer.agents is None:
+        return ""
+    sure = "" if answer.confidence is None or answer.doubts else f", {short_percent(answer.confidence)} sure"
+    return f"{agents_clause(answer.agents, answer.low, answer.high).rstrip(',')}{sure}"
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:
@@ -260,13 +270,15 @@ def _part(view: LevelsView, room: int, width: int) -> Table:
 
 
 def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, style: str = "good") -> list[Line]:
-    """The number at the left, the sentences beside it; in a narrow panel, those that end beside it, others below."""
+    """The number at the left, the sentences beside it; in a narrow panel, those that begin beside it, others below."""
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     room = width - indent - 1
+    if width < _WIDE:
+        rows = [row._replace(text=row.brief or row.text) for row in rows]
     placed = list(rows) if width >= _WIDE or not digits else []
     for row in rows if not placed else ():
-        if placed and len(_row_lines([*placed, row], room)) > len(digits):
+        if len(_row_lines(placed, room)) >= len(digits):
             break
         placed.append(row)
     beside = _row_lines(placed, room)
