@@ -6,11 +6,11 @@ import shutil
 import time
 from typing import TextIO
 
-from swarmtui.analysis.capacity.words import outlook_texts, step_texts
+from swarmtui.analysis.capacity.words import left_text, outlook_texts, step_texts
 from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
-from swarmtui.numbers import clock, rate, seconds
+from swarmtui.numbers import rate, seconds
 from swarmtui.text import count_noun, fold, sanitize, truncate, write_text
 
 _BAR = 20
@@ -130,9 +130,7 @@ def describe_frame(frame: Frame, columns: int | None = None) -> str:
         parts["errors"] = f"{count_noun(frame.errors, 'error')} ({worst})"
     else:
         parts["no errors"] = "0 errors"
-    if frame.left_s is not None and frame.status != "stopping":  # the rest of the plan is skipped
-        about = "about " if frame.search is not None else "at least " if frame.left_at_least else ""
-        parts["left"] = f"{about}{clock(frame.left_s)} left"
+    parts["left"] = left_text(frame)
     for name in _DROP:
         if columns is not None and len(_line(parts)) >= columns:
             parts.pop(name, None)

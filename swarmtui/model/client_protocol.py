@@ -18,6 +18,8 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
 
 Status = Literal["starting", "warming up", "running", "pausing", "paused", "draining", "stopping", "saving", "ended"]
+# How a time is meant: an estimate from a plan, a rough one, or a bound.
+TimeBound = Literal["exact", "about", "at_least", "at_most"]
 
 
 class Subscribe(ProtocolMessage, frozen=True):
@@ -259,13 +261,13 @@ class Frame(ProtocolMessage, frozen=True):
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the
     tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been
-    away. `steered`: under manual control, which only the user ends. `left_at_least`: later levels may take longer than
-    `left_s` says. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that
-    the server or the user names. `answer` and `goodput` are set at the end. `slo` is the one that is judged,
-    `slo_kept` has the requests of the running level that met each of its conditions, `first_tokens` what is known about
-    its limit on them, null before a request is measured. `finished` counts all requests, also warm-up and cancelled
-    ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the agents that got a first
-    token in this stage, null once its requests are measured.
+    away. `steered`: under manual control, which only the user ends. `left_bound` says how `left_s` is meant: later
+    levels may take longer, and a search with a deadline ends at it at the latest. `trace` is set while one is replayed.
+    `tails` are those that clients watch. `slots` are those that the server or the user names. `answer` and `goodput`
+    are set at the end. `slo` is the one that is judged, `slo_kept` has the requests of the running level that met each
+    of its conditions, `first_tokens` what is known about its limit on them, null before a request is measured.
+    `finished` counts all requests, also warm-up and cancelled ones; `measured` those of levels that ended, as the `n`
+    of levels does. `begun` are the agents that got a first token in this stage, null once its requests are measured.
     """
 
     t_ns: int
@@ -312,7 +314,7 @@ class Frame(ProtocolMessage, frozen=True):
     send_delay_s: float | None = None
     tasks: tuple[TaskFigures, ...] = ()
     outage_s: float | None = None
-    left_at_least: bool = False
+    left_bound: TimeBound = "exact"
     trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()
     slots: Slots | None = None

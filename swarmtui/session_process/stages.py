@@ -58,7 +58,7 @@ class Stages:
         self._levels = LiveLevels(self.records, state, journal)
         self.steering = Steering(plan)
         self._times = RequestTimes()
-        # When a search is expected to end, by `clock`; None if that is not known.
+        # When a search is expected to end, or with a budget ends at the latest, by `clock`; None if that is not known.
         self.expected_end: float | None = None
         self._lost_s = 0.0
         # Reads the metrics of the servers and returns the latest, if there are any.
@@ -145,7 +145,7 @@ class Stages:
     def _continue_stage(self, frame: worker_protocol.WorkerFrame) -> None:
         """Acknowledge what was saved, hand out what is due and check the deadlines, with each frame of a worker."""
         self._workers.acknowledge(self.journal.saved())
-        self.state.left_s, self.state.left_at_least = self._time_left()
+        self.state.left_s, self.state.left_bound = self._time_left()
         stage = self._stage
         if stage is not None and stage.source.fills and (stage.source.preparing or not stage.source.has_more):
             for row in frame.rows:
@@ -163,24 +163,24 @@ class Stages:
         if stage is not None and self.steering.state() == "run":
             self._workers.supply(stage)
 
-    def _time_left(self) -> tuple[float | None, bool]:
-        """Estimate the time to the end of a sweep or search, and whether it is a lower bound."""
+    def _time_left(self) -> tuple[float | None, client_protocol.TimeBound]:
+        """Estimate the time to the end of a sweep or search, and say how that is meant."""
         stage, goal, load = self._stage, self.steering.goal, self.load
         if self.steering.state() == "pause":
-            return None, False
+            return None, "exact"
         if isinstance(goal, client_protocol.FindCapacity) and self.expected_end is not None:
             left = self.expected_end - self.clock()
-            return (left, False) if left > 0 else (None, False)
+            return left if left > 0 else None, "about" if goal.budget_s is None else "at_most"
         if stage is None or stage.start.phase in ("warmup", "canary") or not isinstance(goal, client_protocol.Sweep):
-            return None, False
+            return None, "exact"
         start, order = stage.start, load.run_order(goal.levels, goal.runs)
         current = ((start.c, start.rate), start.run)
         next_runs = order[order.index(current) + 1 :] if current in order else []
         if load.duration_s is not None:
             here = load.duration_s if stage.until is None else max(0.0, stage.until - time.monotonic())
-            return here + load.duration_s * len(next_runs), False
+            return here + load.duration_s * len(next_runs), "exact"
         if load.mode.scheduled or load.mode.continuous or stage.source.to_finish is None:
-            return None, False
+            return None, "exact"
         slots = self.state.slots
         ahead = [(start.c, max(0, stage.source.to_finish - stage.done) / stage.streams)]
         ahead += [(c, load.requests_in_sequence(c)) for (c, _), _ in next_runs]
@@ -188,10 +188,10 @@ class Stages:
         for c, in_sequence in ahead:
             found = self._times.estimate(c, slots.total if slots else None)
             if found is None:
-                return None, False
+                return None, "exact"
             left += found[0] * in_sequence
             at_least = at_least or found[1]
-        return left, at_least
+        return left, "at_least" if at_least else "exact"
 
     # levels
 

@@ -19,7 +19,7 @@ from swarmtui.analysis.quality.judge import asked_figures
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import copy_fields
-from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status, Totals
+from swarmtui.model.client_protocol import Frame, ProvisionalLevel, SessionWarning, Status, TimeBound, Totals
 from swarmtui.model.findings import Goodput, KvCliff, SearchState, Slots
 from swarmtui.model.journal import (
     CapacitySearch,
@@ -74,7 +74,7 @@ class SessionState:
         self.kv_cliff: KvCliff | None = None
         self.search: SearchState | None = None
         self.left_s: float | None = None
-        self.left_at_least = False
+        self.left_bound: TimeBound = "exact"
         self.warnings: tuple[SessionWarning, ...] = ()
         self.levels: tuple[Level, ...] = ()
         self.capacity_search: CapacitySearch | None = None

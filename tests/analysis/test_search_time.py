@@ -46,16 +46,18 @@ def test_nothing_is_estimated_before_a_level_has_missed_the_slo() -> None:
     assert search_seconds(visits, [6.0, 3.0], next_visit(visits, SLO, HIGHEST, 0.2), SLO, HIGHEST, 0.2) is None
 
 
-# A server so fast that its visits are short, and one with few slots whose answers take seconds.
-FAST = "moe-tp1?slots=2&step_ms.a=0.3&step_ms.c=0.2&prefill_tps=60000&output.median=100"
-
-
-@pytest.mark.parametrize(("simulator", "budget_s"), [(FAST, 60.0), ("moe-tp1", None)])
-def test_a_simulated_search_takes_about_as_long_as_it_says(simulator: str, budget_s: float | None) -> None:
+def test_a_simulated_search_takes_about_as_long_as_it_says() -> None:
     """Halfway it says neither twice nor half of what it then takes."""
-    goal = FindCapacity(slo=DEFAULT_SLO, alpha=0.2 if budget_s else 0.05, budget_s=budget_s)
-    estimates = simulate_time_left(simulator, goal)
+    estimates = simulate_time_left("moe-tp1", FindCapacity(slo=DEFAULT_SLO, alpha=0.05))
     late = estimates[len(estimates) // 2 :]
     assert late
     for said, taken in late:
         assert taken / 2 <= said <= max(2 * taken, taken + 5.0)
+
+
+def test_a_quick_search_says_when_it_ends_at_the_latest_from_its_start() -> None:
+    """That time never changes, while an estimate would, with each level."""
+    goal = FindCapacity(slo=DEFAULT_SLO, alpha=0.2, budget_s=60.0)
+    said = simulate_time_left("moe-tp1", goal)
+    total = said[0][1]
+    assert [left + total - taken for left, taken in said] == pytest.approx([60.0] * len(said))

@@ -66,8 +66,13 @@ def test_single_error_is_singular() -> None:
     assert "· 1 error (reset)" in describe_frame(frame(errors=1, error_counts={"reset": 1}))
 
 
-def test_lower_bound_of_the_time_left_is_marked() -> None:
-    assert describe_frame(frame(left_s=54.0, left_at_least=True)).endswith("· at least 0:54 left")
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [("exact", "· 0:54 left"), ("about", "· about 0:54 left"), ("at_least", "· at least 0:54 left"),
+     ("at_most", "· at most 0:54 left")],
+)  # fmt: skip
+def test_the_time_left_says_how_it_is_meant(bound: str, said: str) -> None:
+    assert describe_frame(frame(left_s=54.0, left_bound=bound)).endswith(said)
 
 
 def test_stopping_run_shows_no_time_left() -> None:
@@ -78,7 +83,8 @@ def test_stopping_run_shows_no_time_left() -> None:
 def test_a_search_shows_what_it_has_found_and_the_time_left_in_any_terminal() -> None:
     search = SearchState(goal="capacity", low=8, high=16, next_c=12, step="bisect")
     shown = frame(
-        c=12, done=7, of=18, in_flight=12, waiting=3, out_tps=512.0, ttft_s=0.9, left_s=25.0, search=search
+        c=12, done=7, of=18, in_flight=12, waiting=3, out_tps=512.0, ttft_s=0.9, left_s=25.0, left_bound="about",
+        search=search,
     )  # fmt: skip
     found = "C=12 [########------------] 7/18 · 8 kept · 16 missed"
     assert describe_frame(shown) == (

@@ -226,7 +226,7 @@ def test_search_repeats_a_level_that_was_paused(harness: SessionHarness) -> None
     )
     with scripted_server(answer_later) as server:
         session_client = harness.start(server.url, search)
-        begun = session_client.wait_for_frame(lambda frame: frame.waiting == 1)
+        begun = session_client.wait_for_frame(lambda frame: frame.waiting == 1 and frame.left_bound == "at_most")
         session_client.send(client_protocol.Pause())
         session_client.wait_for_frame(lambda frame: frame.status == "pausing" and frame.left_s is None)
         session_client.wait_for_frame(lambda frame: frame.elapsed_s > begun.elapsed_s + budget_s)

@@ -118,7 +118,11 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     search = msgspec.structs.replace(SEARCH, step=step)
     view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
     assert view.detail[0] == said
-    assert view.clock == ("0:10 elapsed, about 1:00 left", "0:10, about 1:00 left")
+
+
+def test_a_quick_search_counts_down_to_its_deadline() -> None:
+    view = header_view(session(), msgspec.structs.replace(searching(), left_bound="at_most"), None, None)
+    assert view.clock == ("0:10 elapsed, at most 1:00 left", "0:10, at most 1:00 left")
 
 
 def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:

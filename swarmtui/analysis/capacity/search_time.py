@@ -19,15 +19,13 @@ def search_seconds(
     slo: Slo,
     highest: int,
     alpha: float,
-    *,
-    quick: bool = False,
     planned: Callable[[int], int] = lambda c: 0,
 ) -> float | None:
     """Return the seconds of the visits that remain; None while no level has missed the SLO.
 
     `seconds` are those of the visits so far. A new level between two others is taken to keep the SLO, and one that was
     visited to be as it was: other outcomes need about as many visits. `planned` are the requests that a visit of a
-    level has at least, unless the search is quick, which ends a visit when its requests decide.
+    level has at least. A quick search has a deadline instead: its visits end when their requests decide.
     """
     missed = {level.c for level in judge(visits, alpha) if not level.passes}
     if not missed:
@@ -41,11 +39,10 @@ def search_seconds(
         c = following.c
         keeps = c < min(missed)
         ended = [visit.slo.n for visit in visits if visit.c == c and c in missed]
-        least = following.requests if quick else max(following.requests, planned(c))
-        requests = least if keeps else max(ended, default=_MISSED_REQUESTS)
+        requests = max(following.requests, planned(c)) if keeps else max(ended, default=_MISSED_REQUESTS)
         left += (requests + c) * request_s[min(request_s, key=lambda known: abs(log2(known / c)))]
         visit = Visit(c, slo)
         visit.slo.add_counts(c, [(requests if keeps else 0, requests)] * len(slo.conditions))
         imagined.append(visit)
-        following = next_visit(imagined, slo, highest, alpha, quick=quick)
+        following = next_visit(imagined, slo, highest, alpha)
     return left

@@ -1,4 +1,4 @@
-"""The words of a search: how certain a number of agents is, and what a level is visited for, wherever it is shown."""
+"""The words of a search, wherever it is shown: how certain an answer is, what a level is for, and the time left."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
-from swarmtui.model.client_protocol import Frame
+from swarmtui.model.client_protocol import Frame, TimeBound
 from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
-from swarmtui.numbers import seconds
+from swarmtui.numbers import clock, seconds
 from swarmtui.text import count_noun
 
 
@@ -108,6 +108,16 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
         return ()
     step = f"step {search.visits + 1}"
     return tuple(text for said in words[search.step] for text in (f"{said} · {step}", said))
+
+
+_BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at least ", "at_most": "at most "}
+
+
+def left_text(frame: Frame) -> str:
+    """`about 2:10 left`; nothing when the rest of the plan is skipped."""
+    if frame.left_s is None or frame.status in ("stopping", "saving", "ended"):
+        return ""
+    return f"{_BOUNDS[frame.left_bound]}{clock(frame.left_s)} left"
 
 
 def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:

@@ -60,10 +60,11 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
             following = None
         found = search_state(visits, following, alpha)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
-        planned = stages.load.measured_requests
-        left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha, quick=quick, planned=planned)
-        ends = [budget.deadline, None if left_s is None else clock() + left_s]
-        stages.expected_end = min((end for end in ends if end is not None), default=None)
+        stages.expected_end = budget.deadline
+        if not quick:
+            planned = stages.load.measured_requests
+            left_s = search_seconds(visits, seconds, following, slo, goal.max_c, alpha, planned)
+            stages.expected_end = None if left_s is None else clock() + left_s
         return following
 
     # A large trace is read while the first level runs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from swarmtui.analysis.capacity.words import first_token_texts, outlook_texts, step_texts
+from swarmtui.analysis.capacity.words import first_token_texts, left_text, outlook_texts, step_texts
 from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -202,12 +202,8 @@ def _clock(frame: Frame, replay: ReplayClock | None) -> tuple[str, ...]:
         at_end = replay.at_s >= replay.length_s
         state = f"×{replay.speed}" if replay.playing else "at the end" if at_end else "paused"
         return (f"replay {state}  {clock(replay.at_s)} of {clock(replay.length_s)}",)
-    left = ""
-    if frame.left_s is not None and frame.status not in ("stopping", "saving", "ended"):
-        about = "about " if frame.search is not None else "at least " if frame.left_at_least else ""
-        left = f", {about}{clock(frame.left_s)} left"
-    elapsed = clock(frame.elapsed_s)
-    return (f"{elapsed} elapsed{left}", f"{elapsed}{left}")
+    elapsed, left = clock(frame.elapsed_s), left_text(frame)
+    return tuple(", ".join(filter(None, (said, left))) for said in (f"{elapsed} elapsed", elapsed))
 
 
 def _detail(frame: Frame | None, comparison: str) -> tuple[str, ...]:
