@@ -17,6 +17,9 @@ _SEQUENCES = re.compile(
     re.DOTALL,
 )
 _BLANKS = re.compile(r"\s+")
+# The blank between a number and its unit or what it counts, and the one after a sign before a number.
+_NUMBER_BLANK = re.compile(r"(?<!\S)([(~+−±≤≥]*\d(?:[\d.,:/–]*\d)?) (?=[%°±]|[^\W\d_])|(?<!\S)(\(?[±≤≥]) (?=\d)")
+_NO_BREAK = "\xa0"
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 # Variation selectors and skin tones: terminals disagree on the width of an emoji with one.
 _MODIFIERS = re.compile("[\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
@@ -61,12 +64,28 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
 
 def fold(text: str, stream: TextIO) -> str:
     """Break a long line between words, where a terminal would break it inside of them; for a pipe or file keep it."""
+    columns = terminal_size(stream).columns
+    return text if not columns or display_width(text) <= columns else "\n".join(wrap_words(text, columns))
+
+
+def words(text: str) -> list[str]:
+    """Split at blanks, but not a number from its unit: `within`, `2 s`, `(80 %`, `sure)`"""
+    return [word.replace(_NO_BREAK, " ") for word in _joined_numbers(text).split(" ")]
+
+
+def wrap_words(text: str, columns: int, first: str = "", others: str = "") -> list[str]:
+    """Break text into lines between its words only: a flag or an id can be copied."""
     import textwrap
 
-    columns = terminal_size(stream).columns
-    if not columns or display_width(text) <= columns:
-        return text
-    return "\n".join(textwrap.wrap(text, columns, break_on_hyphens=False, break_long_words=False))
+    lines = textwrap.wrap(
+        _joined_numbers(text), columns, initial_indent=first, subsequent_indent=others, break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+    return [line.replace(_NO_BREAK, " ") for line in lines]
+
+
+def _joined_numbers(text: str) -> str:
+    return _NUMBER_BLANK.sub(lambda found: found[0][:-1] + _NO_BREAK, text)
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:

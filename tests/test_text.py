@@ -15,7 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarmtui.text import display_width, escape, fold, sanitize, terminal_size, truncate_middle, write_text
+from swarmtui.text import (
+    display_width,
+    escape,
+    fold,
+    sanitize,
+    terminal_size,
+    truncate_middle,
+    words,
+    wrap_words,
+    write_text,
+)
+from swarmtui.tui.lines import shorten, wrap
 from tests.cli.programs import ROOT
 
 
@@ -130,3 +141,28 @@ def test_a_terminal_that_does_not_tell_its_size_has_80_columns() -> None:
     finally:
         os.close(master)
     assert terminal_size(io.StringIO()) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("token within 2 s, or", ["token", "within", "2 s,", "or"]),
+        ("(80 % sure)", ["(80 %", "sure)"]),
+        ("each 16 tok/s", ["each", "16 tok/s"]),
+        ("573 ± 1.2 % at 2:10 left", ["573 ± 1.2 %", "at", "2:10 left"]),
+        ("≥ 20 tok/s each", ["≥ 20 tok/s", "each"]),
+        ("at 16. Then", ["at", "16.", "Then"]),
+        ("--parallel 8 --ctx-size 4096", ["--parallel", "8", "--ctx-size", "4096"]),
+    ],
+)
+def test_a_number_and_its_unit_are_one_word(text: str, parts: list[str]) -> None:
+    assert words(text) == parts
+    narrow = max(map(len, parts))
+    for broken in (wrap_words(text, narrow), wrap(text, narrow)):
+        assert " ".join(broken) == text
+        assert all(any(part in line for line in broken) for part in parts)
+
+
+def test_a_text_is_not_cut_between_a_number_and_its_unit() -> None:
+    assert shorten("first token within 2 s for all", 22) == "first token within …"
+    assert wrap("1,234 requests", 8) == ["1,234", "requests"]

@@ -5,7 +5,6 @@ It is legible at half its width: no text is smaller than 20 of its 1200 pixels.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect
 from collections.abc import Sequence
 from math import fsum
@@ -21,7 +20,7 @@ from swarmtui.report.charts import session_curves
 from swarmtui.report.colours import Hue
 from swarmtui.report.environment import environment
 from swarmtui.report.svg import DARK_PAGE, draw_stacked, escape, svg_file
-from swarmtui.text import count_noun, display_width
+from swarmtui.text import count_noun, display_width, words
 
 WIDTH, HEIGHT = 1200, 675
 _LEFT, _RIGHT = 48, WIDTH - 48
@@ -29,8 +28,6 @@ _PICTURE_X, _PICTURE_Y, _ZOOM = 470, 72, 1.6
 _PICTURE = (int((_RIGHT - _PICTURE_X) / _ZOOM), 168, 96)
 # Widths of letters in our font, in ems, where they are not those of most.
 _EMS = dict.fromkeys("iljtfr.,:;!'|()", 0.31) | dict.fromkeys("mwMW@%", 0.86) | {" ": 0.2}
-# A number with its unit, or a word.
-_FIGURE = re.compile(r"[\d.,–±]+ (?:s|ms|%|tok/s)(?!\w)\S*|\S+")
 _QUALITY: dict[str, Hue] = {"ok": "good", "note": "good", "doubtful": "queue"}
 _STYLE = f"""
 svg text{{font-family:'Swarm Sans','Source Sans 3','Source Sans Pro',system-ui,sans-serif}}
@@ -201,7 +198,7 @@ def _line(x: float, y: float, text: str) -> str:
 def wrap(text: str, width: float, size: float, most: int) -> Sequence[str]:
     """Break a text into at most so many lines of this width, at blanks; the last one may end with an ellipsis."""
     lines = [""]
-    for word in _FIGURE.findall(text):
+    for word in words(text):
         longer = f"{lines[-1]} {word}".strip()
         if _width(longer, size) <= width or not lines[-1]:
             lines[-1] = longer

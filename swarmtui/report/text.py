@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Iterable
 
 from swarmtui.report.table import Block, Cell, Facts, Layout, Sentence, Table, fit
-from swarmtui.text import pad, sanitize, terminal_size
+from swarmtui.text import pad, sanitize, terminal_size, wrap_words
 
 MAX_WIDTH = 100
 _MIN_WIDTH = 40
@@ -43,11 +42,13 @@ def _facts(facts: Facts) -> list[str]:
     # A line of an answer is never broken in a pipe or a file.
     width = _terminal_width(sys.maxsize) if facts.answer else page_width()
     return [
-        *_wrap(sanitize(facts.head), width),
+        *wrap_words(sanitize(facts.head), width),
         *(
             line
             for name, value in facts.rows
-            for line in _wrap(sanitize(value), width, f"{name if facts.answer else name.lower():<{_NAME}} ", indent)
+            for line in wrap_words(
+                sanitize(value), width, f"{name if facts.answer else name.lower():<{_NAME}} ", indent
+            )
         ),
     ]
 
@@ -94,11 +95,4 @@ def _terminal_width(otherwise: int) -> int:
 
 
 def wrap(text: str, indent: str = "") -> list[str]:
-    return _wrap(text, page_width(), indent, indent + "  ")
-
-
-def _wrap(text: str, width: int, first: str = "", others: str = "") -> list[str]:
-    """Break lines between words only: a flag or an id can be copied."""
-    return textwrap.wrap(
-        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False, break_long_words=False
-    )
+    return wrap_words(text, page_width(), indent, indent + "  ")

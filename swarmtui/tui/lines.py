@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -14,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from swarmtui.report.colours import Hue, shade
+from swarmtui.text import words
 from swarmtui.tui.cell_text import with_stand_ins
 from swarmtui.tui.textual_patches import LaidOutOnce, forget_painted_regions
 
@@ -230,8 +232,8 @@ def shorten(text: str, width: int) -> str:
     """Cut a text that is too wide after a whole word, with an ellipsis; for texts of which a key shows the rest."""
     if cell_width(text) <= width:
         return text
-    ends = (text[:at].rstrip(" ,;:·") for at, char in enumerate(text) if char == " ")
-    cut = [part for part in ends if part and cell_width(part) < width]
+    ends = accumulate(words(text)[:-1], "{} {}".format)
+    cut = [part for part in (end.rstrip(" ,;:·") for end in ends) if part and cell_width(part) < width]
     return ljust(text, width) if not cut else cut[-1] + (" …" if cell_width(cut[-1]) + 2 <= width else "…")
 
 
@@ -273,9 +275,9 @@ def with_frame(lines: Sequence[Line], width: int, in_focus: bool) -> list[Line]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break text into lines of at most `width` cells, at spaces where possible."""
+    """Break text into lines of at most `width` cells, between words where possible."""
     lines, line, used = [], "", 0
-    for word in with_stand_ins(text).split(" "):
+    for word in words(with_stand_ins(text)):
         for part in _split_word(word, width):
             size = cell_len(part)
             if line and used + 1 + size > width:
@@ -292,9 +294,11 @@ def wrapped_note(text: str, width: int) -> list[Line]:
 
 
 def _split_word(word: str, width: int) -> list[str]:
-    """Split a word that is wider than a line."""
+    """Split a word that is wider than a line; a number first from its unit."""
     if cell_len(word) <= width:
         return [word]
+    if " " in word:
+        return [part for one in word.split(" ") for part in _split_word(one, width)]
     parts, part, used = [], "", 0
     for char in word:
         size = cell_len(char)
