@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from typing import Literal, NamedTuple
 
 from swarmtui.report.colours import Hue
@@ -37,7 +38,12 @@ class ChartSeries(NamedTuple):
     @property
     def line(self) -> Stroke:
         """How its line is drawn: dotted if the others are compared with it."""
-        return "dotted" if self.stroke == "line" and self.hue == "dim" else self.stroke
+        return "dotted" if self.stroke == "line" and not self.counts else self.stroke
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is what is measured, rather than what that is compared with."""
+        return self.hue != "dim"
 
 
 class Chart(NamedTuple):
@@ -67,12 +73,12 @@ class Chart(NamedTuple):
     @property
     def hue(self) -> str:
         """The hue of what is measured, rather than of what it is compared with."""
-        return next((series.hue for series in self.series if series.hue != "dim"), "dim")
+        return next((series.hue for series in self.series if series.counts), "dim")
 
     @property
     def main_curve(self) -> ChartSeries | None:
         """The one curve over levels that counts; None if several do."""
-        curves = [series for series in self.series if series.stroke == "line" and series.hue != "dim"]
+        curves = [series for series in self.series if series.stroke == "line" and series.counts]
         return curves[0] if self.kind == "levels" and len(curves) == 1 else None
 
     @property
@@ -81,11 +87,23 @@ class Chart(NamedTuple):
         return tuple(sorted({*self.planned, *(x for series in self.series for x, _ in series.points)}))
 
     @property
+    def own_xs(self) -> tuple[float, ...]:
+        """The x that are measured or planned, without those that only a baseline or a limit has."""
+        own = [series for series in self.series if series.counts and series.stroke != "sparse"]
+        return (*self.planned, *(x for series in own for x, _ in series.points))
+
+    @property
+    def marked_xs(self) -> tuple[float, ...]:
+        """The x of points that are marked, first those of what is measured."""
+        ordered = sorted(self.series, key=lambda series: not series.counts)
+        return tuple(x for series in ordered for x, _ in series.marks)
+
+    @property
     def ys(self) -> tuple[float, ...]:
         """The y that the axis has to show: all with the ends of their intervals; of a limit, what is not far above."""
         measured = [series for series in self.series if series.stroke != "sparse"]
         points = [y for series in measured for _, y in series.points]
-        points += [y for series in measured for _, *ends in series_band(series) for y in ends]
+        points += [y for series in measured for _, *ends in series_intervals(series) for y in ends]
         most = MOST_ABOVE * max(points, default=0.0)
         return (
             *points,
@@ -93,9 +111,14 @@ class Chart(NamedTuple):
         )
 
 
-def series_band(series: ChartSeries) -> list[tuple[float, float, float]]:
-    """Return x and the ends of the interval of each point; nothing if no point has one."""
-    if not series.half_widths:
+def labelled_xs(charts: Sequence[Chart]) -> Set[float]:
+    """Return the x of levels that may have a label: of those of a baseline none, unless there are no others."""
+    return {x for chart in charts for x in chart.own_xs} or {x for chart in charts for x in chart.xs}
+
+
+def series_intervals(series: ChartSeries) -> list[tuple[float, float, float]]:
+    """Return x and the ends of the interval of each point; nothing if no point has one, or it is only compared with."""
+    if not series.half_widths or not series.counts:
         return []
     known = zip(series.points, series.half_widths, strict=True)
     # A logarithmic axis has no place for 0.

@@ -1,4 +1,4 @@
-"""Paint charts for a terminal: lines, points and bands on a grid of braille dots, charts one above the other.
+"""Paint charts for a terminal: lines, points and intervals on a grid of braille dots, charts one above the other.
 
 The charts share their x axis. Every chart has a y axis of its own, and no chart has two.
 """
@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from swarmtui.numbers import short
-from swarmtui.report.chart import Chart, ChartSeries, Points, series_band
+from swarmtui.report.chart import Chart, ChartSeries, Points, labelled_xs, series_intervals
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
 from swarmtui.text import brief_flags, display_width, sanitize, truncate
@@ -50,16 +50,6 @@ class DotGrid:
         for number, (x, y) in enumerate(_between(start, end)):
             if number % of < drawn:
                 self.dot(x, y, style)
-
-    def band(self, start: tuple[int, int, int], end: tuple[int, int, int], style: str) -> None:
-        """Shade the area between two edges, given by x, the lowest and the highest y at both ends."""
-        (left, low, high), (right, last_low, last_high) = start, end
-        for x in range(left, right + 1):
-            share = (x - left) / ((right - left) or 1)
-            bottom, top = round(low + share * (last_low - low)), round(high + share * (last_high - high))
-            for y in range(bottom, top + 1):
-                if x % 2 == 0 and (x + y) % 4 == 0:
-                    self.dot(x, y, style)
 
     def tint_below(self, start: Dot, end: Dot, until: int, hue: str) -> None:
         """Tint the cells below a line, to the nearest edge, in the columns of cells before `until`."""
@@ -276,13 +266,12 @@ def _level(share: float, rows: int) -> int:
 
 def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     grid = frame.grid
-    several = sum(bool(series.half_widths) for series in chart.series) > 1
     for series in chart.series:
-        _draw_band(frame, series, apart=several)
+        _draw_intervals(frame, series)
     _tint_curve(frame, chart)
     numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
-    for series, number in sorted(numbered, key=lambda pair: pair[0].hue != "dim"):
+    for series, number in sorted(numbered, key=lambda pair: pair[0].counts):
         _draw_series(frame, series, number)
     for column in map(frame.column, chart.planned):
         if grid.is_free(column, 0):
@@ -305,16 +294,9 @@ def _numbers(chart: Chart) -> list[int]:
     return list(before)[: len(chart.series)]
 
 
-def _draw_band(frame: _Frame, series: ChartSeries, *, apart: bool) -> None:
-    """Shade the intervals of a curve; if several have them, as a line `apart` at each point: areas would mix."""
-    edges = [(frame.dot(x, low), frame.dot(x, high)) for x, low, high in series_band(series)]
-    style = "frame" if series.hue == "dim" else f"{series.hue}1"
-    if apart:
-        for low, high in edges:
-            frame.grid.line(low, high, style)
-        return
-    for (low, high), (last_low, last_high) in zip(edges, edges[1:] or edges, strict=False):
-        frame.grid.band((*low, high[1]), (*last_low, last_high[1]), style)
+def _draw_intervals(frame: _Frame, series: ChartSeries) -> None:
+    for x, low, high in series_intervals(series):
+        frame.grid.line(frame.dot(x, low), frame.dot(x, high), f"{series.hue}1")
 
 
 def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
@@ -338,9 +320,9 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
         cell = dot[0] // ACROSS, dot[1] // UP
         code = marked.get(x)
         if code in _MARK_STYLES:
-            style = _MARK_STYLES[code]
+            style = _MARK_STYLES[code] if series.counts else series.hue
             frame.grid.put(*cell, MARKS[code], style)
-            if series.hue != "dim":
+            if series.counts:
                 _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)
         elif x in series.hollow:
             frame.grid.put(*cell, _HOLLOW, series.hue)
@@ -430,7 +412,7 @@ def _put_inside(grid: DotGrid, chart: Chart) -> None:
 
 
 def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Line:
-    """Write the ticks of the x axis below it; those of levels that are only planned are dim."""
+    """Write the ticks of the x axis below it, not those of a baseline alone; levels that are only planned are dim."""
     first = charts[0]
     frame = _Frame(DotGrid(width - left - 1, 1), along, along)
     texts = dict(first.ticks) or {tick: f"{tick:g}" for tick in along.ticks}
@@ -438,10 +420,10 @@ def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Li
     for at, text in texts.items():
         room = frame.grid.width - 1 - len(text) / 2
         labels.append(TickLabel(at, min(frame.column(at) + 0.5, room), len(text)))
-    important = [x for series in first.series for x, _ in series.marks]
+    is_level, labelled = first.kind == "levels", labelled_xs(charts)
     measured = {x for chart in charts for series in chart.series for x, _ in series.points}
-    is_level = first.kind == "levels"
-    for label in visible_ticks(labels, important):
+    labels = [label for label in labels if not is_level or label.value in labelled]
+    for label in visible_ticks(labels, first.marked_xs):
         text = texts[label.value]
         style = "" if not is_level or label.value in measured else "dim"
         frame.grid.put(int(label.centre - (len(text) - 1) / 2), 0, text, style)

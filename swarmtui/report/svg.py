@@ -8,7 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from swarmtui.numbers import short, significant
-from swarmtui.report.chart import Chart, ChartSeries, series_band
+from swarmtui.report.chart import Chart, ChartSeries, labelled_xs, series_intervals
 from swarmtui.report.colours import DARK, HUES, LIGHT, ColourTable
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import Code
@@ -112,7 +112,8 @@ def draw_stacked(
     """Draw charts one above the other over the same x axis; return their elements and their height."""
     xs = [*(x for chart in charts for x in chart.xs), *(x for x, _ in charts[0].marks)]
     along = level_axis(xs) if charts[0].kind == "levels" else value_axis(xs, 7)
-    important = [x for chart in charts for series in chart.series for x, _ in series.marks]
+    important = [x for chart in charts for x in chart.marked_xs]
+    named = labelled_xs(charts) if charts[0].kind == "levels" else along.ticks
     parts: list[str] = []
     below = 0.0
     for number, chart in enumerate(charts):
@@ -123,8 +124,9 @@ def draw_stacked(
         inset, right = (_INSET if chart.kind == "levels" else 0.0), (40.0 if chart.kind == "xy" else _RIGHT)
         end = below + room - (_BOTTOM if last else 16)
         area = _Area(along, up, below + _TOP, end, inset, right, width)
-        labels = [TickLabel(tick, area.x(tick), _CHARACTER * len(f"{tick:g}")) for tick in along.ticks if last]
-        ticks = [(label.centre, f"{label.value:g}") for label in visible_ticks(labels, important, gap=_CHARACTER)]
+        labels = [TickLabel(tick, area.x(tick), _CHARACTER * len(f"{tick:g}")) for tick in along.ticks if tick in named]
+        visible = visible_ticks(labels, important, gap=_CHARACTER) if last else ()
+        ticks = [(label.centre, f"{label.value:g}") for label in visible]
         parts.append(_axes(chart, area, ticks))
         parts.append(_content(chart, area, important, first=number == 0))
         below += room - (0 if last else _BOTTOM - 30)
@@ -168,7 +170,7 @@ def _content(chart: Chart, area: _Area, important: Sequence[float], *, first: bo
     if chart.boundary is not None:
         parts.append(_boundary(chart.boundary, area, named=first))
     for series in chart.series:
-        if band := series_band(series):
+        if band := series_intervals(series):
             edge = [*((x, high) for x, _, high in band), *((x, low) for x, low, _ in reversed(band))]
             parts.append(f'<path d="{area.path(edge)}Z" class="band {series.hue}"/>')
     # The first series is the one that counts, and covers the others.

@@ -22,6 +22,7 @@ from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, comparison_charts, curve_charts
 from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
 from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
+from swarmtui.report.table import Code
 from tests.analysis.level_builders import level, summary
 
 EXPECTED = Path(__file__).parent / "expected"
@@ -246,11 +247,55 @@ def test_a_point_just_above_the_slo_is_above_its_line_and_one_below_is_not(heigh
     assert far <= above < limit_rows[0] <= equal <= below <= first
 
 
-def test_a_band_has_fewer_dots_than_a_line() -> None:
-    grid = DotGrid(20, 5)
-    grid.band((0, 0, 19), (39, 0, 19), "throughput1")
-    dots = sum((ord(char) - 0x2800).bit_count() for line in text_of(grid.lines()) for char in line if char in BRAILLE)
-    assert 0.5 * 20 * 5 <= dots <= 20 * 5, "a line has two in each cell"
+def styles_of(chart: Chart, width: int = 60, height: int = 16) -> dict[str, str]:
+    """Return the dots and the signs of a chart by their styles."""
+    found: dict[str, str] = {}
+    for line in paint_charts([chart], width, height)[1:-1]:
+        for text, style in line[1:]:
+            hue = style.partition(" on ")[0]
+            found[hue] = found.get(hue, "") + text.replace(" ", "")
+    return found
+
+
+MARKED = ((4.0, 180.0), (8.0, 200.0), (16.0, 190.0))
+OWN = ChartSeries("now", MARKED, ((8.0, "best"), (16.0, "cliff")), half_widths=(0.0, 60.0, 40.0))
+
+
+def test_an_interval_is_a_thin_line_at_its_point_and_a_baseline_has_none() -> None:
+    dim = OWN._replace(name="before", hue="dim", marks=())
+    chart = Chart("tps", "", "levels", "C", "tok/s", (OWN,))
+    intervals = styles_of(chart)["throughput1"]
+    assert intervals and set(intervals) <= {"⡇", "⢸", "⡀", "⢀", "⠁", "⠈", "⠃", "⠘", "⠇", "⠸", "⡄", "⢠", "⡆", "⢰"}
+    assert "throughput1" not in styles_of(chart._replace(series=(OWN._replace(half_widths=()), dim)))
+
+
+def test_the_marks_of_a_baseline_are_dim() -> None:
+    dim = OWN._replace(name="before", hue="dim", points=tuple((x, y / 3) for x, y in MARKED))
+    found = styles_of(Chart("tps", "", "levels", "C", "tok/s", (dim, OWN)))
+    assert "▸" in found["good"] and "▼" in found["warn"]
+    assert "▸" in found["dim"] and "▼" in found["dim"]
+    assert found["good"].count("▸") == found["warn"].count("▼") == 1
+
+
+@pytest.mark.parametrize("baseline", [(), ((8.0, "best"),)])
+def test_levels_that_only_a_baseline_has_are_not_labelled(baseline: tuple[tuple[float, Code], ...]) -> None:
+    points = ((1.0, 90.0), (16.0, 800.0), (25.0, 820.0), (32.0, 820.0))
+    own = ChartSeries("now", points, ((16.0, "best"), (25.0, "cliff")))
+    theirs = tuple((float(c), 50.0 * c) for c in (1, 6, 7, 8, 15, 26))
+    dim = ChartSeries("before", theirs, baseline, hue="dim")
+    for series in ((own, dim), (dim, own)):
+        chart = Chart("tps", "", "levels", "C", "tok/s", series, planned=(20.0,))
+        labels = text_of(paint_charts([chart], 60, 16))[-1].split()
+        assert labels == ["C", "1", "16", "20", "25", "32"]
+    alone = text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (dim,))], 60, 16))[-1].split()
+    assert {"1", "6", "26"} <= {*alone}
+
+
+def test_where_labels_collide_a_marked_level_has_one_before_a_measured_one() -> None:
+    own = ChartSeries("now", tuple((float(c), 50.0 * c) for c in (1, 24, 25, 26, 32)), ((25.0, "cliff"),))
+    dim = ChartSeries("before", ((24.0, 900.0),), ((24.0, "best"),), hue="dim")
+    chart = Chart("tps", "", "levels", "C", "tok/s", (dim, own))
+    assert text_of(paint_charts([chart], 40, 12))[-1].split() == ["C", "1", "25"]
 
 
 def test_what_is_not_measured_is_not_drawn() -> None:
@@ -300,7 +345,7 @@ def test_what_is_outside_of_the_grid_is_left_out(column: int, row: int, text: st
     grid = DotGrid(20, 4)
     grid.put(column, row, text, "x")
     grid.dot(column * 3, row * 9, "y")
-    grid.band((column, row, row + 9), (column + 30, row - 3, row + 20), "z")
+    grid.line((column, row), (column + 30, row + 20), "z")
     assert [len(line) for line in text_of(grid.lines())] == [20] * 4
 
 
