@@ -136,8 +136,13 @@ def _met(point: AnswerPoint) -> str:
 
 
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
-    """Return what to try first; after what changes nothing about the server, also what its figures point to."""
-    return steps[:2] if steps and steps[0].code in _NO_CHANGE else steps[:1]
+    """Return what to try first; after what changes nothing about the server, also the setting that figures point to.
+
+    What that setting would bring depends on the first step.
+    """
+    if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
+        return steps[:1]
+    return steps[0], msgspec.structs.replace(steps[1], sentence=steps[1].command or steps[1].sentence)
 
 
 def needs_restart(step: NextStep) -> bool:

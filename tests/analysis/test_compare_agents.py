@@ -444,9 +444,7 @@ def test_after_a_run_that_is_to_be_repeated_the_next_flag_follows() -> None:
     pair = compare_pair(before, msgspec.structs.replace(found, answer=answer, quality=(busy,)))
     assert [step.code for step in pair.next] == ["repeat_run", "more_slots"]
     app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
-    assert app["Try next"].startswith("R: repeat ") and app["Try next"].endswith(
-        "; then --parallel 8: more agents start at once"
-    )
+    assert app["Try next"].startswith("R: repeat ") and app["Try next"].endswith("; then --parallel 8")
 
 
 @pytest.mark.parametrize("swapped", [False, True])

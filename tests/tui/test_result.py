@@ -153,7 +153,7 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
-        for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "instead of 104"):
+        for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "then --parallel 16"):
             assert end in shown, (end, screen_text(app))
 
 
@@ -410,7 +410,7 @@ def test_a_busy_host_does_not_hide_what_the_figures_point_to() -> None:
     again = NextStep(code="quiet_host", sentence="measure again when the host is quiet", command="")
     busy = msgspec.structs.replace(ANSWER, next=(again, *ANSWER.next))
     text = " ".join(result_text(ended_frame(busy), None).split())
-    assert "measure again when the host is quiet; then more slots: about 30 agents" in text
+    assert "measure again when the host is quiet; then vllm serve m --max-num-seqs 32" in text
 
 
 def test_slots_that_the_server_reports_replace_inferred_ones() -> None:
