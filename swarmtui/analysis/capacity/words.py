@@ -53,13 +53,10 @@ def range_clause(agents: int, low: int | None, high: int | None) -> str:
 
 def agents_clause(agents: int, low: int | None, high: int | None) -> str:
     """Return a number of agents with its range for the middle of a sentence: `8 agents, perhaps up to 9,`"""
-    if high is not None and high > agents > 0 and low in (agents, 0, None):
-        known = low == agents
-        return (
-            f"{count_noun(agents, 'agent')}, perhaps up to {high},"
-            if known
-            else (f"at most {count_noun(high, 'agent')}, most likely {agents},")
-        )
+    if high is not None and high > agents > 0 and low == agents:
+        return f"{count_noun(agents, 'agent')}, perhaps up to {high},"
+    if high is not None and high > agents > 0 and not low:
+        return f"at most {count_noun(high, 'agent')}, most likely {agents},"
     if wide := wide_range(agents, low, high):
         return f"{wide[0]} to {count_noun(wide[1], 'agent')}, most likely {agents},"
     return f"{count_noun(agents, 'agent')}{range_clause(agents, low, high)}"
