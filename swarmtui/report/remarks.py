@@ -14,21 +14,21 @@ _KINDS = {
     "errors": "requests failed",
     "c_held": "C was not held",
     "steady_below_wall": "there were too few requests for a steady rate",
-    "degenerate": "answers were degenerate",
-    "uncounted": "answers had no token count",
-    "token_source": "tokens were not counted by the server",
-    "coalesced_chunks": "chunks coalesced",
-    "first_reads": "first tokens shared a timestamp",
-    "miscounted": "answers had fewer tokens than chunks",
+    "degenerate": "some answers were empty or only repeated a token",
+    "uncounted": "some answers had no token count and are in no rate",
+    "token_source": "the server did not count all tokens",
+    "coalesced_chunks": "some tokens arrived together",
+    "first_reads": "some first tokens arrived together with later ones",
+    "miscounted": "the server counted too few tokens of some answers",
     "send_delay": "requests were sent late",
     "overloaded": "requests piled up",
-    "read_stamps": "timestamps are those of the reader",
+    "read_stamps": "arrival times are less exact than those of the kernel",
     "server_gone": "the server went away",
     "host_silent": "a host did not answer",
-    "synchronised": "streams kept in step",
-    "cancel_ignored": "cancelled requests went on",
+    "synchronised": "agents kept in step with each other",
+    "cancel_ignored": "the server went on with cancelled requests",
     "precision_missed": "the precision was not reached",
-    "faster_stream": "streams were faster than a single one",
+    "faster_stream": "agents were faster than a single one",
     "misfit": "tok/s do not fit the levels beside",
     "serial_extrapolated": "the serial time is extrapolated",
     "canaries_not_applicable": "canaries cannot be checked",
@@ -71,7 +71,7 @@ def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:
 
 
 def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:
-    """`chunks coalesced in 4 levels`, `requests failed at C=8`; alarms are not among them."""
+    """`some tokens arrived together in 4 levels`, `requests failed at C=8`; alarms are not among them."""
     kinds: dict[str, list[Level]] = {}
     for level in levels:
         for code in dict.fromkeys(flag.code for flag in level.flags if flag.code not in (*ALARMS, AT_LIMIT)):

@@ -14,7 +14,7 @@ def flag(code: str, text: str) -> Finding:
 def test_a_remark_that_is_the_same_everywhere_is_said_once() -> None:
     found = [level(c, flags=(flag("read_stamps", "no kernel timestamps"),)) for c in (1, 2, 4)]
     assert remarks(found) == ["C=1,2,4: no kernel timestamps"]
-    assert grouped_remarks(found) == ("timestamps are those of the reader in 3 levels",)
+    assert grouped_remarks(found) == ("arrival times are less exact than those of the kernel in 3 levels",)
 
 
 def test_figures_of_the_last_level_stand_for_a_kind() -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -20,6 +21,7 @@ from swarmtui.model.session import Level
 from swarmtui.report.answer import answer_number
 from swarmtui.report.card import large_answer
 from swarmtui.report.session_list import answer_text
+from swarmtui.report.table import Code
 from swarmtui.sessions.index import SessionRow
 from swarmtui.sessions.replay import open_replay
 from swarmtui.sessions.store import write_summary
@@ -222,9 +224,25 @@ def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     flagged = tuple(msgspec.structs.replace(one, flags=(flag,)) for one in LEVELS)
     flagged = (*flagged[:2], msgspec.structs.replace(flagged[2], flags=(flag, failed)))
     text = result_text(ended_frame(levels=flagged), None)
-    assert "chunks coalesced in 3 levels · requests failed at C=4; press 4 for more" in text
+    assert "some tokens arrived together in 3 levels · requests failed at C=4; press 4 for more" in " ".join(
+        text.split()
+    )
     assert "40 % of chunks" not in text
     assert result_text(ended_frame(levels=flagged), None, height=9).rstrip().endswith("press 4 for the levels")
+
+
+@pytest.mark.parametrize(
+    ("quality", "errors", "code"),
+    [("ok", 0, "detail"), ("note", 0, "detail"), ("doubtful", 0, "note"), ("ok", 1, "note")],
+)
+def test_remarks_that_do_not_matter_for_the_answer_are_dim(
+    quality: Literal["ok", "note", "doubtful"], errors: int, code: Code
+) -> None:
+    flag = Finding(code="degenerate", text="4 of 8 answers were empty")
+    levels = [msgspec.structs.replace(one, flags=(flag,), errors=errors) for one in LEVELS]
+    view = levels_view(levels, answer=msgspec.structs.replace(ANSWER, quality=quality, border=""))
+    assert {one.code for one in (*view.remarks, *view.by_kind, view.grouped)} == {code}
+    assert view.grouped.text == "some answers were empty or only repeated a token in 3 levels"
 
 
 def test_a_single_level_whose_remarks_have_no_room_names_the_key_for_these() -> None:

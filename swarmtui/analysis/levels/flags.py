@@ -61,7 +61,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int, synchronised: b
         yield "cap_hits", f"{level.cap_hits} of {level.ok} finished answers were cut at the token limit"
     if level.degenerate:
         of = f"{level.degenerate} of {level.ok}"
-        yield "degenerate", f"{of} answers are degenerate: empty, loops, garbage, ended at once or miscounted"
+        yield "degenerate", f"{of} answers were empty, repeated a token, were garbage, ended at once or were miscounted"
     if uncounted:
         yield "uncounted", f"{uncounted} of {level.ok} answers have no token count and are in no rate"
     if level.token_source == "chunks":
@@ -71,7 +71,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int, synchronised: b
     if level.coalesced_chunks is not None and COALESCED_CHUNKS.grade(level.coalesced_chunks) == "doubtful":
         yield (
             "coalesced_chunks",
-            f"{short_percent(level.coalesced_chunks)} of chunks were coalesced: they carry another chunk's timestamp",
+            f"{short_percent(level.coalesced_chunks)} of chunks arrived together with another one: gaps are inexact",
         )
     late_s = level.first_error_s or 0.0
     share = level.first_coalesced or 0.0

@@ -21,7 +21,7 @@ from swarmtui.report.levels import (
     visit_texts,
 )
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
-from swarmtui.report.table import Cell, Sentence, Table, fit
+from swarmtui.report.table import Cell, Code, Sentence, Table, fit
 from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
@@ -51,8 +51,8 @@ class LevelsView(NamedTuple):
     are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
     that are `compared` with a baseline come next. The baseline has the rows `measured_before` as well.
     `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
-    `by_kind` has one line for each kind, `grouped` a few words. `visits` are what stands for the count of a row whose
-    visits were not alike, from long to short.
+    `by_kind` has one line for each kind, `grouped` a few words; they are dim unless requests failed or the answer is
+    in doubt. `visits` are what stands for the count of a row whose visits were not alike, from long to short.
     """
 
     table: Table
@@ -64,7 +64,7 @@ class LevelsView(NamedTuple):
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
     by_kind: tuple[Sentence, ...]
-    grouped: str
+    grouped: Sentence
     empty: str
     tasks: Table
     visits: tuple[tuple[int, tuple[str, ...]], ...] = ()
@@ -131,8 +131,10 @@ def levels_view(
     names = mark_names(marks) if levels or provisional else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
-    single = [Sentence(f"{name}: {flag}", "note") for name, flag in flags if flag.code not in (*ALARMS, AT_LIMIT)]
-    single += [Sentence(text, "note") for text in at_limit(levels)]
+    doubted = answer is not None and answer.quality == "doubtful"
+    code: Code = "note" if doubted or any(level.errors for level in levels) else "detail"
+    single = [Sentence(f"{name}: {flag}", code) for name, flag in flags if flag.code not in (*ALARMS, AT_LIMIT)]
+    single += [Sentence(text, code) for text in at_limit(levels)]
     border = [Sentence(answer.border, "note")] if answer is not None and answer.border else []
     return LevelsView(
         table._replace(note=""),
@@ -143,8 +145,11 @@ def levels_view(
         tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*border, *refused, *single),
-        (*border, *refused, *(Sentence(text, "note") for text in remarks(levels, alarms=False))),
-        " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
+        (*border, *refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
+        Sentence(
+            " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
+            "note" if refused else code,
+        ),
         empty,
         task_table(tasks),
         tuple((at, by_load[load]) for at, load in enumerate(loads) if load in by_load and load != running),
@@ -179,9 +184,9 @@ def nearest_rows(view: LevelsView, room: int) -> list[int]:
 
 def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4") -> list[Line]:
     """Return the remarks on the levels, as many words as there is room for; `keys` show the panel alone."""
-    versions = (view.remarks, view.by_kind, (Sentence(view.grouped, "note"),) if view.grouped else ())
+    versions = (view.remarks, view.by_kind, (view.grouped,) if view.grouped.text else ())
     kinds = count_noun(len(view.by_kind), "kind of remark", "kinds of remarks")
-    count = Sentence(f"{kinds}: {keys}", "note")
+    count = Sentence(f"{kinds}: {keys}", view.grouped.code)
     lines = (block_lines(version, width) for version in (*versions, (count,)))
     return next(found for found in lines if len(found) <= max(1, height))
 

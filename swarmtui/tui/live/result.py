@@ -242,9 +242,9 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
         return []
     rows = len(view.table.rows)
     alone = remark_lines(view, width, height - 2 - rows - len(view.alarms))
-    few = block_lines([Sentence(view.grouped, "note")] if view.grouped else [], width)
+    few = block_lines([view.grouped] if view.grouped.text else [], width)
     if few and len(alone) >= len(few) and alone != few:
-        few = block_lines([Sentence(f"{view.grouped}; press 4 for more", "note")], width)
+        few = block_lines([view.grouped._replace(text=f"{view.grouped.text}; press 4 for more")], width)
     notes = [*block_lines(view.alarms, width), *few]
     if rows + len(notes) + 2 <= room:
         return [[], *table_lines(view.table_for(range(rows), width), width), *notes]
