@@ -262,7 +262,8 @@ class Frame(ProtocolMessage, frozen=True):
     open loop, `tasks` in mixed loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the
     tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been
     away. `steered`: under manual control, which only the user ends. `left_bound` says how `left_s` is meant: later
-    levels may take longer, and a search with a deadline ends at it at the latest. `trace` is set while one is replayed.
+    levels may take longer, and a search with a deadline ends at it at the latest. `planned` are the
+    levels of the sweep that runs or ran last, or its rates. `trace` is set while one is replayed.
     `tails` are those that clients watch. `slots` are those that the server or the user names. `answer` and `goodput`
     are set at the end. `slo` is the one that is judged, `slo_kept` has the requests of the running level that met each
     of its conditions, `first_tokens` what is known about its limit on them, null before a request is measured.
@@ -305,6 +306,7 @@ class Frame(ProtocolMessage, frozen=True):
     ttft_split: TtftSplit | None = None
     search_result: str = ""
     search: SearchState | None = None
+    planned: tuple[float, ...] = ()
     kv_cliff: KvCliff | None = None
     servers: tuple[DiscoveredServer, ...] = ()
     tokens_per_chunk: float = 1.0

@@ -74,6 +74,13 @@ class SearchEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="sear
     search: SearchState
 
 
+class SweepEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="sweep"):
+    """A sweep that the user started, instead of what the plan says."""
+
+    t_ns: int
+    levels: tuple[int, ...]
+
+
 class DescriptionEntry(Stored, frozen=True, kw_only=True, tag_field="kind", tag="description"):
     """A label and note that replace those of the head."""
 
@@ -124,7 +131,7 @@ class End(Stored, frozen=True, kw_only=True, tag_field="kind", tag="end"):
 
 
 Entry = (
-    Head | StageStart | StageEnd | RequestEntry | Event | CapacitySearch | SearchEntry | DescriptionEntry
+    Head | StageStart | StageEnd | RequestEntry | Event | CapacitySearch | SearchEntry | SweepEntry | DescriptionEntry
     | TelemetryEntry | TokenCount | ServerEntry | ClockEntry | QualityEntry | End
 )  # fmt: skip
 

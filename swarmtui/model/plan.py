@@ -56,6 +56,11 @@ class Plan(Stored, frozen=True, kw_only=True):
     price_per_hour: float | None = None
 
     @property
+    def swept(self) -> tuple[float, ...]:
+        """The levels of a sweep, or the rates; empty for another goal."""
+        return tuple(map(float, self.load.rates or self.load.levels)) if self.goal == "sweep" else ()
+
+    @property
     def is_quick(self) -> bool:
         """Whether it is a search that answers within a given time."""
         return self.goal == "capacity" and self.budget_s is not None

@@ -38,6 +38,7 @@ from swarmtui.model.journal import (
     ServerEntry,
     StageEnd,
     StageStart,
+    SweepEntry,
     TelemetryEntry,
     TokenCount,
     entry_decoder,
@@ -282,7 +283,7 @@ def _is_plausible(entry: Entry, session: Session) -> bool:
             )
         case StageStart(c=c, phase="level") if c < 1:
             return False
-        case StageStart() | StageEnd() | Event() | CapacitySearch() | SearchEntry() | End():
+        case StageStart() | StageEnd() | Event() | CapacitySearch() | SearchEntry() | SweepEntry() | End():
             return abs(entry.t_ns - t0) <= _MAX_SPAN_NS
     return True
 

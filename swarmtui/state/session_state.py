@@ -30,6 +30,7 @@ from swarmtui.model.journal import (
     ServerEntry,
     StageEnd,
     StageStart,
+    SweepEntry,
     TelemetryEntry,
 )
 from swarmtui.model.load import traits
@@ -73,6 +74,7 @@ class SessionState:
         self.note = self.search_result = ""
         self.kv_cliff: KvCliff | None = None
         self.search: SearchState | None = None
+        self.planned: tuple[float, ...] = ()
         self.left_s: float | None = None
         self.left_bound: TimeBound = "exact"
         self.warnings: tuple[SessionWarning, ...] = ()
@@ -128,6 +130,7 @@ class SessionState:
     def apply(self, entry: Entry) -> None:
         """Apply an entry of the journal; samples are added with `add_sample`, since the journal has only some."""
         self.search = follow_search(self.search, entry)
+        self.planned = follow_sweep(self.planned, entry)
         match entry:
             case Head(session=session):
                 closed = session.plan.load.holds_c
@@ -428,11 +431,27 @@ class SessionState:
         )
 
 
+def follow_sweep(planned: tuple[float, ...], entry: Entry) -> tuple[float, ...]:
+    """Return the levels of the sweep that is running, or ran last; empty once another goal has ended it."""
+    match entry:
+        case Head(session=session):
+            return session.plan.swept
+        case SweepEntry(levels=levels):
+            return tuple(map(float, levels))
+        case SearchEntry():
+            return ()
+        case StageStart(phase="level", steered=True) if entry.c not in planned:
+            return ()
+    return planned
+
+
 def follow_search(search: SearchState | None, entry: Entry) -> SearchState | None:
     """Return what a search knows after an entry of the journal; null once another goal has ended it."""
     match entry:
         case SearchEntry(search=found):
             return found
+        case SweepEntry():
+            return None
         case StageStart(phase="level") if search is not None and (entry.steered or entry.c != search.next_c):
             return None
     return search

@@ -126,6 +126,7 @@ def _last_frame(summary: Summary) -> Frame:
         goodput=summary.goodput,
         slo=usable_slo(summary.session.plan.slo),
         search=summary.search,
+        planned=summary.session.plan.swept,
         measured=sum(level.n for level in levels),
     )
 

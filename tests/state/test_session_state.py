@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from swarmtui.model.findings import SearchedLevel, SearchState
-from swarmtui.model.journal import CapacitySearch, RequestEntry, SearchEntry, StageStart
+from swarmtui.model.journal import CapacitySearch, RequestEntry, SearchEntry, StageStart, SweepEntry
 from swarmtui.model.record import CANCELLED, Phase, Record
 from swarmtui.model.session import Event
 from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
@@ -286,6 +286,17 @@ def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     assert state.frame(0, rows=False).search is not None
     state.apply(stage(3, 2, steered=True))
     assert state.frame(0, rows=False).search is None
+
+
+def test_a_sweep_that_the_user_starts_takes_the_place_of_a_search_until_another_goal_ends_it() -> None:
+    state = SessionState(0)
+    state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=1, step="climb")))
+    state.apply(SweepEntry(t_ns=0, levels=(1, 2, 4)))
+    state.apply(stage(2))
+    shown = state.frame(0, rows=False)
+    assert shown.search is None and shown.planned == (1, 2, 4)
+    state.apply(stage(3, 9, steered=True))
+    assert state.frame(0, rows=False).planned == ()
 
 
 def test_at_the_end_a_search_has_the_verdicts_of_the_summary() -> None:

@@ -106,6 +106,7 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
     )
     return Frame(
         t_ns=now,
+        planned=Plan().swept,
         status="running",
         note=words,
         elapsed_s=at_s,

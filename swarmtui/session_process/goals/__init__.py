@@ -8,7 +8,7 @@ from typing import Literal
 from swarmtui.analysis.capacity.cliff import next_level, search_state
 from swarmtui.analysis.capacity.scaling import cliff_search_sentence
 from swarmtui.model import client_protocol
-from swarmtui.model.journal import SearchEntry
+from swarmtui.model.journal import SearchEntry, SweepEntry
 from swarmtui.model.load import MAX_STREAMS, Ramp
 from swarmtui.model.session import Level
 from swarmtui.prompts.canaries import COUNT as CANARIES
@@ -56,6 +56,8 @@ async def _pursue(goal: Goal, stages: Stages) -> bool:
             while await stages.run_continuous(min(MAX_STREAMS, max(1, c)), None):
                 pass
         case client_protocol.Sweep(levels, runs):
+            if tuple(levels) != stages.plan.swept:
+                stages.journal.write(SweepEntry(t_ns=time.perf_counter_ns(), levels=levels))
             return await _sweep(stages, levels, runs)
         case client_protocol.FindCliff(max_c):
             await _search_cliff(stages, max_c)

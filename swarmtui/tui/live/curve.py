@@ -8,7 +8,7 @@ from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import SearchState, Slots
-from swarmtui.model.session import Level, Session
+from swarmtui.model.session import Level
 from swarmtui.report.charts import curve_charts
 from swarmtui.text import sanitize
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
@@ -47,23 +47,20 @@ def curve_view(
     )
 
 
-def planned_levels(session: Session | None, frame: Frame | None) -> tuple[float, ...]:
+def planned_levels(frame: Frame | None) -> tuple[float, ...]:
     """Return the levels that are still to come, as far as they are known."""
-    if session is None or frame is None or frame.status == "ended" or frame.steered:
+    if frame is None or frame.status == "ended" or frame.steered:
         return ()
     if frame.search is not None:
         return (float(frame.search.next_c),) if frame.search.next_c is not None else ()
-    load = session.plan.load
-    return tuple(map(float, load.rates or load.levels)) if session.plan.goal == "sweep" else ()
+    return frame.planned
 
 
-def beside_plan(baseline: Sequence[Level], session: Session | None, frame: Frame | None) -> tuple[Level, ...]:
+def beside_plan(baseline: Sequence[Level], frame: Frame | None) -> tuple[Level, ...]:
     """Return the levels of a baseline that are in the range of a sweep, whose own levels would have little room."""
-    load = session.plan.load if session is not None and session.plan.goal == "sweep" else None
-    planned = (load.rates or load.levels) if load is not None else ()
-    if not planned:
+    if frame is None or not frame.planned:
         return tuple(baseline)
-    loads = (*planned, *(level.offered_load for level in (frame.levels if frame else ())))
+    loads = (*frame.planned, *(level.offered_load for level in frame.levels))
     return tuple(level for level in baseline if min(loads) <= level.offered_load <= max(loads))
 
 
@@ -85,7 +82,7 @@ class CurvePanel(LivePanel, ChartPanel):
         live, baseline = data.shown, data.baseline
         levels = live.frame.levels if live.frame else ()
         limit = live.frame.limit if live.frame else ()
-        planned, slo = planned_levels(live.session, live.frame), live.frame.slo if live.frame else ""
+        planned, slo = planned_levels(live.frame), live.frame.slo if live.frame else ""
         about = (data.no_curve, live.provisional, *live.marked_by, planned, limit, slo)
-        beside = beside_plan(baseline.levels, live.session, live.frame)
+        beside = beside_plan(baseline.levels, live.frame)
         self.show_made(curve_view, levels, beside, baseline.name if beside else "", *about)

@@ -93,7 +93,7 @@ def header_view(
         phase_text, why = ("starting", "") if ended is None else ("ended", ending_text(ended))
         return HeaderView(title, phase_text, "", None, (), quality, style, why, "bad")
     notice, notice_style = _notice(frame, ended, server)
-    progress, share = _progress(session, frame)
+    progress, share = _progress(frame)
     chips = plan_view(session, frame, requested_c)
     running = frame.status == "running" and frame.outage_s is None
     return HeaderView(
@@ -175,17 +175,15 @@ def _quality(lines: tuple[QualityLine, ...]) -> tuple[tuple[str, ...], StatusSty
     return (f"{sign} {state}: {said}", f"{sign} {said}", f"{sign} {state}"), style
 
 
-def _progress(session: Session | None, frame: Frame) -> tuple[str, float | None]:
+def _progress(frame: Frame) -> tuple[str, float | None]:
     """Return the completed part of this stage, or of the plan after the end, as text and as a share.
 
     A steered stage has no end, but a number of requests from which it counts as a level.
     """
     if frame.status == "ended":
-        plan = session.plan if session else None
-        planned = (plan.load.rates or plan.load.levels) if plan and plan.goal == "sweep" else ()
-        complete = sum(level.complete and level.offered_load in planned for level in frame.levels)
-        if planned:
-            return f"{complete} of {count_noun(len(planned), 'level')}", complete / len(planned)
+        complete = sum(level.complete and level.offered_load in frame.planned for level in frame.levels)
+        if frame.planned:
+            return f"{complete} of {count_noun(len(frame.planned), 'level')}", complete / len(frame.planned)
         return "", None
     if frame.of:
         return f"{frame.done}/{frame.of}", frame.done / frame.of

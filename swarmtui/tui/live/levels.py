@@ -230,7 +230,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         self.alone = data.only_panel == self.key
         live = data.shown
         levels, tasks = (live.frame.levels, live.frame.tasks) if live.frame else ((), ())
-        planned = planned_levels(live.session, live.frame)
+        planned = planned_levels(live.frame)
         goodput = live.frame.goodput if live.frame else ()
         now = (planned, level_now(live.frame), goodput, live.frame.slo if live.frame else "")
         self.show_made(levels_view, levels, data.pair, tasks, data.no_level, live.provisional, *live.marked_by, *now)

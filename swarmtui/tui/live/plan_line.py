@@ -72,14 +72,13 @@ def plan_view(session: Session | None, frame: Frame | None, requested_c: int | N
         loads = sorted({*done, now})
         chips = tuple(_plan_chip(at, at in done, at == now, frame, requested_c) for at in loads)
         return PlanView(_NAMES["manual"], chips, _MANUAL_HINT, gauges, _rooms(loads))
-    load = session.plan.load
-    planned = tuple(load.rates or load.levels)
-    if session.plan.goal != "sweep" or not planned:
+    if not frame.planned:
         return PlanView(_NAMES[session.plan.goal], (), "", gauges)
     chips = tuple(
-        _plan_chip(at, at in done, running and at == now, frame, requested_c, judged.get(at)) for at in planned
+        _plan_chip(at, at in done, running and at == now, frame, requested_c, judged.get(at)) for at in frame.planned
     )
-    return PlanView("rates" if load.rates else _NAMES["sweep"], chips, "", gauges, _rooms(planned))
+    name = "rates" if session.plan.load.rates else _NAMES["sweep"]
+    return PlanView(name, chips, "", gauges, _rooms(frame.planned))
 
 
 def _rooms(loads: Sequence[float]) -> tuple[int, int, int]:

@@ -117,7 +117,8 @@ class RunScreen(LiveScreen):
         session, frame = self.source.live.session, self.source.live.frame
         if frame is None or frame.steered or self._requested_c is not None or session is None:
             return ""
-        goal = frame.search.goal if frame.search is not None else session.plan.goal
+        goal = "sweep" if frame.planned else session.plan.goal
+        goal = goal if frame.search is None else frame.search.goal
         return goal if goal in _GOALS else ""
 
     def _may_end_goal(self, action: str) -> bool:
