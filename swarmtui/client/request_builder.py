@@ -239,8 +239,8 @@ def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan
         simulator = urls[0].removeprefix(SIMULATOR_PREFIX).partition("?")[0]
         model = next((preset.model for preset in simulator_presets() if preset.name == simulator), "")
         kind = "probe" if plan == "probe" else "capacity" if plan in ("capacity", "quick") else "run"
-        simulated = urls[0].startswith(SIMULATOR_PREFIX)
-        found = last_complete(root, kind, urls[0], model, simulated)
+        embedded = urls[0].startswith(SIMULATOR_PREFIX)
+        found = last_complete(root, kind, urls[0], model, embedded)
         load_session(root, LAST)  # raises an error if there is none at all
         if not found:
             raise BadInput("no complete session of this endpoint and kind of plan yet; name one of `swarmtui sessions`")

@@ -28,7 +28,7 @@ from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 9
+_INDEX_VERSION = 10
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -73,6 +73,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     doubtful: bool = False
     requests: int | None = None
     simulated: bool = False
+    embedded: bool = False
     tags: dict[str, str] = {}
     series: Series | None = None
     goal: PlanGoal = "sweep"
@@ -91,11 +92,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     def is_complete(self) -> bool:
         return self.state == "done" and bool(self.levels)
 
-    def is_at(self, url: str, model: str, simulated: bool) -> bool:
+    def is_at(self, url: str, model: str, embedded: bool) -> bool:
         """Whether it is of this endpoint; an embedded simulator has a new address each time."""
-        if self.shared:
+        if self.shared or self.embedded != embedded:
             return False
-        if self.simulated and simulated:
+        if embedded:
             return self.model == model
         return _address(self.endpoint.partition(" ")[0]) == _address(url)
 
@@ -139,7 +140,7 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         and row.is_complete
         and (len(row.levels) > 1 or row.id == chosen.previous)
         and (row.model, row.workload, row.kind) == (chosen.model, chosen.workload, chosen.kind)
-        and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.simulated)
+        and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.embedded)
     ]
     changed = [
         row
@@ -400,6 +401,7 @@ def _head_row(session: Session) -> SessionRow:
         endpoint=endpoint.url + others if endpoint else "",
         model=endpoint.model if endpoint else "",
         goal=session.plan.goal,
+        embedded=endpoint is not None and endpoint.embedded,
     )
 
 

@@ -356,12 +356,12 @@ def _state(loaded: LoadedSession) -> SessionState:
     return "running" if is_running(loaded.directory) else "interrupted"
 
 
-def last_complete(root: Path, kind: str, url: str, model: str, simulated: bool, before: str = "") -> list[str]:
+def last_complete(root: Path, kind: str, url: str, model: str, embedded: bool, before: str = "") -> list[str]:
     """Return the complete sessions of an endpoint and kind, newest first; only those `before` a session, if given."""
     return [
         row.id
         for row in list_sessions(root)
-        if row.is_complete and row.kind == kind and row.is_at(url, model, simulated) and (not before or row.id < before)
+        if row.is_complete and row.kind == kind and row.is_at(url, model, embedded) and (not before or row.id < before)
     ]
 
 
@@ -374,7 +374,7 @@ def _newest_name(root: Path, back: int) -> str:
     if not back:
         return newest
     row = read_row(root / newest)
-    earlier = last_complete(root, row.kind, row.endpoint.partition(" ")[0], row.model, row.simulated, newest)
+    earlier = last_complete(root, row.kind, row.endpoint.partition(" ")[0], row.model, row.embedded, newest)
     if back > len(earlier):
         few = count_noun(len(earlier), "complete session is", "complete sessions are")
         raise BadInput(

@@ -282,6 +282,11 @@ def test_flags_are_parsed_in_every_spelling() -> None:
     assert flag_differences(*same) == ()
 
 
+def test_where_a_server_listens_is_no_difference() -> None:
+    before, after = (summary([], server_flags=f"--parallel 4 --port {port}") for port in (8080, 8090))
+    assert flag_differences(before, after) == ()
+
+
 def test_unknown_flags_give_no_differences() -> None:
     assert flag_differences(summary([], server_flags="--a 1"), summary([])) == ()
 

@@ -246,6 +246,18 @@ def test_answers_without_text_are_named_and_no_slots_are_advised_for_them() -> N
     assert [step.code for step in said.next] == ["empty_answers"]
 
 
+def test_a_level_that_the_user_sets_after_a_search_and_that_misses_is_the_reason() -> None:
+    """The search ended at 4 agents, still kept; the user went on to 10, which miss the SLO."""
+    slo = parse_slo("ttft_p90=2s")
+    levels = [level(4, tps=100, ttft=0.5), level(10, tps=110, ttft=3.0)]
+    records: dict[LevelKey, list[Record]] = {(4, None): [request(0, [500])] * 60, (10, None): [request(0, [3000])] * 60}
+    found = Capacity(slo="ttft_p90=2s", agents=4, low=4, high=None, next_c=None, alpha=0.2, visits=3, requests=60)
+    asked = msgspec.structs.replace(summary(levels), capacity=found, goodput=goodput(levels, records, slo))
+    said = answer(asked, slo, "ttft_p90=2s", {})
+    assert (said.agents, said.high) == (4, 9)
+    assert said.limit.sentence.startswith("at 10 agents the first token took 3.0 s (p90)")
+
+
 @pytest.mark.parametrize(
     ("code", "high", "headline"),
     [

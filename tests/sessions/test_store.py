@@ -25,7 +25,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.sessions import index as session_index
 from swarmtui.sessions.documents import summary_json
-from swarmtui.sessions.index import list_sessions, new_session_id
+from swarmtui.sessions.index import SessionRow, list_sessions, new_session_id
 from swarmtui.sessions.store import ensure_summary, load_session, remove_session, summarise, write_summary
 from tests.sessions.session_builders import (
     T0,
@@ -238,6 +238,15 @@ def test_before_the_last_are_complete_sessions_of_the_same_endpoint_and_kind(tmp
     assert load_session(tmp_path, "last").directory.name == others[4]
     with pytest.raises(BadInput, match="last~3 does not exist: 2 complete sessions are of the same endpoint and kind"):
         load_session(tmp_path, "last~3")
+
+
+def test_only_embedded_simulators_are_one_endpoint_whatever_their_address() -> None:
+    served = SessionRow(id="a", endpoint="http://127.0.0.1:8000", model="m", simulated=True)
+    embedded = msgspec.structs.replace(served, embedded=True)
+    assert embedded.is_at("sim:moe-tp1", "m", True) and not embedded.is_at("sim:moe-tp1", "other", True)
+    assert served.is_at("http://127.0.0.1:8000", "m", False)
+    assert not served.is_at("sim:moe-tp1", "m", True), "a simulator that was started as a server is one"
+    assert not served.is_at("http://127.0.0.1:9000", "m", False) and not embedded.is_at(served.endpoint, "m", False)
 
 
 def test_list_is_newest_first_and_names_problems(tmp_path: Path) -> None:

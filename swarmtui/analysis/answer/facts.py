@@ -276,10 +276,12 @@ def capacity_facts(found: Capacity, slo: Slo) -> AnswerFacts:
 
 
 def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
-    if summary.capacity is not None:
-        found = capacity_facts(summary.capacity, slo)
-    else:
-        found = _range_by_levels(summary.goodput, slo)
+    by_levels = _range_by_levels(summary.goodput, slo)
+    found = capacity_facts(summary.capacity, slo) if summary.capacity is not None else by_levels
+    if found.c is None and by_levels.c is not None and by_levels.c > (found.agents or 0):
+        # The search ended before, and the user has set a level that misses it.
+        high = by_levels.high if by_levels.high is not None and by_levels.high >= (found.agents or 0) else None
+        found = msgspec.structs.replace(found, c=by_levels.c, high=high)
     high = found.high
     if facts.disturbed is not None:
         far = summary.capacity.far_c if summary.capacity and has_known_share(summary.quality) else None

@@ -74,15 +74,21 @@ def describe_command_changes(before: str, after: str) -> str:
 
 def describe_flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Describe the flags that differ, `--parallel 2 → 4`; empty if none does, or only those of the process."""
-    changes = _mapped(dict(before), dict(after), "flag", "command")
+    changes = _flag_changes(before, after)
     named = (Difference(what=option_name(found.what), before=found.before, after=found.after) for found in changes)
-    return ", ".join(str(found) for found in named if found.what not in _PROCESS)
+    return ", ".join(map(str, named))
+
+
+def _flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Difference, ...]:
+    """List the flags that differ and say how the server serves."""
+    changes = _mapped(dict(before), dict(after), "flag", "command")
+    return tuple(found for found in changes if option_name(found.what) not in _PROCESS)
 
 
 def flag_differences(a: Summary, b: Summary) -> tuple[Difference, ...]:
     """List flags that differ; none if the flags of one session are not known."""
     before, after = comparable_flags([known_flags(a), known_flags(b)], (a.session, b.session))
-    return () if before is None or after is None else _mapped(before, after, "flag", "command")
+    return () if before is None or after is None else _flag_changes(before, after)
 
 
 def changed_settings(a: Summary, b: Summary) -> tuple[Difference, ...]:
@@ -187,7 +193,7 @@ def quantisation_of(summary: Summary) -> str:
 def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[Difference, ...]:
     """List what differs between two states of one server; flags are compared only if both are known."""
     x, y = before.flags, after.flags
-    flags = _mapped(x, y, "flag", "command") if x is not None and y is not None else ()
+    flags = _flag_changes(x, y) if x is not None and y is not None else ()
     identity = (
         ("engine", before.engine, after.engine),
         ("version", before.version, after.version),

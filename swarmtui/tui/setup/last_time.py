@@ -45,8 +45,8 @@ class LastTime(LineWidget):
     def show_endpoint(self, url: str, model: str, flags: Mapping[str, str] | None) -> None:
         """Show the newest result of this endpoint, whose server has these flags now; hide the line if there is none."""
         self._endpoint = (url, model, flags)
-        simulated = url.startswith(SIMULATOR_PREFIX)
-        self._found = next((row for row in self._rows if url and row.is_at(url, model, simulated)), None)
+        embedded = url.startswith(SIMULATOR_PREFIX)
+        self._found = next((row for row in self._rows if url and row.is_at(url, model, embedded)), None)
         self.display = self._found is not None
         self.redraw()
 
