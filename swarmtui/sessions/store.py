@@ -61,7 +61,7 @@ from swarmtui.sessions.journal import (
 )
 from swarmtui.sessions.marked import MARKED, marked_session
 from swarmtui.sessions.shared_file import is_shared_file, read_shared
-from swarmtui.state.session_state import follow_search
+from swarmtui.state.goals import follow_search
 from swarmtui.text import count_noun
 
 LAST = "last"

@@ -26,11 +26,9 @@ from swarmtui.model.journal import (
     Entry,
     Head,
     RequestEntry,
-    SearchEntry,
     ServerEntry,
     StageEnd,
     StageStart,
-    SweepEntry,
     TelemetryEntry,
 )
 from swarmtui.model.load import traits
@@ -40,6 +38,7 @@ from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.counts import RunningSlo, TraceCounts, add_to_totals
+from swarmtui.state.goals import follow_search, follow_sweep
 from swarmtui.state.quality import QualityMonitor, TtftSplitWindow
 from swarmtui.state.streams import StreamTally, Throughput, WatchedStreams
 
@@ -429,29 +428,3 @@ class SessionState:
             first_tokens=judged.first_tokens() if judged is not None else None,
             begun=self._agents_begun(),
         )
-
-
-def follow_sweep(planned: tuple[float, ...], entry: Entry) -> tuple[float, ...]:
-    """Return the levels of the sweep that is running, or ran last; empty once another goal has ended it."""
-    match entry:
-        case Head(session=session):
-            return session.plan.swept
-        case SweepEntry(levels=levels):
-            return tuple(map(float, levels))
-        case SearchEntry():
-            return ()
-        case StageStart(phase="level", steered=True) if entry.c not in planned:
-            return ()
-    return planned
-
-
-def follow_search(search: SearchState | None, entry: Entry) -> SearchState | None:
-    """Return what a search knows after an entry of the journal; null once another goal has ended it."""
-    match entry:
-        case SearchEntry(search=found):
-            return found
-        case SweepEntry():
-            return None
-        case StageStart(phase="level") if search is not None and (entry.steered or entry.c != search.next_c):
-            return None
-    return search

@@ -109,7 +109,7 @@ async def test_the_whole_result_is_seen_at_once_above_the_others(size: tuple[int
     async with app.run_test(size=size) as pilot:
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        screen._comparison = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster (24.9 to 26.3)"
+        screen.comparison.text = "--max-num-seqs 8 → 16: ▲ 18 agents instead of 9, and 25.6 % faster (24.9 to 26.3)"
         screen.update_panels()
         await pilot.pause()
         result = screen.query_one(ResultPanel)
@@ -183,7 +183,7 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
         await pilot.pause()
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        screen._comparison = (
+        screen.comparison.text = (
             "--parallel 4 → 8 since 13:58: ▲ more agents: 15 → 20 (20–21); neither is where a repeat "
             "of the other would end"
         )

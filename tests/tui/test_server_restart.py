@@ -127,7 +127,7 @@ async def test_a_run_that_is_compared_with_the_last_one_has_the_same_verdict_in_
     with simulator(port, 4):
         await measure(0)
         again = await measure(1)
-    session, pair = again.source.live.session, again.pair
+    session, pair = again.source.live.session, again.comparison.pair
     assert session is not None and not session.previous and pair is not None
     logged = baseline_effects(root)[session.id]
     assert (logged.before, logged.verdict, logged.likely) == (pair.a, pair.verdict, pair.likely)

@@ -106,7 +106,7 @@ async def test_run_again_repeats_the_sweep_and_compares_it(tmp_path: Path, until
         (said,) = compare(summaries, history=history).pairs
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        await until(lambda: screen.pair == said)
+        await until(lambda: screen.comparison.pair == said)
         await pilot.press("b", "R")
         await until(lambda: live_model(app) is not again)
         third = live_model(app)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,11 +13,12 @@ from textual.events import Click
 from swarmtui.model.client_protocol import WatchTails
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter, PanelScreen
-from swarmtui.tui.baseline import Baseline, changed_flags, compare_levels, find_baseline, record_effect, toggle_baseline
+from swarmtui.tui.baseline import toggle_baseline
 from swarmtui.tui.frame_source import FrameSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import ACTIONS, Action, in_footer, relabel
 from swarmtui.tui.lines import LineWidget, Movable
+from swarmtui.tui.live.comparison import LiveComparison
 from swarmtui.tui.live.header import HeaderPanel, HeaderView, ReplayClock, header_view
 from swarmtui.tui.live.layout import LiveLayout, RegionLayout, live_layout
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder, load_panels
@@ -28,10 +28,7 @@ from swarmtui.tui.live.streams import STREAM_ORDERS, StreamsPanel, default_order
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
-    from swarmtui.analysis.compare.sessions import Pair
-    from swarmtui.model.client_protocol import Frame
-    from swarmtui.model.session import Level, Session
-    from swarmtui.model.telemetry import DiscoveredServer
+    from swarmtui.model.session import Session
     from swarmtui.tui.live_model import LiveModel
 
 _RETRY_S = 0.1
@@ -45,6 +42,8 @@ class LiveScreen(PanelScreen):
     # Otherwise Esc closes the screen, and with it the source.
     _is_own_run = True
     is_replay = False
+    # Whether its server is running now: what changed of it is news.
+    _is_of_now = True
 
     def __init__(self, source: FrameSource) -> None:
         super().__init__()
@@ -58,12 +57,10 @@ class LiveScreen(PanelScreen):
         self._frozen: LiveModel | None = None
         self._requested_c: int | None = None
         self._retry_pending = False
-        self.baseline = Baseline()
-        self._baseline_requested = self._end_handled = False
-        self._comparison = ""
-        self.pair: Pair | None = None
-        self._compared: tuple[tuple[Level, ...], str, str] = ((), "", "")
-        self._servers: tuple[DiscoveredServer, ...] = ()
+        self._end_handled = False
+        self.comparison = LiveComparison(
+            self, self.data_changed, names_flags=self._is_of_now, records=not self.is_replay
+        )
 
     @property
     def layout(self) -> RegionLayout:
@@ -83,11 +80,11 @@ class LiveScreen(PanelScreen):
         every = self.app.keys.actions(self.key_context)
         back = self._back_label
         now = [action for action in every if action.available(self.has_ended) and (back or action.id != "back")]
-        command = self.shown.next_command(self.pair)
+        command = self.shown.next_command(self.comparison.pair)
         surer = self._may_be_surer
         missing = (
             "" if command else "copy_command",
-            "" if self.baseline.compared_id else "compare_baseline",
+            "" if self.comparison.baseline.compared_id else "compare_baseline",
             "find_capacity" if self.key_context == "result" and not surer else "",
         )
         now = [action for action in now if action.id not in missing]
@@ -134,11 +131,7 @@ class LiveScreen(PanelScreen):
             self._requested_c = None
         if live.ended is not None:
             self._handle_end(live)
-        restarted = live.frame is not None and live.frame.servers != self._servers
-        if live.session is not None and live.frame is not None and (restarted or not self._baseline_requested):
-            self._baseline_requested, self._servers = True, live.frame.servers
-            run_in_background(self, partial(self._find_baseline, live.directory))
-        self._compare_new_levels(live)
+        self.comparison.follow(live)
         if self.app.output_pending:
             if not self._retry_pending:
                 self._retry_pending = True
@@ -233,7 +226,7 @@ class LiveScreen(PanelScreen):
 
     def _header_view(self) -> HeaderView:
         live = self.shown
-        notices = (self._comparison, self._server_notice())
+        notices = (self.comparison.text, self._server_notice())
         view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices, self._requested_c)
         return view._replace(frozen=self._frozen is not None)
 
@@ -253,10 +246,10 @@ class LiveScreen(PanelScreen):
             order=self.order,
             filter_text=self.filter_text,
             is_map=self.is_map,
-            baseline=self.baseline,
-            pair=self.pair,
+            baseline=self.comparison.baseline,
+            pair=self.comparison.pair,
             level_hint=self._level_hint(),
-            comparison=self._comparison,
+            comparison=self.comparison.text,
             requested_c=self._requested_c,
             again_key=next((one.shown for one in self.app.keys.actions(self.key_context) if one.id == "again"), ""),
         )
@@ -271,35 +264,7 @@ class LiveScreen(PanelScreen):
     def _server_notice(self) -> str:
         return ""
 
-    # the baseline
-
-    async def _find_baseline(self, directory: str) -> None:
-        session = self.source.live.session
-        if session is not None and directory:
-            self.baseline = await asyncio.to_thread(find_baseline, Path(directory).parent, session, self._servers)
-            self._compare_flags()
-            # After the end, and in a paused replay, no other frame follows.
-            self.data_changed()
-
-    def _compare_flags(self) -> None:
-        self._comparison = changed_flags(self.baseline, self._servers) if not self.is_replay else ""
-
-    def _compare_new_levels(self, live: LiveModel) -> None:
-        """Compare in a thread: with many runs the statistics take a while."""
-        saved = live.ended.directory if live.ended else ""
-        key = (live.frame.levels if live.frame else (), self.baseline.name, saved)
-        if key != self._compared and live.session and live.frame and self.baseline.summary is not None:
-            self._compared = key
-            work = partial(self._compare_levels, live.session, live.frame, saved)
-            run_in_background(self, work, group="compare")
-
-    async def _compare_levels(self, session: Session, frame: Frame, saved: str) -> None:
-        self.pair = await asyncio.to_thread(compare_levels, self.baseline, session, frame, saved)
-        if self._frozen is None:
-            self.update_in_front()
-        # A baseline that was chosen is compared by `_record_effect`; the list of sessions shows what is logged.
-        if self.pair is not None and saved and not session.previous and not self.is_replay:
-            await asyncio.to_thread(record_effect, Path(saved), self.pair.a)
+    # the end
 
     def _handle_end(self, live: LiveModel) -> None:
         """Show the result, also if another panel was alone, and compare the session with its baseline."""
@@ -310,12 +275,8 @@ class LiveScreen(PanelScreen):
             self._focused = None
             self.restore_panels()
         if live.session and live.session.previous and live.ended.directory:
-            run_in_background(self, partial(self._record_effect, live.ended.directory))
+            self.comparison.record(live.ended.directory)
         self.app.run_ended(live.ended)
-
-    async def _record_effect(self, directory: str) -> None:
-        self._comparison = await asyncio.to_thread(record_effect, Path(directory)) or self._comparison
-        self.update_panels()
 
     # keys
 
@@ -439,17 +400,18 @@ class LiveScreen(PanelScreen):
 
     def action_compare_baseline(self) -> None:
         """Compare this session with the baseline that the curve shows, else with the one that the list would choose."""
+        baseline = self.comparison.baseline
         if self._measured is None:
             self.app.toast("nothing to compare: no level is complete")
-        elif not self.baseline.compared_id:
+        elif not baseline.compared_id:
             self.app.toast("no other session with this model and workload; L lists all sessions")
         else:
-            root, ids = Path(self.source.live.directory).parent, [self.baseline.compared_id, self._measured.id]
-            work = partial(self.app.open_comparison, root, ids if self.baseline.summary else sorted(ids))
+            root, ids = Path(self.source.live.directory).parent, [baseline.compared_id, self._measured.id]
+            work = partial(self.app.open_comparison, root, ids if baseline.summary else sorted(ids))
             run_in_background(self, work, group="comparison")
 
     def action_copy_command(self) -> None:
-        command = self.shown.next_command(self.pair)
+        command = self.shown.next_command(self.comparison.pair)
         if command:
             self.app.copy_to_clipboard(command)
         self.app.toast(f"copied: {command}" if command else "there is no command to copy")

@@ -28,7 +28,7 @@ class ReplayScreen(LiveScreen):
     """A replayed session: play, pause, change the speed and seek."""
 
     key_context = "replay"
-    _is_own_run = False
+    _is_own_run = _is_of_now = False
     is_replay = True
 
     def __init__(self, source: ReplaySource) -> None:
@@ -60,7 +60,7 @@ class SavedScreen(LiveScreen):
     """The result of a saved session: run it again, replay it, compare it or export it."""
 
     key_context = "result"
-    _is_own_run = False
+    _is_own_run = _is_of_now = False
 
     def __init__(self, source: SavedSource) -> None:
         super().__init__(source)
@@ -72,9 +72,6 @@ class SavedScreen(LiveScreen):
 
     def _handle_end(self, live: LiveModel) -> None:
         """Do nothing: the end was reported when it happened."""
-
-    def _compare_flags(self) -> None:
-        """Do nothing: the servers of then are compared with the baseline."""
 
     def _header_view(self) -> HeaderView:
         created = local_time(self._saved.summary.session.created, "%Y-%m-%d %H:%M")
