@@ -247,6 +247,10 @@ class SearchState(Stored, frozen=True, kw_only=True):
             return "unsure"
         return "just kept" if level.near >= 0.0 else "just missed"
 
+    def is_kept(self, level: SearchedLevel) -> bool:
+        """Whether a level keeps the SLO, not close to a limit."""
+        return self.goal == "capacity" and self.shown_state(level) == "kept"
+
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""
         running = self.goal == "capacity" and self.next_c is not None and self.low is not None

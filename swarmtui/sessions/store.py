@@ -178,10 +178,6 @@ def summarise(loaded: LoadedSession) -> Summary:
     levels = flag_outages(figures, journal.stages, journal.events)
     slo_text = journal.search.slo if journal.search else session.plan.slo
     slo = read_slo(slo_text)
-    quality = judge(
-        session_facts(session, levels, journal.records, journal.telemetry, journal.quality),
-        asked_figures(slo, searched=journal.search is not None),
-    )
     # Behind a load balancer, the slots of one server say nothing about the others.
     several = any(event.name == "several_servers" for event in journal.events)
     slots = None if several else server_slots(session, journal.servers)
@@ -191,6 +187,10 @@ def summarise(loaded: LoadedSession) -> Summary:
     if search is not None and search.goal == "capacity" and journal.search is not None and visits:
         # Its last entry was written before the requests that were cancelled at the end of a visit.
         search = search_state(visits, None, journal.search.alpha)
+    quality = judge(
+        session_facts(session, levels, journal.records, journal.telemetry, journal.quality, search),
+        asked_figures(slo, searched=journal.search is not None),
+    )
     counters = {level.c: level_counters(level.c, journal.stages, journal.ends, journal.telemetry) for level in levels}
     gpus = session_gpus(journal.telemetry, journal.servers)
     warmup_requests = sum(r.phase == "warmup" and not r.cancelled for r in journal.records)

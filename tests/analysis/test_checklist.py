@@ -19,7 +19,7 @@ from swarmtui.analysis.quality.facts import (
     session_facts,
 )
 from swarmtui.analysis.quality.judge import asked_figures, judge
-from swarmtui.model.findings import Check
+from swarmtui.model.findings import Check, LevelState, SearchedLevel, SearchState
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.session import Event, Level
 from swarmtui.model.telemetry import (
@@ -171,6 +171,19 @@ def test_discovered_flags_are_known() -> None:
     servers = (DiscoveredServer(url="x", flags={"--max-num-seqs": "4"}), DiscoveredServer(url="y", flags={}))
     assert checks(server_flags="", servers=servers)["server_flags"].state == "ok"
     assert checks(server_flags="", servers=(DiscoveredServer(url="x"),))["server_flags"].state == "not ok"
+
+
+@pytest.mark.parametrize(("busy_c", "state"), [(1, "ok"), (8, "doubtful"), (16, "doubtful")])
+def test_busy_host_touches_a_number_of_agents_only_where_a_level_was_not_kept(busy_c: int, state: str) -> None:
+    """One agent keeps the SLO in spite of a busy host; 8 keep it but for a little, and 16 miss it."""
+    busy, calm = HostUse(pressure=0.5, waited=0.5, others=0.3), HostUse(pressure=0.0, waited=0.0, others=0.0)
+    levels = [msgspec.structs.replace(level(c), host=busy if c == busy_c else calm) for c in (1, 8, 16)]
+    states: tuple[tuple[int, LevelState], ...] = ((1, "kept"), (8, "unsure"), (16, "missed"))
+    visited = (SearchedLevel(c=c, visits=1, n=16, good=16, state=state, near=0.02) for c, state in states)
+    search = SearchState(goal="capacity", levels=tuple(visited))
+    found = session_facts(session(), levels, [], (), QualityEntry(lines=(), facts=QualityFacts(host=busy)), search)
+    (line,) = [line for line in judge(found) if line.code == "host_pressure"]
+    assert line.state == state
 
 
 def cache_line(spec: dict[str, Any], *prompts: tuple[int, int], turn: int = 0, **fields: Any) -> QualityLine:

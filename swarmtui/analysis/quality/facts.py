@@ -14,6 +14,7 @@ from swarmtui.analysis.levels.runs import Span, group_by_stage, in_flight_span, 
 from swarmtui.analysis.levels.stats import median, ratio
 from swarmtui.analysis.machine.host import busiest
 from swarmtui.analysis.machine.server_counters import change_within, counter_change, counters_reset
+from swarmtui.model.findings import SearchState
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.load import traits
 from swarmtui.model.record import LEVEL_PHASES, Record
@@ -55,17 +56,20 @@ def session_facts(
     records: Sequence[Record],
     telemetry: Sequence[Telemetry],
     measured: QualityEntry | None = None,
+    search: SearchState | None = None,
 ) -> QualityFacts:
     """Return the facts of a whole session; `measured` adds what only its own process could see."""
     turnaround = Turnaround()
     if session.plan.load.holds_c:
         for record in sorted(records, key=lambda record: record.t_sent_ns or 0):
             turnaround.add(record)
+    own = measured.facts if measured is not None else QualityFacts()
     return merge_facts(
-        measured.facts if measured is not None else QualityFacts(),
+        # How busy the host was is known of each level.
+        msgspec.structs.replace(own, host=None),
         _telemetry_facts(records, telemetry, sum(level.tokens_in or 0 for level in levels)),
         record_facts([record for record in records if record.ok and record.phase == "level"]),
-        level_facts(levels),
+        level_facts(levels, search),
         QualityFacts(cache=with_turns(cache_promise(session), records), turnaround=turnaround.share),
     )
 
@@ -195,8 +199,12 @@ def _rate_since_first_token(record: Record) -> float | None:
     return (record.tokens_out - 1) / ((t_end - t_event) / 1e9)
 
 
-def level_facts(levels: Sequence[Level]) -> QualityFacts:
-    """Return the load, its furthest distance from the planned concurrency, and the worst of the other conditions."""
+def level_facts(levels: Sequence[Level], search: SearchState | None = None) -> QualityFacts:
+    """Return the load, its furthest distance from the planned concurrency, and the worst of the other conditions.
+
+    What a `search` for the capacity has kept, it kept in spite of a busy host: its other levels tell how busy that was.
+    """
+    kept = {level.c for level in search.levels if search.is_kept(level)} if search is not None else set()
     closed = [level for level in levels if traits(level.load).holds_c]
     off = [(1.0 - level.c_held / level.c, level) for level in closed if level.c_held is not None]
     furthest = max(off, key=lambda pair: pair[0])[1] if off else None
@@ -210,7 +218,7 @@ def level_facts(levels: Sequence[Level]) -> QualityFacts:
         c=furthest.c if furthest else None,
         c_held=furthest.c_held if furthest else None,
         send_delay=max(delays, default=None),
-        host=busiest(level.host for level in levels),
+        host=busiest(level.host for level in levels if level.c not in kept),
         frozen=kinds["frozen"] if levels else None,
         all_waiting=kinds["all_waiting"] if levels else None,
         no_cpu=kinds["no_cpu"] if levels else None,
