@@ -151,9 +151,15 @@ def needs_restart(step: NextStep) -> bool:
 
 
 def app_step(step: NextStep) -> NextStep:
-    """Return a step as the app shows it: a key instead of the command that measures again."""
+    """Return a step as the app shows it: a key instead of the command that measures again, or after a restart."""
     key = _KEYS.get(step.code)
+    if step.code == "repeat_earlier":
+        return msgspec.structs.replace(step, sentence=f"{step.sentence}{restart_clause('R')}")
     return step if key is None else msgspec.structs.replace(step, sentence=f"{key}: {step.sentence}", command="")
+
+
+def restart_clause(key: str) -> str:
+    return f"; restart with it, then press {key}"
 
 
 def step_text(step: NextStep) -> str:

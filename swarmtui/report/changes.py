@@ -63,7 +63,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
     signs = {figure.change.code for figure in figures}
     said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
-    legend = "; ".join([*said, *(["no sign: not proved"] if None in signs else [])])
+    legend = "; ".join([*said, *(["no sign: not proved"] if said and None in signs else [])])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),

@@ -142,12 +142,12 @@ def _same_load(pair: Pair) -> AnswerLine:
 
 
 def _price(pair: Pair) -> AnswerLine:
-    """Say what more agents cost each of them: `each agent writes 149 → 65 tok/s (−56 %), context 8,192 → 4,096`"""
+    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, context 8,192 → 4,096`: what more agents cost each."""
     stream = next((x for x in pair.rows if x.key == pair.headline and x.figure == "per_stream_tps"), None)
     slower = stream is not None and stream.change is not None and stream.change <= -_SLOWER
     if pair.refused or not pair.agents or pair.doubts or not pair.flags:
         return AnswerLine("", "")
-    each = f"each agent writes {stream.rates} ({change_percent(stream)})" if stream and slower else ""
+    each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}" if stream and slower else ""
     return AnswerLine("Price", ", ".join(filter(None, (each, _context(pair)))))
 
 

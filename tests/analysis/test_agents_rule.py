@@ -96,8 +96,8 @@ def test_the_side_without_an_upper_limit_is_named() -> None:
         ((answer(13, 1, 1), disturbed(12, 12)), "now"),
     ):
         found = compare_agents(*sides)
-        assert found is not None and found.reason == "overlap"
-        assert found.why.startswith(f"{which}, no upper limit was found: ")
+        assert found is not None and found.reason == "open_range"
+        assert found.why.startswith(f"no upper limit was found {which}: ")
     below = compare_agents(disturbed(12, 12), answer(6, 0, 1))
     assert below is not None and below.word == "fewer agents", "what was kept stays kept"
 

@@ -10,6 +10,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
 from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Summary
+from swarmtui.model.telemetry import QualityLine
 from tests.analysis.level_builders import level, summary
 
 SAID = AnswerSentence(code="capacity", sentence="")
@@ -50,13 +51,25 @@ def test_another_flag_or_a_doubtful_run_teaches_nothing(after: Summary) -> None:
     assert find_slots_change(BEFORE, after) is None
 
 
+@pytest.mark.parametrize(
+    ("slots", "code", "known"), [(8, "host_pressure", True), (8, "token_counts", False), (2, "host_pressure", False)]
+)
+def test_what_slowed_the_earlier_server_down_leaves_true_that_more_slots_gave_no_more(
+    slots: int, code: str, known: bool
+) -> None:
+    line = QualityLine(name=code, code=code, state="doubtful", value="", sentence="")
+    answer = msgspec.structs.replace(BEFORE.answer, doubts="it was busy") if BEFORE.answer else None
+    before = msgspec.structs.replace(BEFORE, answer=answer, quality=(line,))
+    assert (find_slots_change(before, session(IDS[1], slots, 5, 802.0)) is not None) is known
+
+
 def test_after_more_slots_without_more_output_the_total_is_known_not_to_grow() -> None:
     """More agents fit, but they share what there is: that is no condition any more."""
     pair = compare_pair(BEFORE, session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)))
     (step,) = pair.next
     assert step.sentence == (
         "--parallel 16: up to 14 agents, each writes about 52 tok/s instead of "
-        "104 (prediction), as 8 slots gave no more output than 4 (805 → 802 tok/s)"
+        "104 (prediction), as 8 slots gave no more output than 4 (805 tok/s with 5 agents, 802 with 9)"
     )
     assert step.command == "--parallel 16"
     assert compare_pair(session(IDS[1], 8, 9, 802.0, more_slots(16, None, 14)), BEFORE).next == pair.next

@@ -12,32 +12,32 @@ def _change(facts: AnswerFacts) -> ServerChange:
     return facts.change
 
 
-def _is_doubted(facts: AnswerFacts) -> bool:
-    return _change(facts).repeat_before or _change(facts).repeat_after
-
-
 def _is_open(facts: AnswerFacts) -> bool:
     """Whether nothing is decided about a change, and there is something to decide."""
     found = _change(facts)
     return not (found.decided or found.same or found.no_limit)
 
 
-def _repeat_run(facts: AnswerFacts) -> str:
-    found = _change(facts)
+def _repeat(found: ServerChange, run: str) -> str:
+    """`repeat the later run when the host is quiet (about 60 s)`"""
     quiet = " when the host is quiet" if found.busy else ""
-    if found.repeat_before and found.repeat_after:
-        then = f"the one with {found.before}" if found.before else "the earlier one"
-        return f"repeat this run{quiet}, then {then}{_takes(found, 2)}"
-    earlier = f"the earlier run, with {found.before}," if found.before else "the earlier run"
-    return f"repeat {earlier if found.repeat_before else 'the later run'}{quiet}{_takes(found, 1)}"
+    takes = f" (about {found.search_s:.0f} s)" if found.search_s is not None else ""
+    return f"repeat {run}{quiet}{takes}"
 
 
-def _takes(found: ServerChange, searches: int) -> str:
-    """` (about 2 min)`; empty if it is not known."""
-    if found.search_s is None:
-        return ""
-    total = searches * found.search_s
-    return f" (about {f'{total:.0f} s' if total < 100 else f'{total / 60:.0f} min'})"
+def _restarts(facts: AnswerFacts) -> bool:
+    """Whether the server of the earlier run comes back by a restart with known flags; an embedded one by its name."""
+    return bool(_change(facts).before) and not _change(facts).embedded
+
+
+def _repeat_later(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    return f"{_repeat(found, 'the later run')}{', then the earlier one' if found.repeat_before else ''}"
+
+
+def _repeat_earlier(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    return _repeat(found, f"the earlier run with {found.before}" if found.before else "the earlier run")
 
 
 def _longer_searches(facts: AnswerFacts) -> str:
@@ -58,7 +58,12 @@ def _either(facts: AnswerFacts) -> str:
 
 
 DECIDING = (
-    AnswerRow("change", "repeat_run", ("change",), _is_doubted, _repeat_run, lambda f: _change(f).command),
+    AnswerRow("change", "repeat_run", ("change",), lambda f: _change(f).repeat_after,
+        _repeat_later, lambda f: _change(f).command),
+    AnswerRow("change", "repeat_earlier", ("change",), lambda f: _change(f).repeat_before and _restarts(f),
+        _repeat_earlier, lambda f: _change(f).before),
+    AnswerRow("change", "repeat_older", ("change",), lambda f: _change(f).repeat_before and not _restarts(f),
+        _repeat_earlier, lambda f: _change(f).older_command),
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),

@@ -15,6 +15,7 @@ from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.differences import changed_settings, flag_differences, options_text, server_differences
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
 from swarmtui.model.session import Summary
 from swarmtui.numbers import rate
@@ -69,16 +70,23 @@ class SlotsChange(NamedTuple):
     def output(self) -> str:
         first, second = self.before.at_capacity, self.after.at_capacity
         assert first is not None and second is not None
-        return f"{rate(first.out_tps)} → {rate(second.out_tps)} tok/s"
+        if first.c == second.c:
+            return f"{rate(first.out_tps)} → {rate(second.out_tps)} tok/s"
+        return f"{rate(first.out_tps)} tok/s with {agents(first.c)}, {rate(second.out_tps)} with {second.c}"
 
 
 def find_slots_change(before: Summary, after: Summary) -> SlotsChange | None:
-    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt."""
+    """Return the change if nothing but the slots of a server is known to differ, and neither session is in doubt.
+
+    More slots that give no more than fewer did, although something slowed these down, give no more at all.
+    """
     first, second = (one.scaling.reported_slots if one.scaling else None for one in (before, after))
     if first is None or second is None or first.total == second.total or before.answer is None or after.answer is None:
         return None
     others = [found for found in server_differences(before, after) if found.code not in _FOLLOWS]
-    if len(changed_settings(before, after)) > 1 or others or before.answer.doubts or after.answer.doubts:
+    slowed = second.total > first.total and find_doubts(before.quality) == find_disturbances(before.quality)
+    doubted = after.answer.doubts or (before.answer.doubts and not slowed)
+    if len(changed_settings(before, after)) > 1 or others or doubted:
         return None
     setting = options_text(flag_differences(before, after), "before")
     same = before.answer.slo == after.answer.slo

@@ -26,7 +26,7 @@ from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
-AgentsReason = Literal["beyond_repeats", "within_repeats", "overlap", "equal", "no_limit"]
+AgentsReason = Literal["beyond_repeats", "within_repeats", "open_range", "equal", "no_limit"]
 
 # A search whose ends are less sure than this may end further away.
 SURE = 0.95
@@ -43,9 +43,10 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 → 12, 80 % sure`; `detail` has the ranges of both unless they are known to differ.
 
     `numbers` are shown where they stand alone. `reason` is why the word is what it is, `no_limit` if neither side has
-    an upper end; `why` says it in a sentence. `repeats` are the agents by which repeats of both may differ; null if the
-    ranges overlap. `confidence` is that of the less certain search; null if nothing is decided. `scatter`: the numbers
-    differ, although everything that is known is the same.
+    an upper end, `open_range` if one has none and may have the number of the other; `why` says it in a sentence.
+    `repeats` are the agents by which repeats of both may differ; null if a range without an end decides. `confidence`
+    is that of the less certain search; null if nothing is decided. `scatter`: the numbers differ, although everything
+    that is known is the same.
     """
 
     word: AgentsWord
@@ -125,14 +126,14 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
     a, b = _side(before), _side(after)
     if a is None or b is None or a.answer.slo != b.answer.slo:
         return None
-    distance, repeats = abs(b.agents - a.agents), _repeats(a, b)
-    reason: AgentsReason = "beyond_repeats" if distance > repeats else "within_repeats"
+    distance, repeats, apart = abs(b.agents - a.agents), _repeats(a, b), _apart(a, b)
+    reason: AgentsReason = "beyond_repeats" if distance > repeats and apart else "within_repeats"
     if a.high is None and b.high is None:
         reason = "no_limit"
     elif not distance and a.high is not None and b.high is not None:
         reason = "equal"
-    elif not _apart(a, b):
-        reason = "overlap"
+    elif (a.high is None or b.high is None) and not apart:
+        reason = "open_range"
     scatter = unchanged and bool(distance)
     claims = reason == "beyond_repeats" and not scatter
     moved: AgentsWord = "more agents" if b.agents > a.agents else "fewer agents"
@@ -147,7 +148,7 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
         numbers=(_number(a), _number(b)),
         reason=reason,
         why=_why(reason, a, b, repeats),
-        repeats=None if reason in ("overlap", "no_limit") else repeats,
+        repeats=None if reason in ("open_range", "no_limit") else repeats,
         scatter=scatter,
     )
 
@@ -182,10 +183,8 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
     if reason == "no_limit":
         until = "until the host is quiet" if a.answer.disturbed and b.answer.disturbed else "is possible"
         return f"neither search found an upper limit: no comparison {until}"
-    if reason == "overlap":
-        open_ = next((f"{name}, no upper limit was found: " for name, one in (("before", a), ("now", b))
-                      if one.high is None), "the ranges ")  # fmt: skip
-        return f"{open_}{a.range} and {b.range} overlap"
+    if reason == "open_range":
+        return f"no upper limit was found {'before' if a.high is None else 'now'}: {a.range} before, {b.range} now"
     if reason == "equal":
         return f"repeats of a search differ by up to {repeats}"
     apart = f"{count_noun(abs(b.agents - a.agents), 'agent')} apart"

@@ -23,8 +23,9 @@ class ServerChange(Stored, frozen=True, kw_only=True):
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
-    `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A
-    search takes `search_s`; `command` repeats it, and `longer_command` makes a surer one, empty if both are sure.
+    `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes `search_s`;
+    `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its flags, and
+    `longer_command` makes a surer one, empty if both are sure.
     """
 
     before: str = ""
@@ -38,7 +39,9 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     repeat_after: bool = False
     busy: bool = False
     search_s: float | None = None
+    embedded: bool = False
     command: str = ""
+    older_command: str = ""
     longer_command: str = ""
 
     @property
@@ -68,7 +71,9 @@ def server_change(older: Summary, newer: Summary, found: AgentsChange, *, swappe
         repeat_after=bool(doubts_of(newer)),
         busy=_was_busy((older, newer)),
         search_s=newer.session.plan.budget_s,
+        embedded=any(endpoint.embedded for endpoint in older.session.endpoints),
         command=command_again(newer),
+        older_command=command_again(older),
         longer_command=command_again(newer, longer=True) if unsure else "",
     )
 

@@ -216,10 +216,13 @@ def _notes(a: Summary, b: Summary) -> Findings:
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
     """Note that one agent alone was faster or slower, where at most the slots of the server are another number."""
     row = next((row for row in rows if row.leads and row.key == (1, None) and row.change is not None), None)
-    if row is None or row.change is None or abs(row.change) < _MACHINE_CHANGED:
+    ratio = 1.0 if row is None or row.change is None else 1.0 + row.change
+    # The same either way round.
+    moved = max(ratio, 1.0 / ratio if ratio > 0.0 else 0.0) - 1.0
+    if moved < _MACHINE_CHANGED:
         return ()
-    moved = f"{percent(abs(row.change))} {'slower' if row.change < 0 else 'faster'}"
-    text = f"one agent alone was {moved} now: the machine was not the same"
+    when = "now" if ratio > 1.0 else "before"
+    text = f"one agent alone was {percent(moved)} faster {when}: the machine was not the same"
     return (Finding(code="machine_changed", text=text),)
 
 

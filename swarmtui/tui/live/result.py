@@ -24,6 +24,7 @@ from swarmtui.report.answer import (
     leading_steps,
     needs_restart,
     point_text,
+    restart_clause,
     step_text,
 )
 from swarmtui.report.table import Sentence, Table
@@ -125,7 +126,7 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[R
     # The command has a place of its own.
     try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
     if again_key and steps and needs_restart(steps[0]):
-        try_next += f"; restart with it, then press {again_key}"
+        try_next += restart_clause(again_key)
     return (
         ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
         ResultRow("Doubt", doubt_text(answer)),
