@@ -209,9 +209,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
             _put_inside(frame.grid, chart)
         else:
             lines.append(_heading(chart, width, known=charts[0].series if number else ()))
-        ticks = {frame.tick_row(tick): label for tick, label in zip(frame.up.ticks, labels[number], strict=False)}
-        if frame.limit is not None and chart.ys:
-            ticks.setdefault(frame.tick_row(frame.limit), short(frame.limit, 4))
+        ticks = _tick_labels(frame, chart, labels[number]) if chart.ys else {}
         for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
             sign = "┤" if row in ticks else "│"
             lines.append([(f"{ticks.get(row, ''):>{left}}{sign}", "dim"), *line])
@@ -231,6 +229,23 @@ def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
     limit = next((ys.pop() for ys in levels if len(ys) == 1), None)
     places = [_Frame(DotGrid(width, rows), along, up, limit, lowered) for lowered in (0, 1)]
     return min(places, key=lambda frame: _mixed(chart, frame))
+
+
+def _tick_labels(frame: _Frame, chart: Chart, labels: Sequence[str]) -> dict[int, str]:
+    """Return the labels of the rows; above a limit there are none if a point that was moved there would be beside one.
+
+    Such a point is above the limit by less than a row.
+    """
+    ticks = [(frame.tick_row(tick), tick, label) for tick, label in zip(frame.up.ticks, labels, strict=True)]
+    limit = frame.limit
+    if limit is None:
+        return {row: label for row, _, label in ticks}
+    at = frame.tick_row(limit)
+    drawn = [(frame.tick_row(y), frame.dot(x, y)[1] // UP) for series in chart.series for x, y in series.points]
+    above = {row: label for row, tick, label in ticks if row > at and tick > limit}
+    moved = any(by_value < row <= shown for by_value, shown in drawn for row in above)
+    below = {row: label for row, _, label in ticks if row < at or not row}
+    return {at: short(limit, 4)} | below | ({} if moved else above)
 
 
 def _mixed(chart: Chart, frame: _Frame) -> int:

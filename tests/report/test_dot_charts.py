@@ -6,6 +6,7 @@ UPDATE_SCREENS=1 rewrites the expected pictures; look at them before committing 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import isclose, log10
@@ -245,6 +246,21 @@ def test_a_point_just_above_the_slo_is_above_its_line_and_one_below_is_not(heigh
     first, below, equal, above, far = (rows[column] for column in sorted(rows))
     assert len(set(limit_rows)) == 1
     assert far <= above < limit_rows[0] <= equal <= below <= first
+
+
+@pytest.mark.parametrize("height", range(8, 31))
+@pytest.mark.parametrize("last", [2.01, 2.24, 2.9, 3.6])
+def test_a_point_beside_a_tick_has_about_its_value(last: float, height: int) -> None:
+    """Where few rows move a point, so that it is above the limit, no tick beside it or above it is left."""
+    times = (0.3, 1.46, last)
+    lines = text_of(paint_charts([first_token_chart(times, {}, "ttft=2s")[0]], 72, height))[1:-1]
+    labels = [line[: re.search("[┤│]", line).start()].strip() for line in lines]  # type: ignore[union-attr]
+    row = float(labels[0] or 4.0) / (len(lines) - 1)
+    rows = {column: at for at, line in enumerate(lines) for column, char in enumerate(line) if char == "●"}
+    for time, column in zip(times, sorted(rows), strict=True):
+        label = labels[rows[column]]
+        assert label in ("", "2") or abs(time - float(label)) <= 0.51 * row, "\n".join(lines)
+    assert {"0", "2"} <= {*labels}
 
 
 def styles_of(chart: Chart, width: int = 60, height: int = 16) -> dict[str, str]:
