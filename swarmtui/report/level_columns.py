@@ -49,12 +49,8 @@ def _scaling(level: Level) -> Cell | None:
 
 
 def _slowdown(level: Level) -> Cell | None:
-    """A difference of rates: where they are known to 11 %, half of one is known to 6 of 50 %."""
-    found = level.slowdown
-    if found is None:
-        return None
-    half_width = level.half_width * (1.0 - found) / found if level.half_width and found else None
-    return Cell(f"{supported(100 * found, half_width, 3)} %" if half_width else short_percent(found))
+    """A difference of rates, which are seldom known well enough for more than whole percents of it."""
+    return None if level.slowdown is None else Cell(percent(round(level.slowdown, 2)))
 
 
 # A rate with one agent that is known to less than this share, or that rests on fewer answers, is a weak base.
