@@ -192,8 +192,10 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     """Holds what a search knows of a level. For a cliff, a level that queues is missed, and `n` are its requests.
 
     For an SLO, `good` of `n` requests met the condition that was met least often. `dip`: it was missed, although a
-    higher level is kept. `near`: it is so close to a limit that another minute may be otherwise, by this share of it;
-    below 0 it was missed. `cut`: its last visit ended with too few requests to say anything. Each by itself,
+    higher level is kept. `room`: how far the level is from the condition that is nearest to being missed, as a share of
+    its limit: 0.27 with a first token after 1.46 s of 2 s, below 0 if that was missed; at most a factor of two, and
+    null if it is not known. A limit of tok/s counts as one on the time of a token. `close`: by so little that another
+    minute may be otherwise. `cut`: its last visit ended with too few requests to say anything. Each by itself,
     `kept_visits` of its visits are shown to keep the SLO, and `missed_visits` to miss it. `by_visit` are the requests
     of each visit that met it, and all.
     """
@@ -203,7 +205,8 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
     n: int
     good: int | None
     state: LevelState
-    near: float | None = None
+    room: float | None = None
+    close: bool = False
     cut: bool = False
     kept_visits: int = 0
     missed_visits: int = 0
@@ -243,9 +246,9 @@ class SearchState(Stored, frozen=True, kw_only=True):
             return level.state
         if self.keeps_so_far(level):
             return "so far"
-        if level.near is None or level.differs:
+        if level.room is None or not level.close or level.differs:
             return "unsure"
-        return "just kept" if level.near >= 0.0 else "just missed"
+        return "just kept" if level.room >= 0.0 else "just missed"
 
     def is_kept(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO, not close to a limit."""

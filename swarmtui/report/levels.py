@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isclose
 from typing import TYPE_CHECKING
 
+from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
 from swarmtui.analysis.capacity.words import visit_counts
 from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
@@ -13,7 +15,7 @@ from swarmtui.model.findings import Goodput, SearchState
 from swarmtui.model.load import LoadBase, traits
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.numbers import rate
+from swarmtui.numbers import percent, rate
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 from swarmtui.report.verdicts import change_cell, change_percent, verdict_cell
@@ -29,7 +31,7 @@ _BATCH = "wall stream ttft ttft_p90 tpot e2e passed baseline change slowdown sca
 # In the order in which a narrow page drops them: first what can be derived from other columns.
 _DROP = (
     "tpot", "e2e", "in_flight", "max_hit", "errors", "scaling", "slowdown", "ttft_p90", "half_width", "hit",
-    "speed_up", "side", "passed", "baseline", "n", "stream",
+    "speed_up", "side", "passed", "room", "baseline", "n", "stream",
 )  # fmt: skip
 # The titles of columns in this table, where each figure is there once.
 _TITLES = {"steady": "tok/s", "wall": "tok/s"}
@@ -46,6 +48,7 @@ _MEANINGS = {
     "change": "compared with the baseline",
     "ttft": "time to the first token (median)",
     "ttft_p90": "its 90th percentile, of 29 requests or more",
+    "room": "left to the nearest limit of the SLO, as a share of it; below 0 % it was missed",
     "tpot": "time between tokens of one answer (mean)",
     "e2e": "time to the end of an answer (median)",
     "passed": "answers that passed their check",
@@ -81,6 +84,7 @@ def level_table(
     growing: bool = False,
     slo: Mapping[float, Cell] | None = None,
     over: Mapping[float, str] | None = None,
+    search: SearchState | None = None,
 ) -> Table:
     """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
@@ -88,7 +92,8 @@ def level_table(
     levels alone decide. A `growing` table has the columns from the start that later levels may fill, others only those
     with a value.
     `slo` has the requests that met the SLO by load, which take the place of the number of requests. `over` has what
-    stands for a TTFT that is not known, by load: see `first_tokens_over`.
+    stands for a TTFT that is not known, by load: see `first_tokens_over`. Of a `search` for the capacity, which visits
+    levels with few requests, the room to the limit takes the place of the p90.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open)
@@ -103,6 +108,10 @@ def level_table(
     if slo is not None:
         met: Column[Level] = Column("slo", "SLO met", lambda level: slo.get(level.offered_load))
         columns = [met if column.id == "n" else column for column in columns]
+    if search is not None and search.goal == "capacity":
+        rooms = {float(one.c): one.room for one in search.levels}
+        room: Column[Level] = Column("room", "room", lambda level: rooms.get(level.offered_load), _room)
+        columns = [room if column.id == "ttft_p90" else column for column in columns]
     if levels and not growing:
         columns = [column for column in columns if any(column.cell(level).code != "missing" for level in levels)]
     marks = marks or level_marks(levels)
@@ -123,6 +132,12 @@ def level_table(
         rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
     table = tabulate("", (), columns, drop=_DROP)._replace(rows=tuple(rows))
     return table._replace(note=_legend(table, levels, marks, is_open))
+
+
+def _room(share: float) -> str:
+    """Searches look no further than a factor of two from a limit."""
+    text = percent(round(share, 2))
+    return f"≥ {text}" if isclose(share, MOST_ROOM) else f"≤ {text}" if isclose(share, LEAST_ROOM) else text
 
 
 def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:

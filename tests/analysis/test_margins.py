@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, isclose
 from random import Random
 
 import msgspec
@@ -76,6 +76,19 @@ def test_level_that_was_kept_only_just_is_not_the_answer() -> None:
     answer = capacity(SLO, visits, [], alpha=ALPHA)
     assert answer.agents == answer.low == found.low == 16 and answer.high is not None and answer.high >= 20
     assert "runs_vary" in [finding.code for finding in answer.findings]
+
+
+@given(st.lists(st.floats(0.05, 8.0), min_size=1, max_size=6))
+def test_every_level_says_what_is_left_to_its_limit(seconds: list[float]) -> None:
+    """0.27 with a first token after 1.46 s of 2 s, and never a sign against the verdict of the level."""
+    times = dict(enumerate(sorted(seconds), 1))
+    visits = [Visit(c, SLO, [request(0, [1e3 * s, 1e3 * s + 10], c=c)] * 16) for c, s in times.items()]
+    for found in search_state(visits, None, ALPHA).levels:
+        assert found.room is not None
+        assert isclose(found.room, 1.0 - min(max(times[found.c] / 2.0, 0.5), 2.0), abs_tol=1e-6)
+        assert found.state != "kept" or found.room > 0.0
+        assert found.state != "missed" or found.room < 0.0
+        assert found.close is (found.state == "unsure")
 
 
 def test_answer_is_one_that_is_not_sure_if_no_level_is_far_from_a_limit() -> None:

@@ -177,7 +177,7 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
     ],
 )
 def test_many_levels_that_are_close_to_a_limit_are_named_together(close: tuple[int, ...], said: str) -> None:
-    near = [msgspec.structs.replace(searched(c, "unsure"), near=0.05) for c in close]
+    near = [msgspec.structs.replace(searched(c, "unsure"), room=0.05, close=True) for c in close]
     levels = (searched(20, "kept", 2), *near, searched(32, "missed"))
     search = SearchState(goal="capacity", low=20, high=32, levels=levels)
     found = Capacity(
@@ -221,7 +221,7 @@ def test_the_level_that_ends_the_range_is_named_beside_one_that_does_not(past: S
 
 def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_reason() -> None:
     """12 agents kept it in 34 of 34 requests: without a word, the answer of 11 looks wrong."""
-    near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", near=0.05)
+    near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", room=0.05, close=True)
     search = SearchState(goal="capacity", levels=(searched(11, "kept", 2), near, searched(16, "missed")))
     slo = parse_slo("ttft_p90=2s")
     found = Capacity(slo="ttft_p90=2s", agents=11, low=11, high=14, next_c=16, alpha=0.2, visits=4, requests=99)

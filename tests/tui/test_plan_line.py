@@ -78,7 +78,7 @@ def test_a_level_that_keeps_the_slo_with_few_requests_is_open_only_while_the_sea
 
 def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
     """31 of 31 kept it, and it is not the answer: that is no lack of requests."""
-    near = SearchedLevel(c=10, visits=1, n=31, good=31, state="unsure", near=0.05)
+    near = SearchedLevel(c=10, visits=1, n=31, good=31, state="unsure", room=0.05, close=True)
     found = (SearchedLevel(c=8, visits=2, n=34, good=34, state="kept"), near)
     search = SearchState(goal="capacity", low=8, high=10, levels=found)
     view = levels_view([level(8, tps=80.0), level(10, tps=80.0)], search=search)
@@ -87,7 +87,7 @@ def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
     ]  # fmt: skip
     assert "✓? ✖? close to the limit" in view.marks[0] and "✓? ✖? close" in view.marks[1]
     differs = msgspec.structs.replace(near, kept_visits=1, missed_visits=1)
-    missed = msgspec.structs.replace(near, near=-0.05)
+    missed = msgspec.structs.replace(near, room=-0.05)
     shown = [search.shown_state(one) for one in (*found, missed, differs)]
     assert shown == ["kept", "just kept", "just missed", "unsure"]
 

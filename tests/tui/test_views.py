@@ -513,6 +513,19 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     ]  # fmt: skip
 
 
+def test_levels_of_a_search_have_the_room_to_the_limit_instead_of_a_p90_that_few_requests_do_not_have() -> None:
+    rooms = ((1, 0.5), (8, 0.27), (12, -0.124), (16, -1.0), (20, None))
+    found = tuple(SearchedLevel(c=c, visits=1, n=16, good=16, state="kept", room=room) for c, room in rooms)
+    search = SearchState(goal="capacity", low=8, high=12, levels=found)
+    table = levels_view([level(c) for c, _ in rooms], search=search).table
+    at = [column.id for column in table.columns].index("room")
+    assert [row[at].text for row in table.rows] == ["≥ 50 %", "27 %", "−12 %", "≤ −100 %", "–"]
+    assert "ttft_p90" not in [column.id for column in table.columns]
+    for other in (None, msgspec.structs.replace(search, goal="cliff")):
+        ids = [column.id for column in levels_view([level(1)], search=other).table.columns]
+        assert "ttft_p90" in ids and "room" not in ids
+
+
 def test_a_result_says_what_the_levels_at_the_border_did() -> None:
     found = tuple(
         SearchedLevel(c=c, visits=1 + (c == 1), n=16, good=16 * (c == 1), state="kept" if c == 1 else "missed")

@@ -90,7 +90,7 @@ def _between(facts: AnswerFacts, search: SearchState | None) -> str:
     agents, c = facts.agents or 0, facts.c or 0
     levels = search.levels if search is not None and search.goal == "capacity" else ()
     between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
-    near = [level.c for level in between if level.near is not None and level.near >= 0.0 and not level.differs]
+    near = [level.c for level in between if level.close and (level.room or 0.0) >= 0.0 and not level.differs]
     words = [f"{_listed(near)} kept it, but {'is' if len(near) == 1 else 'are'} close to the limit"] if near else []
     words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
     return "".join(f"{said}; " for said in words)
@@ -135,7 +135,7 @@ def _past_words(level: SearchedLevel, first: int | None) -> str:
         return f"{doubt}{_visit_words(level)}"
     if not doubt:
         return level.state
-    return f"missed ({doubt})" if level.c == first and level.near is None else doubt
+    return f"missed ({doubt})" if level.c == first and not level.close else doubt
 
 
 def _kept_words(c: int, level: SearchedLevel | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress, groupby, pairwise
-from math import ceil, copysign, exp, expm1, fsum, inf, log, sqrt
+from math import ceil, exp, expm1, fsum, inf, log, sqrt
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -24,6 +24,8 @@ _SAFE = 1.5
 _UNDISTURBED = 0.03
 # A visit that is further from a limit than by this factor says no more than that.
 _FAR = log(2.0)
+# What is left of a limit at a level that is as far from it, on either side.
+LEAST_ROOM, MOST_ROOM = -expm1(_FAR), -expm1(-_FAR)
 # Requests that scatter so much that their margin is less certain than this say more by how many of them kept a limit.
 _UNCLEAR = 0.2
 # How much the speed of a server usually varies from one visit to the next, and how many visits this counts as: a
@@ -51,10 +53,10 @@ class Margins(NamedTuple):
         """Return whether a visited level may keep a limit in one minute and miss it in another."""
         return any(abs(margin) < self.needed(ANOTHER_MINUTE) for level, margin in self.line if level == c)
 
-    def share(self, c: int) -> float | None:
+    def room(self, c: int) -> float | None:
         """Return by which share of a limit a visited level keeps it; below 0 if it misses it."""
         margin = dict(self.line).get(c)
-        return None if margin is None else copysign(expm1(abs(margin)), margin)
+        return None if margin is None else -expm1(-margin)
 
     def range(self, alpha: float) -> tuple[int, int]:
         """Return the most agents that another visit keeps, and the most that it may keep; the first is 0 if none is."""

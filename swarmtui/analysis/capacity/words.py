@@ -70,7 +70,7 @@ def doubt_words(level: SearchedLevel | None) -> str:
     if level is None or level.state != "unsure":
         return ""
     if not level.differs:
-        return "not sure yet" if level.near is None else "close to the limit"
+        return "close to the limit" if level.close else "not sure yet"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
 

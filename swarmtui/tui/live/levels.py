@@ -38,7 +38,7 @@ GAPS = (8, 7, 6, 5, 4, 3, 2)
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
     "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
-    "tpot": 7, "e2e": 7,
+    "room": 8, "tpot": 7, "e2e": 7,
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
@@ -108,7 +108,9 @@ def levels_view(
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     over = first_tokens_over(levels, goodput, slo)
-    table = level_table(levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over)
+    table = level_table(
+        levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over, search=search
+    )
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
     rows = (*table.rows, *(_planned_row(table, load, now) for load in following))
