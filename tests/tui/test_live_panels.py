@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.answer import Answer, AnswerSentence
@@ -14,6 +16,7 @@ from swarmtui.model.client_protocol import Ended, FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
 from swarmtui.model.telemetry import HistoryPoint, QualityLine
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.live.levels import levels_view, shown_rows
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.quality import quality_lines
 from tests.analysis.level_builders import level
@@ -66,14 +69,33 @@ def test_the_rate_of_an_agent_says_nothing_of_slots_which_would_read_as_slots_of
     assert figures(few)["per agent while it writes"][1] == ""
 
 
-async def test_the_rows_of_the_best_level_the_first_past_it_and_the_running_one_stay_in_a_small_table() -> None:
-    levels = tuple(level(c=c) for c in (1, 2, 4, 6, 8, 12, 32))
+async def test_a_small_table_has_the_rows_around_the_running_level_without_a_gap() -> None:
+    """With the answer where it fits beside it."""
     search = SearchState(goal="capacity", low=4, high=6, visits=8, next_c=16, step="check")
-    app = SwarmApp(source=RecordingSource(model_of(msgspec.structs.replace(frame(16), levels=levels, search=search))))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        shown = screen_text(app)
-        assert all(part in shown for part in ("▸4 ", "▼6 ", "○16 ", "↑↓ 5 of 8"))
+    for loads, shown in (
+        ((1, 2, 4, 6, 8, 12, 32), ("▸4 ", "▼6 ", " 8 ", " 12 ", "○16 ", "↑↓ 3–7 of 8")),
+        ((1, 2, 4, 6, 8, 10, 12, 14, 32), (" 10 ", " 12 ", " 14 ", "○16 ", " 32 ", "↑↓ 6–10 of 10")),
+    ):
+        levels = tuple(level(c=c) for c in loads)
+        seen = msgspec.structs.replace(frame(16), levels=levels, search=search)
+        app = SwarmApp(source=RecordingSource(model_of(seen)))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.pause()
+            assert all(part in screen_text(app) for part in shown), screen_text(app)
+
+
+@given(st.data(), st.integers(1, 12), st.integers(1, 12))
+def test_the_rows_of_a_small_table_have_no_gap_and_the_first_pinned_one(
+    data: st.DataObject, total: int, room: int
+) -> None:
+    row = st.integers(0, total - 1)
+    pinned = tuple(data.draw(st.lists(row, unique=True, max_size=3)))
+    view = levels_view([level(c) for c in range(1, total + 1)])._replace(pinned=pinned, compared=())
+    rows = shown_rows(view, room)
+    assert len(rows) == min(room, total) and rows.start >= 0 and rows.stop <= total
+    assert not pinned or pinned[0] in rows
+    if pinned and max(pinned) - min(pinned) < room:
+        assert {*pinned} <= {*rows}
 
 
 async def test_the_lines_of_the_server_say_where_they_are_and_scroll_beside_other_panels() -> None:

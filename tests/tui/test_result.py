@@ -31,7 +31,7 @@ from swarmtui.tui.frame_source import ReplaySource
 from swarmtui.tui.lines import longest_fit
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import ending_text, header_view
-from swarmtui.tui.live.levels import levels_view, nearest_rows
+from swarmtui.tui.live.levels import levels_view, shown_rows
 from swarmtui.tui.live.result import ResultPanel, ResultRow, large_lines, result_lines, result_view
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.streams import StreamsPanel
@@ -291,14 +291,14 @@ def test_rows_with_a_baseline_come_next_to_the_answer_and_the_first_miss() -> No
     pair = compare_pair(summary(before), summary(levels))
     answer = msgspec.structs.replace(ANSWER, agents=26, high=27, missed_c=28)
     view = levels_view(levels, pair, answer=answer)
-    rows = [levels[at].c for at in nearest_rows(view, 4)]
-    assert rows == [16, 26, 28, 32]
+    rows = [levels[at].c for at in shown_rows(view, 4)]
+    assert rows == [24, 26, 28, 32]
     shown = result_view(ended_frame(answer, tuple(levels)), Ended("done", "", "/saved"), view, "")
     above = len(result_lines(shown, 79, 40, with_levels=False))
     lines = text_of(result_lines(shown, 79, 1 + above + 4, with_levels=True)).splitlines()[above + 1 :]
     assert [line.split()[0] for line in lines] == ["▸26", "▼28", "32"], "no line is for the key of the others"
     alone = levels_view(levels, answer=answer)
-    assert [levels[at].c for at in nearest_rows(alone, 4)] == [24, 26, 28, 32]
+    assert [levels[at].c for at in shown_rows(alone, 4)] == [24, 26, 28, 32]
 
 
 def test_columns_that_no_shown_row_fills_give_way() -> None:

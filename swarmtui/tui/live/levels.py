@@ -47,9 +47,10 @@ _FEW_ROWS = 3
 class LevelsView(NamedTuple):
     """The table of levels, and below it alarms, remarks and the tasks of a mixed load.
 
-    `leading` are the rows to show where not all have room: the newest level and the next one; after the end, those that
-    are marked. `pinned` are always shown: the best level, the first past it and the running one; after the end, those
-    that are `compared` with a baseline come next. The baseline has the rows `measured_before` as well.
+    `leading` are the rows that are followed where not all have room and nothing is pinned: the newest level and the
+    next one; after the end, those that are marked. `pinned` are the rows to show, the first one above all: the running
+    level, the best one and the first past it; after the end, those that are `compared` with a baseline come next. The
+    baseline has the rows `measured_before` as well.
     `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
     `by_kind` has one line for each kind, `grouped` a few words; they are dim unless requests failed or the answer is
     in doubt. `visits` are what stands for the count of a row whose visits were not alike, from long to short.
@@ -141,7 +142,7 @@ def levels_view(
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(newest, newest + 2),
-        tuple(at for at, load in enumerate(loads) if load in (marks.best, marks.past, running)),
+        tuple(loads.index(load) for load in (running, marks.best, marks.past) if load in loads),
         measured_before if answer is not None else (),
         measured_before,
         tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
@@ -169,19 +170,21 @@ def _with_texts(table: Table, texts: Mapping[int, str]) -> Table:
     return table._replace(rows=tuple(rows))
 
 
-def nearest_rows(view: LevelsView, room: int) -> list[int]:
-    """Return the rows to show in so many lines: those that are pinned, then those that are nearest to them.
+def shown_rows(view: LevelsView, room: int) -> range:
+    """Return so many rows without a gap: around the first pinned one, with those of the others that fit beside it.
 
-    Without a pinned row, they are the last ones. Below a row comes before above it: a search goes up.
+    Below a row comes before above it: a search goes up.
     """
     total = len(view.table.rows)
-    pinned = [at for at in view.pinned if at < total] or [total - 1]
-
-    def order(at: int) -> tuple[bool, bool, int, bool]:
-        distance, above = min((abs(at - row), at < row) for row in pinned)
-        return at not in pinned, at not in view.compared, distance, above
-
-    return sorted(sorted(range(total), key=order)[:room])
+    first, *others = (*view.pinned, *view.compared) or (min(view.leading.stop, total) - 1,)
+    rows = range(first, first + 1)
+    for at in others:
+        wider = range(min(rows.start, at), max(rows.stop, at + 1))
+        rows = wider if len(wider) <= room else rows
+    while len(rows) < min(room, total):
+        below = rows.stop < total and (not rows.start or rows.stop - first <= first + 1 - rows.start)
+        rows = range(rows.start - (not below), rows.stop + below)
+    return rows
 
 
 def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4") -> list[Line]:
@@ -268,8 +271,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         shown = self._visible_rows(total, room, view)
         table = view.table_for(shown, width)
         titles, *rows = table_lines(table, width, GAPS, WIDTHS)
-        is_run = shown[-1] + 1 - shown[0] == len(shown)
-        cut = part_text(range(shown[0], shown[-1] + 1), total) if is_run else f"↑↓ {len(shown)} of {total}"
+        cut = part_text(shown, total)
         cut = f"{cut}, all: {self.keys_alone}" if cut else ""
         marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
         note = " · ".join(filter(None, (marks, cut)))
@@ -279,14 +281,11 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines += [[], *tasks]
         return [*lines, *_legend(_meanings(table, width), width, height - len(lines))]
 
-    def _visible_rows(self, total: int, room: int, view: LevelsView) -> list[int]:
-        """The rows that fit: those that were chosen, else those nearest to the pinned or the leading ones."""
-        follow = max(0, min(total, view.leading.stop) - room)
-        self._last_first = first = min(follow if self._first is None else self._first, max(0, total - room))
-        window = range(first, min(total, first + room))
-        if self._first is not None or not any(at < total for at in view.pinned):
-            return list(window)
-        return nearest_rows(view, room)
+    def _visible_rows(self, total: int, room: int, view: LevelsView) -> range:
+        """The rows that fit: those that were chosen, else those around the pinned ones."""
+        first = shown_rows(view, room).start if self._first is None else min(self._first, max(0, total - room))
+        self._last_first = first
+        return range(first, min(total, first + room))
 
 
 def _meanings(table: Table, width: int) -> list[str]:

@@ -34,7 +34,7 @@ from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, longest_fit, tall, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
 from swarmtui.tui.live.layout import EndedRows, live_layout
-from swarmtui.tui.live.levels import LevelsView, levels_view, nearest_rows, remark_lines
+from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines, shown_rows
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
 
@@ -265,7 +265,7 @@ def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[L
 
 
 def _part(view: LevelsView, room: int, width: int) -> Table:
-    shown = nearest_rows(view, room)
+    shown = shown_rows(view, room)
     table = view.table_for(shown, width)
     return table._replace(rows=tuple(table.rows[at] for at in shown))
 
