@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
@@ -562,9 +563,27 @@ def test_a_level_whose_visits_were_not_alike_shows_each_where_no_column_is_lost(
     versions = ["? 17 of 17, then 5 of 17", "? 17/17, then 5/17", "? 22 of 34"]
     assert {text for width in columns for text in shown(width)[1:]} == {*versions}
     assert shown(118) == ["✓ 34 of 34", versions[1]]
-    visited = LevelNow(14, "measuring", "? 22 of 36")
+    visited = LevelNow(14, "measuring", "again 22 of 34")
     running = levels_view([level(12), level(14)], search=search, now=visited)
-    assert running.visits == (), "the running level counts all its requests so far"
+    assert running.visits == ()
+
+
+def test_the_row_of_a_level_that_is_visited_again_is_of_the_visits_before_until_it_is_judged() -> None:
+    """Its other figures are from before as well: a new count beside them would be of another time."""
+    before = SearchedLevel(c=8, visits=1, n=16, good=16, state="kept")
+    search = SearchState(goal="capacity", low=8, next_c=8, step="repeat", levels=(before,))
+    tally = SloTally(parse_slo("ttft_p90=2s"))
+    tally.add_counts(8, [(7, 10)])
+    seen = msgspec.structs.replace(frame(8), c=8, run=2, search=search, slo="ttft_p90=2s", slo_kept=tally.conditions())
+
+    def count(seen: Frame) -> str:
+        view = levels_view([level(8)], search=seen.search, now=level_now(seen))
+        return view.table.rows[0][[column.id for column in view.table.columns].index("slo")].text
+
+    assert count(seen) == "again 16 of 16"
+    judged = msgspec.structs.replace(before, visits=2, n=26, good=23, state="unsure")
+    found = msgspec.structs.replace(search, levels=(judged,))
+    assert count(msgspec.structs.replace(seen, search=found)).endswith(" 23 of 26")
 
 
 async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> None:

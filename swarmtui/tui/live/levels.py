@@ -27,7 +27,7 @@ from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
-from swarmtui.tui.live.plan_line import judged_so_far
+from swarmtui.tui.live.plan_line import AGAIN, judged_so_far
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GAPS = (8, 7, 6, 5, 4, 3, 2)
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
-    "load": 4, "n": 10, "slo": 12, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
+    "load": 4, "n": 10, "slo": 14, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
     "room": 8, "tpot": 7, "e2e": 7,
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
@@ -104,7 +104,6 @@ def levels_view(
     marks = level_marks(levels, slots, answer, search)
     met = slo_cells(goodput, search)
     if search is not None and search.goal == "capacity":
-        # The running level: its requests so far, at this visit and at those before.
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
     # A level that ended before it measured a request has no figures.
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
@@ -197,7 +196,10 @@ def remark_lines(view: LevelsView, width: int, height: int, keys: str = "press 4
 
 
 class LevelNow(NamedTuple):
-    """The load of the running level, what it does, and in a search how many of its requests met the SLO so far."""
+    """The load of the running level, what it does, and in a search how many of its requests met the SLO.
+
+    Those of a level that is visited again are from before, like the other figures of its row, until it is judged.
+    """
 
     load: float
     doing: str
@@ -208,11 +210,11 @@ def level_now(frame: Frame | None) -> LevelNow | None:
     if frame is None or frame.status == "ended":
         return None
     counts = judged_so_far(frame)
-    search = frame.search
-    known = search.level(frame.c) if search is not None and search.high == frame.c else None
-    # What is marked as not sure has that sign, also while it is visited again.
-    sign = SLO_SIGNS["unsure" if known is not None and known.state == "unsure" else "so far"][0]
+    known = frame.search.level(frame.c) if frame.search is not None else None
+    sign = SLO_SIGNS["so far"][0]
     counted = "" if counts is None else f"{sign} {counts[0]} of {counts[1]}" if counts[1] else sign
+    if counted and known is not None:
+        counted = f"{AGAIN} {known.good or 0} of {known.n}"
     doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 

@@ -23,7 +23,7 @@ _STATES: dict[str, Span] = {state: (sign, STYLES[code]) for state, (sign, code) 
 _GAP = "  "
 _BAR = 8
 _CUT = "… "
-_RUNS, _AGAIN = "▸", "again"
+_RUNS, AGAIN = "▸", "again"
 # What the running chip may need in each version, and all chips of a search: the bracket and a few levels.
 _RUNNING_ROOMS = (30, 22, 12)
 _SEARCH_ROOMS = (60, 45, 30)
@@ -176,7 +176,7 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
         counted: Line = [*short, (f" {count_noun(done, 'request')}", "")]
         return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
     full, rest = bar(done / of, _BAR)
-    name = f"{c} {sign} " if sign == _AGAIN else f"{c} "
+    name = f"{c} {sign} " if sign == AGAIN else f"{c} "
     gauge: Line = [(name, "bold"), (full, "throughput"), (rest, "frame")]
     if is_visited(frame):
         # The line below has the words.
@@ -193,7 +193,7 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
-        now = _AGAIN if level is not None else _RUNS
+        now = AGAIN if level is not None else _RUNS
         if c == following:
             begins: Line = [(f"{c} {'begins' if level is None else 'begins again'}", "dim")]
             chips.append(Chip((begins, begins, [(f"{c} {now}", "dim")]), is_border=True))
