@@ -292,8 +292,8 @@ _FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("primary, side", "output tok/s of the primary task, and of the side tasks", (4,)),
     ("per agent", "output tok/s of one agent while it writes, over the last 10 s; at a level: tokens after the first "
      "chunk / their time", (2, 4, 5)),
-    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median",
-     (1, 2, 4, 5)),
+    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median, "
+     "with “(10 s)” and “now” of the last 10 s", (1, 2, 4, 5)),
     ("p90", "the TTFT that 90 % of the requests of a level had at most; of 29 requests or more", (4,)),
     ("room", "in a search for the number of agents: what is left to the nearest limit of the SLO, 27 % with a first "
      "token after 1.46 s of 2 s; below 0 % it was missed; tok/s count as time per token", (4,)),

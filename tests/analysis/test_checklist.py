@@ -179,7 +179,7 @@ def test_busy_host_touches_a_number_of_agents_only_where_a_level_was_not_kept(bu
     busy, calm = HostUse(pressure=0.5, waited=0.5, others=0.3), HostUse(pressure=0.0, waited=0.0, others=0.0)
     levels = [msgspec.structs.replace(level(c), host=busy if c == busy_c else calm) for c in (1, 8, 16)]
     states: tuple[tuple[int, LevelState], ...] = ((1, "kept"), (8, "unsure"), (16, "missed"))
-    visited = (SearchedLevel(c=c, visits=1, n=16, good=16, state=state, near=0.02) for c, state in states)
+    visited = (SearchedLevel(c=c, visits=1, n=16, good=16, state=state, room=0.02, close=True) for c, state in states)
     search = SearchState(goal="capacity", levels=tuple(visited))
     found = session_facts(session(), levels, [], (), QualityEntry(lines=(), facts=QualityFacts(host=busy)), search)
     (line,) = [line for line in judge(found) if line.code == "host_pressure"]

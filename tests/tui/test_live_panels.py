@@ -33,7 +33,7 @@ def test_the_first_token_is_always_the_median_and_the_percentile_that_the_slo_li
     (share,) = tally.conditions()
     seen = msgspec.structs.replace(frame(4), slo="ttft_p90=2s", ttft_s=1.47)
     known = FirstTokens(limit_s=2.0, percentile=90, in_time=4, late=1, oldest_s=1.2, percentile_s=2.84, awaited=False)
-    name = "first token, median"
+    name = "first token (10 s), median"
     assert figures(msgspec.structs.replace(seen, first_tokens=known))[name] == ("1.47 s", "p90 2.84 s")
     # It has no first token yet, or no request is measured yet.
     late = msgspec.structs.replace(known, percentile_s=1.44, awaited=True)
@@ -45,7 +45,7 @@ def test_the_first_token_is_always_the_median_and_the_percentile_that_the_slo_li
         few = Goodput(c=4, n=5, good=4, share=0.8, per_s=None, out_tps=None, kept=None, conditions=(condition,))
         ended = msgspec.structs.replace(seen, status="ended", levels=(level(c=4, ttft=1.2),), goodput=(few,))
         shown = now_view(live_data(model_of(ended), has_ended=True), 20).figures[2]
-        assert (shown.value, shown.units[0], shown.note) == ("1.20 s", name, f"p90 {text}")
+        assert (shown.value, shown.units[0], shown.note) == ("1.20 s", "first token, median", f"p90 {text}")
     # The requests of its window are not all that were judged: the longest of them may be past a limit that is kept.
     ended = msgspec.structs.replace(ended, levels=(level(c=4, ttft=2.2),))
     assert now_view(live_data(model_of(ended), has_ended=True), 20).figures[2].note == "p90 ≤ 2.00 s"
@@ -59,7 +59,7 @@ async def test_the_label_of_the_first_token_keeps_its_words_and_its_place(ttft_s
         app = SwarmApp(source=RecordingSource(model_of(seen)))
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause()
-            (line,) = [line for line in screen_text(app).splitlines() if "TTFT p50" in line]
+            (line,) = [line for line in screen_text(app).splitlines() if "TTFT now" in line]
             assert "p90" not in line
 
 
@@ -140,7 +140,7 @@ async def test_each_sparkline_of_a_small_terminal_has_both_ends_of_its_scale(ttf
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         rows = screen_text(app).splitlines()
-        above = next(at for at, row in enumerate(rows) if "TTFT p50" in row)
+        above = next(at for at, row in enumerate(rows) if "TTFT now" in row)
         upper, lower = (re.findall(r"[\d.,]+k?(?: m?s)?", row) for row in rows[above + 1 : above + 3])
         assert upper == ["1,500", "400", end, "15"] and lower == ["0"] * 4
 

@@ -119,12 +119,15 @@ def now_view(data: LiveData, columns: int) -> NowView:
     total = "tok/s" if ended else "tok/s now|tok/s"
     # C agents that take turns write more each than their share of the total.
     each = "per agent while it writes|per agent, writing|per agent writing|per agent"
+    # During a run those of the last seconds, which differ from those of the whole level in the table.
+    first = "first token, median|TTFT median|TTFT"
+    first = first if ended else "first token (10 s), median|first token (10 s)|TTFT (10 s)|TTFT now"
     figures: tuple[Figure, ...] = (
         _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
         _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
                 course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
-        _figure(seconds(numbers.ttft_s), "first token, median|TTFT median|TTFT p50", "latency", numbers.notes[2],
+        _figure(seconds(numbers.ttft_s), first, "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.shown_ttft_s.median)),
         _figure(count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue", numbers.notes[3],
                 course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
