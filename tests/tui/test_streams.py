@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from swarmtui.model.client_protocol import StreamRate
 from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.tui.app import AppResult, SwarmApp
-from swarmtui.tui.live.agent_lines import text_window
+from swarmtui.tui.live.agent_lines import agent_columns, agent_lines, column_titles, has_times, text_window
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
@@ -232,3 +232,15 @@ async def test_few_agents_have_more_lines_of_text(streams: int, lines: int) -> N
         assert shown.count("word199") == streams
         text = [line for line in shown.splitlines() if "word1" in line]
         assert streams <= len(text) <= streams * lines
+
+
+@pytest.mark.parametrize("text", ["", "an answer"])
+@pytest.mark.parametrize("each", [1, 3])
+def test_the_bars_of_the_times_are_explained_where_they_are_shown(text: str, each: int) -> None:
+    """Above text, and where a replay has no text; a title that names both would have to be read twice."""
+    shown = streams_view(frame(4, text=text) if text else frame(4), {}, "agent", "", 0, 9).shown
+    columns = agent_columns(118)
+    title = text_of([column_titles(columns, has_times=has_times(shown, each))])
+    longest_s = max(line.wait_s + line.write_s for line in shown)
+    drawn = text_of([row for line in shown for row in agent_lines(line, columns, each, 118, longest_s, here=False)])
+    assert ("▒ time to the first token" in title) is ("▒" in drawn or "█" in drawn)

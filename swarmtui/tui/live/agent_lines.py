@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from swarmtui.model.worker_protocol import TextTail
@@ -16,7 +17,7 @@ _MIN_TEXT, _ENOUGH_TEXT = 12, 24
 _LONG_WORD = 12
 # The columns before the further lines of a stream.
 _INDENT = 6
-_TEXT_TITLES = ("text, or ▒ until the first token █ since", "text, or ▒ wait █ answer", "text")
+_TIME_TITLES = ("▒ time to the first token, █ time since it", "▒ first token, █ since it", "")
 _BLANK_TEXTS = {
     "waiting": "in the queue of the server", "prefill": "the server reads the prompt", "idle": "no request",
     "connecting": "opening a connection", "backing off": "failed: the next request follows",
@@ -58,11 +59,18 @@ def agent_columns(width: int) -> StreamColumns:
     return StreamColumns(_TASK, _SPARK, text - _SPARK)
 
 
-def column_titles(columns: StreamColumns) -> Line:
+def column_titles(columns: StreamColumns, *, has_times: bool) -> Line:
     """Return the titles of the columns; the last one has text, or the times until and since the first token."""
     spark = " last 8 s".ljust(columns.spark + 1) if columns.spark else " "
     titles = f" {'agent':>5} {'state':<11}{'task':<{columns.task}} {'tokens':>6}{'tok/s':>7}{spark}{'TTFT':>7}"
-    return [(f"{titles} {longest_fit(_TEXT_TITLES, columns.text)}" if columns.text else titles, "dim")]
+    last = longest_fit(_TIME_TITLES, columns.text) if has_times else "text"
+    return [(f"{titles} {last}" if columns.text else titles, "dim")]
+
+
+def has_times(lines: Sequence[StreamLine], each: int) -> bool:
+    """Whether the times of agents are shown as bars: above their text, or instead of it."""
+    busy = [line for line in lines if line.state not in _BLANK_TEXTS]
+    return each > 1 or (bool(busy) and all(line.tail is None for line in busy))
 
 
 def agent_lines(

@@ -16,7 +16,7 @@ from swarmtui.model.worker_protocol import StreamRow, TextTail
 from swarmtui.numbers import rate, seconds
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, longest_fit, part_text, scale_top, shaded_bars, wrapped_note
-from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles
+from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles, has_times
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
 
@@ -383,7 +383,7 @@ class StreamsPanel(LivePanel, Movable):
         longest = max(line.wait_s + line.write_s for line in view.shown)
         columns = agent_columns(width)
         if not view.cells:
-            lines.append(column_titles(columns))
+            lines.append(column_titles(columns, has_times=has_times(view.shown, self.each)))
             for at, line in enumerate(view.shown, view.top):
                 lines += agent_lines(line, columns, self.each, width, longest, here=at == self.cursor)
             return lines
