@@ -188,7 +188,7 @@ def test_numbers_and_history_show_the_same_present_values() -> None:
     values = {unit: value for unit, (value, _) in figures(seen).items()}
     assert (shown["output tok/s"], shown["TTFT"], shown["waiting"]) == (
         values["tok/s now"],
-        values["first token, median"],
+        values["first token (10 s), median"],
         values["waiting"],
     )
 
@@ -198,13 +198,13 @@ def test_after_the_end_the_numbers_are_those_of_the_best_level() -> None:
     live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels))
     view = now_view(live_data(live, has_ended=True), 20)
     assert view.title == "at 2 agents" and view.figures[0].value == "90.0"
-    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT p50", "queued"]
+    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT", "queued"]
     assert view.bars[0] == "a bar for each level, 1 to 4 agents"
     # A queue that no server reported at this level has no figure.
     unknown = tuple(msgspec.structs.replace(one, queued=None if one.c == 2 else 3.0) for one in levels)
     live = model_of(msgspec.structs.replace(frame(4), status="ended", levels=unknown))
     view = now_view(live_data(live, has_ended=True), 20)
-    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT p50"]
+    assert [figure.units[-1] for figure in view.figures] == ["tok/s", "per agent", "TTFT"]
 
 
 def test_one_level_has_one_figure_with_the_same_digits_everywhere() -> None:
@@ -646,7 +646,7 @@ async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> 
 
 
 @pytest.mark.parametrize("width", [30, 38, 46, 54, 62, 90])
-def test_lines_of_the_machine_that_are_cut_end_with_an_ellipsis(width: int) -> None:
+def test_lines_of_the_machine_are_whole_where_they_have_room_and_else_end_with_an_ellipsis(width: int) -> None:
     seen = frame(4)
     assert seen.telemetry is not None
     (gpu,) = seen.telemetry.gpus
@@ -664,11 +664,16 @@ def test_lines_of_the_machine_that_are_cut_end_with_an_ellipsis(width: int) -> N
         kv_room=("room for 12 contexts of 8k tokens in the KV cache, by the slots",),
         is_replay=False,
     )
-    lines = ["".join(text for text, _ in line).rstrip() for line in panel.draw(width, 40)[1:]]
-    assert all(cell_width(line) <= width for line in lines)
+    high, lines = (
+        ["".join(text for text, _ in line).rstrip() for line in panel.draw(width, height)[1:]] for height in (40, 7)
+    )
+    assert all(cell_width(line) <= width for line in (*high, *lines))
+    said = " ".join(line.strip() for line in high)
+    assert "vLLM: 4 running · 12 waiting · 3 preempted · 11.1 % cache hits" in said
+    assert panel.view.kv_room[0] in said
     whole = {
         "throttled:": "power cap, thermal",
-        "vLLM:": "% cache hits",
+        "4 running": "% cache hits",
         "room for": "by the slots",
         "client:": "0.1 ms",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemet
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
 from swarmtui.report.table import Table
-from swarmtui.text import sanitize
+from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import (
     Line,
     Panel,
@@ -29,8 +30,10 @@ from swarmtui.tui.lines import (
     scale_top,
     shaded_bars,
     shorten,
+    wrap,
     wrapped_note,
 )
+from swarmtui.tui.live.levels import GAPS
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.tables import table_lines
 
@@ -39,6 +42,7 @@ _LABEL, _TEXT = 8, 15
 _EMPTY = 0.01
 # Columns of the levels that a narrow panel leaves out, the first one first.
 _DROP = ("ttft_rest", "ttft_prefill", "ttft_mean", "ttft_queue", "throttled", "tokens_j")
+_MEAN = "TTFT: of all requests, with warm-up"
 # Codes of answers whose limit is the KV cache.
 _KV_LIMITS = ("evictions", "preemptions", "kv_cache")
 # The most lines of a course of power.
@@ -86,15 +90,17 @@ def machine_view(data: LiveData) -> MachineView:
 def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
     """Say for how many contexts the KV cache has room, from long to short; empty if that is not known."""
     without_slots = msgspec.structs.replace(kv, slots=None)
-    return tuple(filter(None, (room_text(kv, missed_c), room_text(kv), room_text(without_slots))))
+    brief = "" if kv.predicted is None else f"KV cache: room for {count_noun(floor(kv.predicted), 'context')}"
+    return tuple(filter(None, (room_text(kv, missed_c), room_text(kv), room_text(without_slots), brief)))
 
 
 def _levels(frame: Frame) -> Table:
     # Not needed for the first paint.
     from swarmtui.report.figure_tables import machine_table
 
-    measured = [level for level in frame.levels if level.n]
-    return machine_table(measured)._replace(title="", note="", drop=_DROP)
+    table = machine_table([level for level in frame.levels if level.n])
+    has_mean = any(column.id == "ttft_mean" for column in table.columns)
+    return table._replace(title="", note=_MEAN if has_mean else "", drop=_DROP)
 
 
 def _joules_per_token(frame: Frame) -> float | None:
@@ -128,17 +134,23 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         simulated = any(gpu.simulated for gpu in gpus)
         self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
         note = "SIMULATED" if simulated and "SIMULATED" not in self.title else ""
-        below = _server_lines(view, width)
+        # Sentences are whole where they have room, else in few words on a line each.
+        versions = [_server_lines(view, width, whole=whole) for whole in (True, False)]
         room = height - 1
+        pages = [[*self._machine_lines(view, gpus, width, room, len(below)), *below] for below in versions]
+        lines = pages[0] if self.alone else next((page for page in pages if len(page) <= room), pages[-1])
+        return self.scrolled(note, lines, width, height)
+
+    def _machine_lines(self, view: MachineView, gpus: tuple[Gpu, ...], width: int, room: int, below: int) -> list[Line]:
+        """The figures of the levels, or those of the GPUs, above so many lines `below`."""
         if view.levels is not None and view.levels.rows:
-            lines = table_lines(view.levels, width - 1)
-        elif not gpus:
-            lines = wrapped_note(_no_gpus(view), width)
-        else:
-            lines = _detailed(view, gpus, width, room - len(below))
-            if not self.alone and len(lines) + min(2, len(below)) > room:
-                lines = [line for gpu in gpus for line in _one_line(gpu, width)]
-        return self.scrolled(note, [*lines, *below], width, height)
+            return table_lines(view.levels, width - 1, GAPS)
+        if not gpus:
+            return wrapped_note(_no_gpus(view), width)
+        lines = _detailed(view, gpus, width, room - below)
+        if self.alone or len(lines) + min(2, below) <= room:
+            return lines
+        return [line for gpu in gpus for line in _one_line(gpu, width)]
 
 
 def _no_gpus(view: MachineView) -> str:
@@ -238,22 +250,27 @@ def _gauge(
     return [(ljust(label, _LABEL), "dim"), *bars, (rjust(text, _TEXT), "")]
 
 
-def _server_lines(view: MachineView, width: int) -> list[Line]:
+def _server_lines(view: MachineView, width: int, *, whole: bool) -> list[Line]:
     """What the server reports, its flags, and how busy the load generator is."""
     telemetry = view.telemetry
     lines: list[Line] = []
     if telemetry is not None and telemetry.servers:
         state = telemetry.servers[0]
-        lines.append([(f" {shorten(longest_fit(_server(state, view.slots), width - 2), width - 2)}", "")])
+        lines += _sentence(_server(state, view.slots), width, "", whole=whole)
         if state.kv_use is not None:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
         lines += wrapped_note(sanitize(telemetry.server_problem), width)
-    room = longest_fit(view.kv_room, width - 2)
-    lines += [[(f" {shorten(room, width - 2)}", "dim")]] if room else []
+    lines += _sentence(view.kv_room, width, "dim", whole=whole) if view.kv_room else []
     flags = flags_text(view.server.flags) if view.server is not None and view.server.flags else ""
     lines += wrapped_note(f"flags: {sanitize(flags)}", width) if flags else []
     return [*lines, *([[(f" {shorten(view.client, width - 2)}", "dim")]] if view.client else [])]
+
+
+def _sentence(versions: Sequence[str], width: int, style: str, *, whole: bool) -> list[Line]:
+    """The longest version in as many lines as it needs, or the longest one that fits in one line."""
+    one = shorten(longest_fit(versions, width - 2), width - 2)
+    return [[(f" {line}", style)] for line in (wrap(versions[0], width - 2) if whole else [one])]
 
 
 def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
@@ -270,4 +287,5 @@ def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
     ]
     known = [part for part in parts if part] or ["no metrics"]
     *texts, _ = _shorter(known)
-    return *(f"{sanitize(state.engine)}: {text}" for text in texts), texts[-1]
+    # The engine is also in the header.
+    return tuple(version for text in texts for version in (f"{sanitize(state.engine)}: {text}", text))
