@@ -137,7 +137,7 @@ def level_table(
 def _room(share: float) -> str:
     """Searches look no further than a factor of two from a limit."""
     text = percent(round(share, 2))
-    return f"≥ {text}" if isclose(share, MOST_ROOM) else f"≤ {text}" if isclose(share, LEAST_ROOM) else text
+    return f"≥{text}" if isclose(share, MOST_ROOM) else f"≤{text}" if isclose(share, LEAST_ROOM) else text
 
 
 def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:

@@ -82,6 +82,7 @@ async def test_a_small_table_has_the_rows_around_the_running_level_without_a_gap
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause()
             assert all(part in screen_text(app) for part in shown), screen_text(app)
+            assert not re.search("[\\w%][│┃]", screen_text(app)), "words touch a frame"
 
 
 @given(st.data(), st.integers(1, 12), st.integers(1, 12))

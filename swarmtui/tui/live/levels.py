@@ -38,7 +38,7 @@ GAPS = (8, 7, 6, 5, 4, 3, 2)
 # The least widths of columns: with them, the size of the panel decides which are shown, not what is measured.
 WIDTHS = {
     "load": 4, "n": 10, "slo": 14, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
-    "room": 8, "tpot": 7, "e2e": 7,
+    "room": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
@@ -257,13 +257,14 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         view = self.view
         if view is None or not view.table.rows:
             return [self.heading("", width), *(wrapped_note(view.empty, width) if view else [])]
-        total = len(view.table.rows)
+        # A blank is between the last column and the frame.
+        total, inside = len(view.table.rows), width - 1
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
-            remarks, table = block_lines(view.remarks, width), view.table_for(range(total), width)
-            texts = _meanings(table, width)
+            remarks, table = block_lines(view.remarks, width), view.table_for(range(total), inside)
+            texts = _meanings(table, inside)
             meanings = [[], *block_lines([Sentence(text, "detail") for text in texts], width)]
-            lines = [*table_lines(table, width, GAPS, WIDTHS), *alarms, *remarks, *meanings]
+            lines = [*table_lines(table, inside, GAPS, WIDTHS), *alarms, *remarks, *meanings]
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before the last line of remarks.
@@ -271,8 +272,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         few = room <= _FEW_ROWS
         room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and total != room and not few))
         shown = self._visible_rows(total, room, view)
-        table = view.table_for(shown, width)
-        titles, *rows = table_lines(table, width, GAPS, WIDTHS)
+        table = view.table_for(shown, inside)
+        titles, *rows = table_lines(table, inside, GAPS, WIDTHS)
         cut = part_text(shown, total)
         cut = f"{cut}, all: {self.keys_alone}" if cut else ""
         marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
@@ -281,7 +282,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(_meanings(table, width), width, height - len(lines))]
+        return [*lines, *_legend(_meanings(table, inside), width, height - len(lines))]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> range:
         """The rows that fit: those that were chosen, else those around the pinned ones."""
