@@ -17,8 +17,10 @@ _SEQUENCES = re.compile(
     re.DOTALL,
 )
 _BLANKS = re.compile(r"\s+")
-# The blank between a number and its unit or what it counts, and the one after a sign before a number.
-_NUMBER_BLANK = re.compile(r"(?<!\S)([(~+−±≤≥]*\d(?:[\d.,:/–]*\d)?) (?=[%°±]|[^\W\d_])|(?<!\S)(\(?[±≤≥]) (?=\d)")
+# The blank between a number and its unit or what it counts, the one after a sign before a number, and that of `% sure`.
+_NUMBER_BLANK = re.compile(
+    r"(?<!\S)([(~+−±≤≥]*\d(?:[\d.,:/–]*\d)?) (?=[%°±]|[^\W\d_])|(?<!\S)(\(?[±≤≥]) (?=\d)|(?<=\d %) (?=sure\b)"
+)
 _NO_BREAK = "\xa0"
 _INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 # Variation selectors and skin tones: terminals disagree on the width of an emoji with one.
@@ -69,7 +71,7 @@ def fold(text: str, stream: TextIO) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Split at blanks, but not a number from its unit: `within`, `2 s`, `(80 %`, `sure)`"""
+    """Split at blanks, but not a number from its unit: `within`, `2 s`, `(80 % sure)`"""
     return [word.replace(_NO_BREAK, " ") for word in _joined_numbers(text).split(" ")]
 
 

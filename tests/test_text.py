@@ -147,7 +147,7 @@ def test_a_terminal_that_does_not_tell_its_size_has_80_columns() -> None:
     ("text", "parts"),
     [
         ("token within 2 s, or", ["token", "within", "2 s,", "or"]),
-        ("(80 % sure)", ["(80 %", "sure)"]),
+        ("(80 % sure), 90 % surely", ["(80 % sure),", "90 %", "surely"]),
         ("each 16 tok/s", ["each", "16 tok/s"]),
         ("573 ± 1.2 % at 2:10 left", ["573 ± 1.2 %", "at", "2:10 left"]),
         ("≥ 20 tok/s each", ["≥ 20 tok/s", "each"]),
