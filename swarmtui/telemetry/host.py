@@ -146,7 +146,8 @@ def _with_script(program: str, pid: int, proc: Path) -> str:
         arguments = (proc / f"{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[1:]
     for n, argument in enumerate(arguments[:_MAX_OPTIONS]):
         name = sanitize(argument.rpartition("/")[2])
-        if argument == "-c" or not name:
+        # The number of a descriptor says nothing: `bash <(curl …)` runs /dev/fd/63.
+        if argument == "-c" or not name or argument.startswith(("/dev/", "/proc/")):
             break
         if argument == "-m" and _MODULE.fullmatch("".join(arguments[n + 1 : n + 2])):
             return f"{program} -m {arguments[n + 1]}"
