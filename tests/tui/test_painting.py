@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import queue
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,18 +31,24 @@ from textual.screen import Screen
 from textual.strip import Strip
 from wcwidth import wcwidth
 
+from swarmtui.analysis.limits.slo import DEFAULT_SLO
+from swarmtui.model.answer import Answer, AnswerSentence
+from swarmtui.model.client_protocol import Ended
+from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.text import sanitize
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.dialogs import QuitDialog
 from swarmtui.tui.lines import Line, LineWidget, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.terminal_cells import Cell, TerminalCells, cells_of
 from swarmtui.tui.textual_patches import PatchedApp, Terminal, _release_memory
 from swarmtui.tui.themes import SWARM, line_styles
+from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
-from tests.tui.frame_builders import RecordingSource, frame
+from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text
 
 NARROW = "ab1 .─█▁›é"
@@ -181,6 +188,54 @@ def test_texts_that_were_cut_are_released() -> None:
     assert Segment._split_cells.cache_info().currsize > 0
     _release_memory()
     assert Segment._split_cells.cache_info().currsize == 0
+
+
+async def test_the_end_of_a_run_reaches_the_terminal_at_once(written: list[str]) -> None:
+    """The signs of the levels differ when the quality is judged: the line of the plan and the table change together."""
+    search = SearchState(
+        goal="capacity", low=8, high=12, visits=2,
+        levels=(
+            SearchedLevel(c=8, visits=1, n=17, good=17, state="kept"),
+            SearchedLevel(c=12, visits=1, n=8, good=0, state="missed"),
+        ),
+    )  # fmt: skip
+    levels = (level(8, tps=80.0), level(12, tps=70.0))
+    running = msgspec.structs.replace(frame(12), search=search, levels=levels, slo=DEFAULT_SLO)
+    judged = tuple(msgspec.structs.replace(one, state="unsure") if one.c == 12 else one for one in search.levels)
+    said = AnswerSentence(code="capacity", sentence="8 agents")
+    ended = msgspec.structs.replace(
+        running,
+        status="ended",
+        search=msgspec.structs.replace(search, levels=judged),
+        answer=Answer(headline=said, agents=8, low=8, high=15, limit=AnswerSentence(code="", sentence="")),
+    )
+    source = RecordingSource(LiveModel())
+    for message in (hello(), running):
+        source.live.apply(message)
+    app, shown = SwarmApp(source=source), Emulator(80, 24)
+
+    def signs() -> tuple[bool, bool, bool, bool]:
+        """Whether the line of the plan, the table, the panels and the footer are those of the end."""
+        rows = shown.screen.display
+        table = any(re.search(r"12 +\? 0 of 8", row) for row in rows)
+        return "12 ?" in rows[1], table, any("] result" in row for row in rows), "R run again" in rows[-1]
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown.feed("".join(written))
+        seen = [signs()]
+        written.clear()
+        for last in (ended, Ended("done", "", "/saved")):
+            source.live.apply(last)
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        # As the reader of a socket does, outside of any message.
+        asyncio.get_running_loop().call_soon(screen.data_changed)
+        await pilot.pause()
+        for data in written:
+            shown.feed(data)
+            seen.append(signs())
+    assert {*seen} == {(False,) * 4, (True,) * 4}
 
 
 @settings(max_examples=12)
