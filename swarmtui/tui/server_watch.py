@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from swarmtui.analysis.compare.differences import describe_server_changes
+from swarmtui.analysis.compare.differences import server_change_texts
 from swarmtui.client import catalogue
 from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.redaction import Secrets
@@ -26,7 +26,7 @@ class ServerWatch:
         self._endpoint, self._secrets, self._server, self._on_change = endpoint, secrets, server, on_change
         self._pid = server.pid if server else None
         self._down_since: float | None = None
-        self._changes = ""
+        self._changes: tuple[str, ...] = ()
 
     @property
     def is_down(self) -> bool:
@@ -37,9 +37,9 @@ class ServerWatch:
         return None if self._down_since is None else time.monotonic() - self._down_since
 
     @property
-    def changes(self) -> str:
-        """What the last restart changed; empty before a restart and while the server is down."""
-        return self._changes if self._down_since is None else ""
+    def changes(self) -> tuple[str, ...]:
+        """What the last restart changed, from long to short; empty before a restart and while the server is down."""
+        return self._changes if self._down_since is None else ()
 
     async def run(self) -> None:
         checks = 0
@@ -60,6 +60,6 @@ class ServerWatch:
         restarted = self.is_down or (None not in (self._pid, now.pid) and self._pid != now.pid)
         if restarted:
             server = self._server
-            self._changes = describe_server_changes(server, now) if server else "its previous flags are not known"
+            self._changes = server_change_texts(server, now) if server else ("its previous flags are not known",)
         self._down_since, self._pid = None, now.pid
         self._server = self._server or now

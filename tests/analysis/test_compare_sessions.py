@@ -399,7 +399,7 @@ def discovered(flags: dict[str, str] | None, version: str = "", context: int | N
         (
             discovered({"parallel": "2"}, context=8192),
             discovered({"parallel": "4"}, context=4096),
-            "--parallel 2 → 4, context of a request 8192 → 4096",
+            "--parallel 2 → 4, context of a request 8,192 → 4,096",
         ),
         (
             discovered({"ctx-size": "8192"}, context=8192),

@@ -137,7 +137,7 @@ def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:
 def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: SearchStep) -> None:
     search = msgspec.structs.replace(SEARCH, step=step)
     found = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
-    view = found._replace(notice="")
+    view = found._replace(notice=())
     for width in range(40, 140):
         (said,) = [part for part, _ in status_line(view, width)[-1:]]
         assert said in ("", *view.detail)

@@ -13,15 +13,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from swarmtui.analysis.compare.differences import server_change_texts
 from swarmtui.client.session_client import start_session
 from swarmtui.experiments.store import baseline_effects, read_log
-from swarmtui.model.client_protocol import Subscribe
+from swarmtui.model.client_protocol import Ended, Subscribe
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.frame_source import LiveSource
-from swarmtui.tui.live.header import header_view, server_notice
+from swarmtui.tui.live.header import header_view, server_notice, status_line
 from swarmtui.tui.live.result import ResultPanel
 from swarmtui.tui.live.run_screen import RunScreen
 from tests.tui.conftest import Until
@@ -145,6 +147,25 @@ def test_phase_counts_the_time_of_an_outage() -> None:
 
 
 def test_server_notice() -> None:
-    assert server_notice(42.0, "") == "the server went down 0:42 ago"
-    assert server_notice(None, "the same flags") == "the server is back, R runs it again: the same flags"
-    assert server_notice(None, "") == ""
+    assert server_notice(42.0, ()) == ("the server went down 0:42 ago",)
+    assert server_notice(None, ("the same flags",))[0] == "the server is back, R runs it again: the same flags"
+    assert server_notice(None, ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "--parallel 2 → 4, context of a request 4,096 → 2,048 · R repeats"),
+        ({"model": "a-long-name.gguf"}, "restarted: context 4,096 → 2,048 and 2 other changes · R runs it again"),
+    ],
+)
+def test_a_restart_that_halves_the_context_says_so_in_a_narrow_terminal(flags: dict[str, str], said: str) -> None:
+    before = DiscoveredServer(
+        url="http://127.0.0.1:8080", engine="llama.cpp", flags={"parallel": "2"}, models=("m",), context=4096
+    )
+    after = msgspec.structs.replace(before, flags={"parallel": "4", **flags}, context=2048)
+    notice = server_notice(None, server_change_texts(before, after))
+    shown = msgspec.structs.replace(frame(4), status="ended")
+    view = header_view(hello().session, shown, Ended("done", "", "/saved"), None, "", notice)
+    line = "".join(text for text, _ in status_line(view._replace(progress="", errors=""), 80))
+    assert len(line) <= 80 and line.endswith(said), line

@@ -99,13 +99,13 @@ def test_current_configuration_shows_live_figures() -> None:
     shown = {column.id: cell.text for column, cell in zip(table.columns, row, strict=True)}
     figures = [shown[id] for id in ("tps", "c", "ttft", "j_token", "gpu_w")]
     assert figures == ["160", "4", "123 ms", "1.25", "200"]
-    assert view.header.notice == "--slots 4: running, C=4 run 1/2 3/8, 1:00; enter opens it"
+    assert view.header.notice == ("--slots 4: running, C=4 run 1/2 3/8, 1:00; enter opens it",)
     assert view.header.progress == "2 of 6 configurations, 1 failed"
     starting = tune_view(Tune(definition=SLOTS, status=tune_status(flags=ONE, phase="starting")), None, 1_100.0, False)
-    assert "--slots 1: the server is starting, 0:58" in starting.header.notice
+    assert "--slots 1: the server is starting, 0:58" in starting.header.notice[0]
     now = msgspec.structs.replace(now, ended="interrupted")
     killed = tune_view(Tune(definition=SLOTS, status=now), None, 1_100.0, False)
-    assert killed.header.notice.startswith("the same command resumes it")
+    assert killed.header.notice[0].startswith("the same command resumes it")
 
 
 AUTO = TuneFile(
@@ -151,7 +151,7 @@ def test_automatic_tune_shows_the_limit_beside_the_measurement_and_why_a_start_w
     ]
     assert [row["agents"] for row in shown[:2]] == ["4 (4–5)", "8 (7–9)"]
     assert [row["limit"] for row in shown[:2]] == ["400", "700"]
-    assert view.header.notice.startswith("slots: --parallel 4 → 16, limit 900 tok/s: the server is starting")
+    assert view.header.notice[0].startswith("slots: --parallel 4 → 16, limit 900 tok/s: the server is starting")
     assert view.header.progress == "3 starts, 2.0 of 20 min, 1 failed"
 
 

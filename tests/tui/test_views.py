@@ -309,7 +309,7 @@ def test_the_header_says_what_a_new_goal_waits_for() -> None:
 
 def test_the_header_says_what_changed_and_after_the_end_how_it_ended_and_where_it_is_saved() -> None:
     view = header_view(*manual(), Ended("stopped", "", "/saved"), None, "flags changed")
-    assert (view.phase, view.notice, view.detail[0]) == ("stopped", "", "saved: /saved")
+    assert (view.phase, view.notice, view.detail[0]) == ("stopped", (), "saved: /saved")
     measuring = header_view(*manual(measured=3), None, None, "flags changed").detail
     assert measuring[0] == "3 requests measured · flags changed" and measuring[-1] == "3 requests measured"
 
@@ -366,7 +366,7 @@ def test_a_run_that_ended_before_its_start_shows_why() -> None:
     ended = Ended("interrupted", "the session process failed (see errors.log)", "")
     view = header_view(None, None, ended, None)
     assert view.phase == "ended" and view.notice_style == "bad"
-    assert view.notice == "interrupted: the session process failed (see errors.log)"
+    assert view.notice == ("interrupted: the session process failed (see errors.log)",)
 
 
 def test_shorter_titles_keep_model_and_workload() -> None:

@@ -16,6 +16,7 @@ from swarmtui.model.load import Load, Sessions
 from swarmtui.model.session import Level, Session, Summary
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.model.tuning import is_env_variable
+from swarmtui.text import count_noun
 
 # Final usage and usage in every chunk are the same count by the same server.
 _SAME_SOURCE = {"usage_chunks": "usage"}
@@ -222,10 +223,24 @@ def server_changes(before: DiscoveredServer, after: DiscoveredServer) -> tuple[D
 
 def describe_server_changes(before: DiscoveredServer, after: DiscoveredServer) -> str:
     """Render the changes of a restarted server: `--max-num-seqs 2 → 4, --kv-cache-dtype auto → fp8`."""
-    changes = ", ".join(map(str, server_changes(before, after)))
-    if before.flags is None or after.flags is None:
-        return f"flags not known, {changes}" if changes else "flags not known"
-    return changes or "the same flags"
+    return server_change_texts(before, after)[0]
+
+
+def server_change_texts(before: DiscoveredServer, after: DiscoveredServer) -> tuple[str, ...]:
+    """Render the changes from long to short; the last has the context, which no flag says, and counts the others."""
+    changes = server_changes(before, after)
+    others = ["flags not known"] if before.flags is None or after.flags is None else []
+    others += [str(change) for change in changes if change.code != "context"]
+    context = next((_tokens_text(change) for change in changes if change.code == "context"), "")
+    if not context:
+        return (", ".join(others) or "the same flags",)
+    versions = [", ".join((*others, f"{name} {context}")) for name in ("context of a request", "context")]
+    return (*versions, f"context {context} and {count_noun(len(others), 'other change')}") if others else (*versions,)
+
+
+def _tokens_text(change: Difference) -> str:
+    known = _numbers(change)
+    return f"{known[0]:,} → {known[1]:,}" if known else f"{change.before} → {change.after}"
 
 
 def option_name(name: str) -> str:

@@ -43,9 +43,9 @@ _NARROW = 100
 class HeaderView(NamedTuple):
     """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
-    `title`, `detail`, `clock` and `quality` come in several versions, from long to short. `detail` is the step of a
-    search, what only some loads have, or where an ended session is saved; a notice takes its place, never that of the
-    phase.
+    `title`, `detail`, `clock`, `quality` and `notice` come in several versions, from long to short. `detail` is the
+    step of a search, what only some loads have, or where an ended session is saved; a notice takes its place, never
+    that of the phase.
     """
 
     title: tuple[str, ...]
@@ -55,7 +55,7 @@ class HeaderView(NamedTuple):
     clock: tuple[str, ...]
     quality: tuple[str, ...]
     quality_style: StatusStyle
-    notice: str
+    notice: tuple[str, ...]
     notice_style: StatusStyle
     detail: tuple[str, ...] = ()
     plan: PlanView = PlanView()
@@ -79,7 +79,7 @@ def header_view(
     ended: Ended | None,
     replay: ReplayClock | None,
     comparison: str = "",
-    server: str = "",
+    server: tuple[str, ...] = (),
     requested_c: int | None = None,
 ) -> HeaderView:
     """`comparison` is what the app found about the baseline; `server` is the state of the server after the end.
@@ -91,7 +91,7 @@ def header_view(
     quality, style = _quality(frame.quality if frame and frame.answer is None else ())
     if frame is None:
         phase_text, why = ("starting", "") if ended is None else ("ended", ending_text(ended))
-        return HeaderView(title, phase_text, "", None, (), quality, style, why, "bad")
+        return HeaderView(title, phase_text, "", None, (), quality, style, (why,) if why else (), "bad")
     notice, notice_style = _notice(frame, ended, server)
     progress, share = _progress(frame)
     chips = plan_view(session, frame, requested_c)
@@ -112,11 +112,19 @@ def header_view(
     )
 
 
-def server_notice(down_s: float | None, changes: str) -> str:
-    """Describe a server that went down or was restarted after the run."""
+def server_notice(down_s: float | None, changes: tuple[str, ...]) -> tuple[str, ...]:
+    """Describe a server that went down or was restarted after the run; `changes` come from long to short."""
     if down_s is not None:
-        return f"the server went down {clock(down_s)} ago"
-    return f"the server is back, R runs it again: {sanitize(changes)}" if changes else ""
+        return (f"the server went down {clock(down_s)} ago",)
+    return tuple(
+        version
+        for text in map(sanitize, changes)
+        for version in (
+            f"the server is back, R runs it again: {text}",
+            f"restarted: {text} · R runs it again",
+            f"{text} · R repeats",
+        )
+    )
 
 
 def _stage(frame: Frame) -> str:
@@ -239,15 +247,15 @@ def _errors(frame: Frame) -> str:
     return f"✖ {frame.errors} failed" + (f": {sanitize(worst)}" if worst else "")
 
 
-def _notice(frame: Frame, ended: Ended | None, server: str) -> tuple[str, StatusStyle]:
+def _notice(frame: Frame, ended: Ended | None, server: tuple[str, ...]) -> tuple[tuple[str, ...], StatusStyle]:
     """Return the most urgent message; after the end, the result says all but what the server does."""
     if server or ended is not None or frame.status == "ended":
         return server, "warn"
     if frame.warnings:
-        return sanitize(frame.warnings[-1].text), "bad"
+        return (sanitize(frame.warnings[-1].text),), "bad"
     if frame.note:
-        return sanitize(frame.note), ""
-    return sanitize(frame.search_result), "good"
+        return (sanitize(frame.note),), ""
+    return ((sanitize(frame.search_result),), "good") if frame.search_result else ((), "")
 
 
 def ending_text(ended: Ended) -> str:
@@ -280,7 +288,8 @@ class HeaderPanel(Panel[HeaderView]):
         status = status_line(view, width)
         if view.plan.name:
             return [_first_line(view, width), plan_line(view.plan, width), status]
-        return [_first_line(view, width), status, [(f" {shorten(view.notice, width - 2)}", view.notice_style or "dim")]]
+        notice = shorten(longest_fit(view.notice, width - 2), width - 2)
+        return [_first_line(view, width), status, [(f" {notice}", view.notice_style or "dim")]]
 
 
 def _first_line(view: HeaderView, width: int) -> Line:
@@ -314,5 +323,6 @@ def status_line(view: HeaderView, width: int) -> Line:
         room = width - sum(cell_width(text) for text, _ in line) - 4
         # What a stage is for is not cut: a shorter text says it, or none.
         detail = next((text for text in view.detail if cell_width(text) <= room), "")
-        line += [("   ", ""), (shorten(view.notice, room) or detail, view.notice_style if view.notice else "dim")]
+        notice = shorten(longest_fit(view.notice, room), room)
+        line += [("   ", ""), (notice or detail, view.notice_style if notice else "dim")]
     return line

@@ -67,8 +67,8 @@ class RunScreen(LiveScreen):
             self._server_watch = ServerWatch(session.endpoints[0], secrets, server, self.data_changed)
             run_in_background(self, self._server_watch.run)
 
-    def _server_notice(self) -> str:
-        return server_notice(self._server_watch.down_s, self._server_watch.changes) if self._server_watch else ""
+    def _server_notice(self) -> tuple[str, ...]:
+        return server_notice(self._server_watch.down_s, self._server_watch.changes) if self._server_watch else ()
 
     def actions(self) -> list[Action]:
         session = self.source.live.session

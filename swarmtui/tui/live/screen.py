@@ -226,8 +226,8 @@ class LiveScreen(PanelScreen):
 
     def _header_view(self) -> HeaderView:
         live = self.shown
-        notices = (self.comparison.text, self._server_notice())
-        view = header_view(live.session, live.frame, live.ended, self._replay_clock(), *notices, self._requested_c)
+        about = (self._replay_clock(), self.comparison.text, self._server_notice(), self._requested_c)
+        view = header_view(live.session, live.frame, live.ended, *about)
         return view._replace(frozen=self._frozen is not None)
 
     def _watch_tails(self, agents: tuple[int, ...]) -> None:
@@ -261,8 +261,8 @@ class LiveScreen(PanelScreen):
     def _replay_clock(self) -> ReplayClock | None:
         return None
 
-    def _server_notice(self) -> str:
-        return ""
+    def _server_notice(self) -> tuple[str, ...]:
+        return ()
 
     # the end
 

@@ -124,7 +124,7 @@ class TuneScreen(PanelScreen):
         view = self._view()
         if view is None:
             return
-        header = view.header._replace(notice=self._problem, notice_style="bad") if self._problem else view.header
+        header = view.header._replace(notice=(self._problem,), notice_style="bad") if self._problem else view.header
         self.query_one(HeaderPanel).show(header)
         self._list("configurations").show(view.configurations.table.part, view.configurations.keys, view.note)
         self._list("leaderboard").show(view.leaderboard.table.part, view.leaderboard.keys)

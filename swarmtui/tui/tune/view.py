@@ -129,7 +129,7 @@ def _header(
         clock=(f"{clock(now - status.begun)} elapsed",) if not status.ended else (),
         quality=(),
         quality_style="",
-        notice=notice,
+        notice=(notice,),
         notice_style=style,
     )
 
