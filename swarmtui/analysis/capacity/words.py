@@ -88,17 +88,17 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     missed = "the SLO is missed" if capacity else "requests queue"
     at_high = search.level(high)
     unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
-    dip = f"{high} {'missed' if capacity else 'queues'}, which may be a dip"
     is_unsure = at_high is not None and at_high.state == "unsure"
-    why = unsure if is_unsure else dip
+    why = unsure if is_unsure else f"{high} {'missed' if capacity else 'queues'}, perhaps by chance"
+    miss, too = "miss it" if capacity else "queue", "" if is_unsure else ", too"
     # A level that was taken for the answer may not be it any more.
     fewer = (f"{unsure}: trying fewer",) if is_unsure and at_high is not None and at_high.kept_visits else ()
     words: dict[str, tuple[str, ...]] = {
         "climb": (f"doubling until {missed}", "doubling"),
-        "check": (f"checking {search.next_c}, too: {why}", f"checking {search.next_c}, too"),
+        "check": (f"{why}: do more agents {miss}{too}?", f"do more than {high} {miss}{too}?", f"do more {miss}?"),
         "bisect": (*fewer, f"halving the gap {gap}", gap),
         "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
-        "beside": ("a level beside the border, for the range", "beside the border"),
+        "beside": ("a level beside the border, to narrow the range", "to narrow the range"),
         "repeat": ("the same level once more, to confirm it", "once more, to confirm", "once more"),
     }
     if search.step is None:

@@ -228,7 +228,9 @@ def _stage_texts(frame: Frame) -> tuple[str, ...]:
         if outlook := outlook_texts(frame):
             return (*outlook, *steps)
         known = first_token_texts(frame) if is_visited(frame) else ()
-        return (*(f"{known[0]} · {step}" for step in steps if known), *known, *steps)
+        both = (f"{known[0]} · {step}" for step in steps if known)
+        # The levels show what a step between them is for.
+        return (*both, *steps, *known) if frame.search.step in ("check", "beside") else (*both, *known, *steps)
     parts = [f"sent {seconds(frame.send_delay_s)} late at most"] if traits(frame.load).by_rate else []
     if (trace := frame.trace) is not None:
         parts += [
