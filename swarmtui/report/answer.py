@@ -102,18 +102,20 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
     return ", ".join(filter(None, parts))
 
 
-def point_text(point: AnswerPoint) -> str:
+def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
 
-    Of few requests the p90 is not known: then it is the median, and how many of them kept the SLO.
+    Of few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
+    beside the table of levels, which has that count and says what is counted per agent.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
-        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent while writing")
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent{'' if brief else ' while writing'}")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
-    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
+    met = "" if brief and typical else _met(point)
+    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", met)))
     first = f"{p90} (p90)" if p90 else few
     return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
 

@@ -18,6 +18,7 @@ from swarmtui.model.findings import Finding, SearchedLevel, SearchState, Slots
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level
+from swarmtui.model.telemetry import Program, QualityLine
 from swarmtui.report.answer import answer_number
 from swarmtui.report.card import large_answer
 from swarmtui.report.session_list import answer_text
@@ -139,6 +140,9 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     answer = msgspec.structs.replace(
         ANSWER,
         headline=AnswerSentence(code="capacity_or_more", sentence=f"10 agents (8 or more) with {slo}"),
+        agents=10,
+        low=8,
+        high=None,
         limit=AnswerSentence(code="slots", sentence=f"not known; seen: {seen}"),
         next=(
             NextStep(code="quiet_host", sentence="measure again when the host is quiet"),
@@ -155,8 +159,25 @@ async def test_how_many_why_no_more_and_what_to_try_need_no_key(size: tuple[int,
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
-        for end in ("10 agents (8 or more", "for 90 % of requests", "KV cache has room", "then --parallel 16"):
+        for end in ("10 agents (8 or more)", "KV cache has room", "then --parallel 16"):
             assert end in shown, (end, screen_text(app))
+        assert ("for 90 % of requests" in shown) == (size != (80, 24)), "there the header has the SLO"
+
+
+async def test_a_narrow_result_leaves_out_what_the_levels_and_panel_6_say() -> None:
+    """The p90 of few requests is not known: their count is in the table of levels."""
+    busy = QualityLine(
+        code="host_pressure", name="host CPU", value="46 %", state="doubtful", sentence="",
+        programs=(Program(name="bash serve.sh", cores=0.6, pid=28481),),
+    )  # fmt: skip
+    at = AnswerPoint(c=18, ttft_s=1.5, ttft_limit_s=2.0, ttft_good=17, ttft_n=17, per_stream_tps=36.0, out_tps=573.0)
+    said = "the host was busy with another program: bash serve.sh (pid 28481, 0.6 cores)"
+    answer = msgspec.structs.replace(ANSWER, at_capacity=at, quality="doubtful", doubts=said, disturbed=said)
+    shown = msgspec.structs.replace(ended_frame(answer), quality=(busy,))
+    narrow, wide = (" ".join(result_text(shown, None, width=width).split()) for width in (78, 118))
+    assert said in wide and "per agent while writing" in wide and "within 2 s in 17 of 17" in wide
+    assert "the host was busy with bash serve.sh" in narrow and "(0.6 cores)" in narrow and "pid" not in narrow
+    assert "573 tok/s in total, 36.0 per agent; first token 1.50 s (median) Why" in narrow
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -29,6 +29,8 @@ _FIGURES = {
     "stall": "a pause took",
     JOB: "a job took",
 }
+# Of these a request has one.
+_COUNTED = {"ttft": "first tokens", "ttfo": "first texts", "e2e": "answers"}
 
 
 # how many agents
@@ -108,7 +110,10 @@ def _missed_count(facts: AnswerFacts) -> str:
     some = f"{missed.n - missed.good} of {missed.n}"
     if missed.figure == RATE:
         return f"{some} answers came at less than {short(missed.limit)} tok/s"
-    return f"{_FIGURES[missed.figure]} more than {time_text(missed.limit)} in {some} {missed.counted}"
+    limit = f"more than {time_text(missed.limit)}"
+    if missed.figure in _COUNTED:
+        return f"{some} {_COUNTED[missed.figure]} took {limit}"
+    return f"{_FIGURES[missed.figure]} {limit} in {some} {missed.counted}"
 
 
 def _missed_joint(facts: AnswerFacts) -> str:

@@ -17,10 +17,13 @@ _DOUBTS = {rule.code: rule.doubt for rule in RULES if rule.doubt}
 _SLOWING = {rule.code for rule in RULES if rule.slows}
 
 
-def find_doubts(lines: Iterable[QualityLine], *, named: bool = True) -> tuple[str, ...]:
-    """Return why figures may be wrong: a clause for each doubtful line, once; `named`: with the other programs."""
+def find_doubts(lines: Iterable[QualityLine], *, named: bool = True, brief: bool = False) -> tuple[str, ...]:
+    """Return why figures may be wrong: a clause for each doubtful line, once.
+
+    `named`: with the other programs; `brief`: without their process ids.
+    """
     doubtful = (line for line in lines if line.state == "doubtful" and line.code in _DOUBTS)
-    return tuple(dict.fromkeys(doubt_text(line) if named else _DOUBTS[line.code] for line in doubtful))
+    return tuple(dict.fromkeys(doubt_text(line, brief=brief) if named else _DOUBTS[line.code] for line in doubtful))
 
 
 def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
@@ -34,9 +37,9 @@ def has_known_share(lines: Iterable[QualityLine]) -> bool:
     return all(line.code in _MEASURED for line in slowing)
 
 
-def doubt_text(line: QualityLine) -> str:
+def doubt_text(line: QualityLine, *, brief: bool = False) -> str:
     """Say in plain words what a line of measurement quality found, and name the programs that made the host busy."""
-    return busy_text(line.programs) if line.programs else _DOUBTS.get(line.code, line.name)
+    return busy_text(line.programs, brief=brief) if line.programs else _DOUBTS.get(line.code, line.name)
 
 
 def temper(sentence: str, doubts: Sequence[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from swarmtui.analysis.quality import quality_limits as limits
 from swarmtui.analysis.quality.quality_limits import STATES, Grade, QualityState
 from swarmtui.model.telemetry import HostUse, Program, QualityFacts
@@ -56,11 +58,18 @@ def grade_host(facts: QualityFacts) -> Grade | None:
     return Grade(state, value, good_sentence, f"{who} waited only a little for a CPU", " and ".join(above))
 
 
-def busy_text(programs: Sequence[Program]) -> str:
-    """`the host was busy with other programs: python3 train.py (pid 1234, 0.8 cores) and cc1 (0.3 cores)`"""
+def busy_text(programs: Sequence[Program], *, brief: bool = False) -> str:
+    """`the host was busy with other programs: python3 train.py (pid 1234, 0.8 cores) and cc1 (0.3 cores)`
+
+    A `brief` text has no process ids: `the host was busy with python3 train.py (0.8 cores) and cc1 (0.3 cores)`
+    """
     if not programs:
         return "the host was busy"
+    if brief:
+        programs = [msgspec.structs.replace(program, pid=None) for program in programs]
     *others, last = map(program_text, programs)
+    if brief:
+        return f"the host was busy with {' and '.join(filter(None, (', '.join(others), last)))}"
     named = f"other programs: {', '.join(others)} and {last}" if others else f"another program: {last}"
     return f"the host was busy with {named}"
 

@@ -93,7 +93,9 @@ def result_view(
         answer = msgspec.structs.replace(answer, next=steps)
     number, unit = _large(answer, frame)
     finding, compared = _finding(frame) if answer is None else "", ResultRow("Compared", comparison)
-    rows = _answer_rows(answer, compared, again_key) if answer else (ResultRow("", finding, "bold"), compared)
+    rows: tuple[ResultRow, ...] = (ResultRow("", finding, "bold"), compared)
+    if answer is not None:
+        rows = _answer_rows(answer, compared, again_key, find_doubts(frame.quality, brief=True) if frame else ())
     return ResultView(
         number=number,
         unit=unit,
@@ -119,7 +121,8 @@ def _large(answer: Answer | None, frame: Frame | None) -> tuple[str, str]:
     return (answer_number(answer), "best") if several and answer.best_c is not None else ("", "")
 
 
-def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[ResultRow, ...]:
+def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Sequence[str]) -> tuple[ResultRow, ...]:
+    """`doubts` are those of the answer in fewer words."""
     at, steps = answer.at_capacity, [app_step(step) for step in leading_steps(answer.next)]
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
@@ -127,11 +130,13 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[R
     try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
     if again_key and steps and needs_restart(steps[0]):
         try_next += restart_clause(again_key)
+    shorter = msgspec.structs.replace(answer, doubts=", ".join(doubts))
+    point = ResultRow(f"At {at.c}", point_text(at), brief=point_text(at, brief=True)) if at else ResultRow("", "")
     return (
         ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
-        ResultRow("Doubt", doubt_text(answer)),
+        ResultRow("Doubt", doubt_text(answer), brief=doubt_text(shorter)),
         compared,
-        ResultRow(f"At {at.c}" if at else "", point_text(at) if at else ""),
+        point,
         ResultRow("Why no more", answer.limit.sentence if known else ""),
         ResultRow("Try next", try_next or NO_STEP, command=command),
     )
@@ -139,10 +144,11 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str) -> tuple[R
 
 def _brief(answer: Answer) -> str:
     """Return the headline without the SLO, which the header shows; empty for another one than a capacity."""
-    if answer.headline.code != "capacity" or answer.agents is None:
+    if answer.headline.code not in ("capacity", "capacity_or_more") or answer.agents is None:
         return ""
     sure = "" if answer.confidence is None or answer.doubts else f", {short_percent(answer.confidence)} sure"
-    return f"{agents_clause(answer.agents, answer.low, answer.high).rstrip(',')}{sure}"
+    low, high = answer.shown_range
+    return f"{agents_clause(answer.agents, low, high).rstrip(',')}{sure}"
 
 
 def _quality(answer: Answer) -> tuple[str, ...]:
