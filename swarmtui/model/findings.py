@@ -184,6 +184,10 @@ class KvCliff(Stored, frozen=True, kw_only=True):
 SearchStep = Literal["climb", "check", "bisect", "decide", "beside", "repeat"]
 
 
+# Why a search ends although more visits could narrow its range: its time, or levels too close to a limit to tell apart.
+SearchEnd = Literal["no_time", "close"]
+
+
 LevelState = Literal["kept", "missed", "unsure", "dip"]
 ShownState = Literal[LevelState, "so far", "just kept", "just missed"]
 
@@ -229,7 +233,8 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
 class SearchState(Stored, frozen=True, kw_only=True):
     """A search for the cliff or the capacity: the answer is at least `low`, and below `high`, by what is known so far.
 
-    `visits` counts the runs. `next_c` is visited now, for the step `step`; null at the end of the search.
+    `visits` counts the runs. `next_c` is visited now, for the step `step`; null at the end of the search, for which
+    `end` has the reason unless the answer is as narrow as it can be.
     """
 
     goal: Literal["cliff", "capacity"]
@@ -238,6 +243,7 @@ class SearchState(Stored, frozen=True, kw_only=True):
     visits: int = 0
     next_c: int | None = None
     step: SearchStep | None = None
+    end: SearchEnd | None = None
     levels: tuple[SearchedLevel, ...] = ()
 
     def shown_state(self, level: SearchedLevel) -> ShownState:

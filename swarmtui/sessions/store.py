@@ -186,7 +186,7 @@ def summarise(loaded: LoadedSession) -> Summary:
     search = reduce(follow_search, journal.entries, None)
     if search is not None and search.goal == "capacity" and journal.search is not None and visits:
         # Its last entry was written before the requests that were cancelled at the end of a visit.
-        search = search_state(visits, None, journal.search.alpha)
+        search = search_state(visits, None, journal.search.alpha, search.end)
     quality = judge(
         session_facts(session, levels, journal.records, journal.telemetry, journal.quality, search),
         asked_figures(slo, searched=journal.search is not None),

@@ -14,7 +14,7 @@ from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.searched import leave_missed_open
 from swarmtui.analysis.capacity.slo_search import Visit, next_visit, search_state, visit_kept
-from swarmtui.analysis.capacity.words import doubt_words
+from swarmtui.analysis.capacity.words import doubt_words, end_text
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model.findings import Capacity
@@ -105,6 +105,16 @@ def test_quick_search_visits_what_another_minute_should_keep_and_miss() -> None:
     tried = sorted({one.c for one in visits})
     assert 16 in tried and any(22 <= c <= 28 for c in tried)
     assert not {19, 21} & set(tried)
+
+
+def test_a_search_that_ends_with_an_open_range_has_the_reason() -> None:
+    rng = Random(6)
+    near = [visit(c, speed, rng) for c, speed in ((8, 1.0), (16, 1.1), (32, 1.0), (20, 1.1))]
+    late, close = search_state(near, None, ALPHA, "no_time"), search_state(near, None, ALPHA)
+    assert (late.end, end_text(late)) == ("no_time", "no time for another level")
+    assert (close.end, end_text(close)) == ("close", "other levels are too close to the limit")
+    cliff = search_state([visit(c, 20.0 if c <= 20 else 0.2, rng) for c in (1, 16, 20, 22)], None, ALPHA)
+    assert cliff.end is None and end_text(cliff) == "" == end_text(None)
 
 
 def test_range_that_was_widened_says_so() -> None:

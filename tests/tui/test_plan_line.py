@@ -9,7 +9,7 @@ from swarmtui.analysis.capacity.words import first_token_texts, outlook_texts, s
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, SloTally, parse_slo
 from swarmtui.cli.progress import describe_frame
 from swarmtui.model.answer import Answer, AnswerSentence
-from swarmtui.model.client_protocol import FirstTokens, Frame
+from swarmtui.model.client_protocol import Ended, FirstTokens, Frame
 from swarmtui.model.findings import Goodput, KvCliff, SearchedLevel, SearchState, SearchStep
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine
@@ -118,6 +118,30 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     search = msgspec.structs.replace(SEARCH, step=step)
     view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
     assert view.detail[0] == said
+
+
+def test_a_level_beyond_one_that_missed_says_why_in_a_narrow_terminal() -> None:
+    """It looks like an error to try more agents than missed it; the counts are not cut."""
+    search = msgspec.structs.replace(SEARCH, low=10, high=16, next_c=21, step="check")
+    waits = FirstTokens(2.0, 90, 0, 0, 1.1, 1.1, True)
+    measuring = msgspec.structs.replace(
+        searching(), c=21, of=21, errors=0, note="", warnings=(), search=search, first_tokens=waits
+    )
+    warming = msgspec.structs.replace(measuring, begun=15)
+    for shown, said in (
+        (measuring, "measuring 21 agents: 4 of at most 21 requests   do more than 16 miss it, too?"),
+        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   do more miss it?"),
+    ):
+        view = header_view(session(), shown, None, None)
+        assert "".join(part for part, _ in status_line(view, 80)).strip() == said
+
+
+def test_a_search_that_ended_says_why_beside_where_it_is_saved() -> None:
+    search = msgspec.structs.replace(SEARCH, next_c=None, step=None, end="no_time")
+    shown = msgspec.structs.replace(searching(), search=search, status="ended", errors=0, planned=())
+    view = header_view(session(), shown, Ended("done", "", f"/data/{'long/' * 8}20261119-033954-5bf9"), None)
+    said = "".join(part for part, _ in status_line(view, 80)).strip()
+    assert said == "done   no time for another level · saved: 20261119-033954-5bf9"
 
 
 def test_a_quick_search_counts_down_to_its_deadline() -> None:

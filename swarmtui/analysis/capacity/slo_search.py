@@ -23,7 +23,7 @@ from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import falling_means, ratio
 from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally
-from swarmtui.model.findings import SearchedLevel, SearchState, SearchStep
+from swarmtui.model.findings import SearchedLevel, SearchEnd, SearchState, SearchStep
 from swarmtui.model.record import Record
 
 # The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
@@ -195,11 +195,16 @@ def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
     return sure[-1] if sure else next((one for one in levels if one.passes), None)
 
 
-def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: float) -> SearchState:
+def search_state(
+    visits: Sequence[Visit], following: NextVisit | None, alpha: float, end: SearchEnd | None = None
+) -> SearchState:
+    """`end` is why there is no `following` visit, if it is not that none would tell more."""
     judged = judge(visits, alpha)
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
+    if following is None and end is None and best is not None and any(one.near and one.c > best.c for one in judged):
+        end = "close"
     return SearchState(
         goal="capacity",
         low=best.c if best else None,
@@ -207,6 +212,7 @@ def search_state(visits: Sequence[Visit], following: NextVisit | None, alpha: fl
         visits=len(visits),
         next_c=following.c if following else None,
         step=following.step if following else None,
+        end=end,
         levels=tuple(
             SearchedLevel(
                 c=one.c,

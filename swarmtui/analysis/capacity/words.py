@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
-from swarmtui.model.findings import KeptShare, SearchedLevel, SearchState
+from swarmtui.model.findings import KeptShare, SearchedLevel, SearchEnd, SearchState
 from swarmtui.numbers import clock, seconds
 from swarmtui.text import count_noun
 
@@ -105,6 +105,18 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
         return ()
     step = f"step {search.visits + 1}"
     return tuple(text for said in words[search.step] for text in (f"{said} · {step}", said))
+
+
+_ENDS: dict[SearchEnd, str] = {
+    "no_time": "no time for another level",
+    "close": "other levels are too close to the limit",
+}
+
+
+def end_text(search: SearchState | None) -> str:
+    """Say why a search ended although its range is open; empty if it is not, or while the search goes on."""
+    end = search.end if search is not None else None
+    return "" if end is None else _ENDS[end]
 
 
 _BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at least ", "at_most": "at most "}

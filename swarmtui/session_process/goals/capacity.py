@@ -17,7 +17,7 @@ from swarmtui.analysis.capacity.slo_search import CONFIRMING, NextVisit, Visit, 
 from swarmtui.analysis.limits.shares import least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
-from swarmtui.model.findings import Capacity, SearchStep
+from swarmtui.model.findings import Capacity, SearchEnd, SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
@@ -56,9 +56,10 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
     def choose() -> NextVisit | None:
         slots = state.slots.total if state.slots else None
         following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots)
+        end: SearchEnd | None = None
         if following is not None and not budget.allows(following):
-            following = None
-        found = search_state(visits, following, alpha)
+            following, end = None, "no_time"
+        found = search_state(visits, following, alpha, end)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
         stages.expected_end = budget.deadline
         if not quick:

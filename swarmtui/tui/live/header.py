@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from swarmtui.analysis.capacity.words import first_token_texts, left_text, outlook_texts, step_texts
+from swarmtui.analysis.capacity.words import end_text, first_token_texts, left_text, outlook_texts, step_texts
 from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
@@ -106,7 +106,7 @@ def header_view(
         quality_style=style,
         notice=notice,
         notice_style=notice_style,
-        detail=saved_texts(ended) if ended is not None else _detail(frame if running else None, comparison),
+        detail=_end_texts(ended, frame) if ended is not None else _detail(frame if running else None, comparison),
         plan=chips,
         errors=_errors(frame),
     )
@@ -273,6 +273,12 @@ def saved_texts(ended: Ended) -> tuple[str, ...]:
     directory, home = Path(ended.directory), Path.home()
     short = f"~/{directory.relative_to(home)}" if directory.is_relative_to(home) else ended.directory
     return tuple(f"saved: {sanitize(text)}" for text in (ended.directory, short, directory.name))
+
+
+def _end_texts(ended: Ended, frame: Frame) -> tuple[str, ...]:
+    """Say why a search ended, and where the session is saved."""
+    saved, why = saved_texts(ended), end_text(frame.search)
+    return (*(f"{why} · {text}" for text in saved if why), *saved)
 
 
 # widgets
