@@ -257,8 +257,8 @@ class SearchState(Stored, frozen=True, kw_only=True):
         return "just kept" if level.room >= 0.0 else "just missed"
 
     def is_kept(self, level: SearchedLevel) -> bool:
-        """Whether a level keeps the SLO, not close to a limit."""
-        return self.goal == "capacity" and self.shown_state(level) == "kept"
+        """Whether a level keeps the SLO, so far or for sure, and not close to a limit."""
+        return self.goal == "capacity" and self.shown_state(level) in ("kept", "so far")
 
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""

@@ -56,8 +56,8 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def doubt_text(found: Answer) -> str:
     """Say why a number is in doubt: `the host was busy, so missed levels are not sure`; empty if it is not."""
-    counts = "missed levels are not sure" if found.high is None else "only levels missed by far are sure"
-    proves = f", so {counts}" if found.disturbed and found.missed_c else ""
+    far = "" if found.high is None else " unless missed by far"
+    proves = f", so missed levels are not sure{far}" if found.disturbed and found.missed_c else ""
     return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
 
 
@@ -106,14 +106,14 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
 
     Of few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
-    beside the table of levels, which has that count and says what is counted per agent.
+    beside the table of levels, which has that count and medians.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
-        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent{'' if brief else ' while writing'}")
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent {'' if brief else 'while '}writing")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
-    p90 = first_token_p90(point)
+    p90 = "" if brief and typical else first_token_p90(point)
     met = "" if brief and typical else _met(point)
     few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", met)))
     first = f"{p90} (p90)" if p90 else few

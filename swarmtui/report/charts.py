@@ -233,9 +233,9 @@ def _curves(sessions: Sequence[SessionData]) -> tuple[Chart, Chart]:
     upper, lower = [], []
     for number, (name, summary, *_) in enumerate(sessions):
         rates = _throughput(name, _hue(number, "throughput"), summary.levels, summary_marks(summary))
-        times = _first_token(name, _hue(number, "latency"), summary.levels)
         upper.append(_smoothed(rates, summary.levels))
-        lower.append(_smoothed(times, summary.levels))
+        times = _first_token(name, _hue(number, "latency"), summary.levels)
+        lower.append(times)
     slos = {session.summary.answer.slo if session.summary.answer else "" for session in sessions}
     levels = [level for session in sessions for level in session.summary.levels]
     if len(slos) == 1:

@@ -104,11 +104,12 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
 def _changed(pair: Pair) -> str:
     """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
     since = f" since the run of {pair.since}" if pair.since else ""
-    return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
+    changes = ", ".join(filter(None, (describe_changes(pair), _context(pair))))
+    return "; ".join(filter(None, (f"{changes}{since}", pair.left_out)))
 
 
 def _same_load(pair: Pair) -> AnswerLine:
-    """Compare what both did with as many agents, the most that both kept, then the context of each request.
+    """Compare what both did with as many agents, the most that both kept.
 
     `Both at 8  810 → 1,110 tok/s in total (+37 %); first token 996 → 490 ms; each writes 437 → 293 tok/s (−33 %)`
     Without capacities the first line has the output, and only the first token is left.
@@ -134,7 +135,6 @@ def _same_load(pair: Pair) -> AnswerLine:
         f"first token {times}" if times else "",
         each,
         answers,
-        _context(pair),
     )
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
@@ -142,13 +142,13 @@ def _same_load(pair: Pair) -> AnswerLine:
 
 
 def _price(pair: Pair) -> AnswerLine:
-    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, context 8,192 → 4,096`: what more agents cost each."""
+    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents`: what more agents cost each of them."""
     stream = next((x for x in pair.rows if x.key == pair.headline and x.figure == "per_stream_tps"), None)
     slower = stream is not None and stream.change is not None and stream.change <= -_SLOWER
     if pair.refused or not pair.agents or pair.doubts or not pair.flags:
         return AnswerLine("", "")
     each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}" if stream and slower else ""
-    return AnswerLine("Price", ", ".join(filter(None, (each, _context(pair)))))
+    return AnswerLine("Price", each)
 
 
 def _context(pair: Pair) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from swarmtui.numbers import short
 from swarmtui.report.chart import Chart, ChartSeries, Points, labelled_xs, series_intervals
-from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
+from swarmtui.report.scales import Axis, TickLabel, axis_with_limit, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
 from swarmtui.text import brief_flags, display_width, sanitize, truncate
 
@@ -130,6 +130,8 @@ _LEAST_ROWS, _LEAST_BELOW = 4, 3
 _TWICE = 2.0
 # With fewer rows than this, a lower chart has its heading inside.
 _OWN_HEADINGS = 11
+# With no more rows than this, a limit has its value in the middle of a row.
+_FEW_ROWS = 5
 # Cells beside the outer points, for half of a label.
 _MARGIN = 2
 _MOST_TICKS = 7
@@ -227,6 +229,8 @@ def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
     )
     levels = ({y for _, y in series.points} for series in chart.series if series.stroke == "sparse")
     limit = next((ys.pop() for ys in levels if len(ys) == 1), None)
+    if limit is not None and rows <= _FEW_ROWS:
+        up = axis_with_limit(up, limit, rows)
     places = [_Frame(DotGrid(width, rows), along, up, limit, lowered) for lowered in (0, 1)]
     return min(places, key=lambda frame: _mixed(chart, frame))
 

@@ -67,7 +67,10 @@ def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:
     at = ",".join(f"{level.offered_load:g}" for level in sorted(levels, key=lambda level: level.offered_load))
     where = f"{'✗ ' if code in ALARMS else ''}{title}={at}"
     *others, last = texts
-    return f"{where}: {_kind(code)}; at {texts[last][-1].name} {last}" if others else f"{where}: {last}"
+    if not others:
+        return f"{where}: {last}"
+    said = last.removeprefix(_kind(code)).lstrip(" :")
+    return f"{where}: {_kind(code)}; at {texts[last][-1].name} {said}"
 
 
 def grouped_remarks(levels: Sequence[Level]) -> tuple[str, ...]:

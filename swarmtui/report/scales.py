@@ -58,6 +58,15 @@ def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, fro
     return _enclosing_axis(low, high, max(2, most))
 
 
+def axis_with_limit(axis: Axis, limit: float, rows: int) -> Axis:
+    """Return an axis on which a limit is in the middle of one of so few rows, below the last; as it is if none can."""
+    if axis.log or axis.low or not 0.0 < limit < axis.high:
+        return axis
+    ends = (limit * (rows - 1) / row for row in range(rows - 2, 0, -1))
+    high = next((end for end in ends if end >= axis.high * (1 - 1e-9)), None)
+    return axis if high is None else Axis(0.0, high, (0.0, limit, high))
+
+
 def level_axis(levels: Collection[float]) -> Axis:
     """Return the x axis of levels, with a tick at each: linear if most of them are the same distance apart."""
     ticks = tuple(sorted(set(levels)))

@@ -23,6 +23,7 @@ from swarmtui.analysis.quality.facts import (
 from swarmtui.analysis.quality.judge import EVERYTHING, judge
 from swarmtui.analysis.quality.quality_limits import Enough
 from swarmtui.engines.registry import engine_named
+from swarmtui.model.findings import SearchState
 from swarmtui.model.journal import QualityEntry
 from swarmtui.model.record import Record
 from swarmtui.model.session import Event, Level
@@ -170,16 +171,19 @@ class QualityMonitor:
         if others is not None and (self._max_other_clients is None or others > self._max_other_clients[0]):
             self._max_other_clients = (others, counts[-1][0])
 
-    def lines(self, levels: tuple[Level, ...]) -> tuple[QualityLine, ...]:
-        """Judge the present: the latest requests, and the latest level."""
-        return judge(self.facts(levels[-1:]), self.asked, self._so_far)
+    def lines(self, levels: tuple[Level, ...], search: SearchState | None = None) -> tuple[QualityLine, ...]:
+        """Judge the present: the latest requests and level, and how busy the host was at what it may have changed."""
+        host = QualityFacts(host=level_facts(levels, search).host)
+        return judge(merge_facts(self.facts(levels[-1:], search), host), self.asked, self._so_far)
 
     def final(self, levels: tuple[Level, ...]) -> QualityEntry:
         """Judge the whole session, once all requests have ended."""
         facts = self.facts(levels, ended=True)
         return QualityEntry(lines=judge(facts, self.asked), facts=facts)
 
-    def facts(self, levels: tuple[Level, ...], *, ended: bool = False) -> QualityFacts:
+    def facts(
+        self, levels: tuple[Level, ...], search: SearchState | None = None, *, ended: bool = False
+    ) -> QualityFacts:
         growth = self._counter_growth(self._baseline or self._first)
         # Only when all requests have ended do both sides count the same tokens.
         counted = growth.output_tokens if growth is not None and self._baseline and ended and not self._failed else None
@@ -199,7 +203,7 @@ class QualityMonitor:
             self.usage,
             counter_facts(growth),
             answers,
-            level_facts(levels),
+            level_facts(levels, search),
             QualityFacts(
                 lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
                 host=host_use(self._host[0], self._host[-1]) if len(self._host) > 1 else None,

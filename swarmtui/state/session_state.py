@@ -9,12 +9,13 @@ from collections import Counter, defaultdict, deque
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
+from swarmtui.analysis.capacity.searched import leave_missed_open
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.levels.stats import largest_known
 from swarmtui.analysis.limits.slo import read_slo, usable_slo
 from swarmtui.analysis.machine.energy import used_gpus
-from swarmtui.analysis.quality.doubts import find_doubts, temper
-from swarmtui.analysis.quality.facts import cache_promise
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, judge_host, temper
+from swarmtui.analysis.quality.facts import cache_promise, level_facts
 from swarmtui.analysis.quality.judge import asked_figures
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.answer import Answer
@@ -351,7 +352,8 @@ class SessionState:
     def _judge(self, now: int) -> tuple[tuple[QualityLine, ...], TtftSplit | None]:
         """Return the measurement quality and the split of the TTFT, which look at all recent answers: once a second."""
         if self._judged is None or self._judged[1] is not self.levels or not 0 <= now - self._judged[0] < _JUDGED_NS:
-            lines = self.quality.lines(self.levels) if self._final_quality is None else self._final_quality
+            final = self._final_quality
+            lines = self.quality.lines(self.levels, self.search) if final is None else final
             self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
         return self._judged[2:]
 
@@ -361,6 +363,13 @@ class SessionState:
         if stage is None or stage.phase != "level" or stage.steered or not traits(stage.load).holds_c:
             return None
         return len(self._begun) if not self._done and len(self._begun) < stage.c else None
+
+    def _shown_search(self) -> SearchState | None:
+        """Return the search as its answer will have it: what was missed on a busy host proves nothing."""
+        if self.search is None or self._final_quality is not None:
+            return self.search
+        disturbed = find_disturbances(judge_host(level_facts(self.levels, self.search).host))
+        return leave_missed_open((), self.search)[1] if disturbed else self.search
 
     def _limit_points(self) -> tuple[tuple[int, float], ...]:
         """Return C and the tok/s that are possible at each level, of a MoE those to expect, where that is known."""
@@ -416,6 +425,7 @@ class SessionState:
             quality=quality,
             ttft_split=ttft_split,
             search_result=temper(self.search_result, find_doubts(quality)),
+            search=self._shown_search(),
             tokens_per_chunk=self.quality.tokens_per_chunk,
             steered=stage is not None and stage.steered,
             rate=stage.rate if stage is not None else None,

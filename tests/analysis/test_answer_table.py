@@ -279,7 +279,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
-     "repeat the later run (about 60 s), then the earlier one"),
+     "repeat the later run (about 60 s)"),
     ("change", "repeat_earlier", since(repeat_before=True, busy=True),
      "repeat the earlier run with --parallel 2 when the host is quiet (about 60 s)"),
     ("change", "repeat_older", since(repeat_before=True, embedded=True),

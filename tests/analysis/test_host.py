@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from swarmtui.analysis.machine.by_level import add_machine_figures
+from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.machine.host import busiest, host_use, host_use_within
 from swarmtui.analysis.quality.facts import level_facts
 from swarmtui.analysis.quality.judge import judge
-from swarmtui.model.telemetry import HostLoad, HostUse, ProgramTimes, Telemetry
-from tests.analysis.level_builders import level
+from swarmtui.model.telemetry import HostLoad, HostUse, ProgramTimes
 from tests.analysis.record_builders import BOOT_NS, MS, end, request, stage
 
 
@@ -40,12 +39,10 @@ def test_a_level_is_flagged_if_the_host_was_busy_during_it() -> None:
     assert host_use_within(readings[:1], [(BOOT_NS, BOOT_NS + 300 * MS)]) is None
     records = [request(0, [100, 200], stage=1), request(2000, [2100, 2200], stage=2, c=2)]
     stages = [stage(1, c=1), stage(2, c=2, t_ns=BOOT_NS + 2000 * MS)]
-    samples = [Telemetry(t_ns=found.t_ns, host=found) for found in readings]
-    quiet, busy = add_machine_figures(
-        [level(1), level(2)], stages, [end(1, at=2000), end(2, at=4000)], samples, records
-    )
-    assert [flag.code for flag in quiet.flags] == []
-    assert [flag.code for flag in busy.flags] == ["host_pressure"]
+    read = [LevelReading(found.t_ns, host=found) for found in readings]
+    quiet, busy = level_figures(records, stages, [end(1, at=2000), end(2, at=4000)], readings=read)
+    assert "host_pressure" not in {flag.code for flag in quiet.flags}
+    assert "host_pressure" in {flag.code for flag in busy.flags}
     assert busy.host is not None and busy.host.pressure == pytest.approx(1.0)
     (line,) = [line for line in judge(level_facts([quiet, busy])) if line.code == "host_pressure"]
     assert line.state == "doubtful" and line.value.startswith("tasks waited for a CPU in 100 % of the time")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from swarmtui.analysis.limits.slo import parse_slo
-from swarmtui.analysis.quality.doubts import find_doubts, host_flags, temper
+from swarmtui.analysis.quality.doubts import find_doubts, temper, with_host_use
 from swarmtui.analysis.quality.facts import usage_facts
 from swarmtui.analysis.quality.judge import RULES, asked_figures, judge
 from swarmtui.model.record import Record
 from swarmtui.model.telemetry import HostUse, Program, QualityFacts, QualityLine
+from tests.analysis.level_builders import level
 
 GOOD = QualityFacts(
     lag_p99_s=0.0005,
@@ -306,7 +307,8 @@ def test_the_programs_that_made_the_host_busy_are_named() -> None:
     said = f"the host was busy with other programs: {named}, cc1 (0.3 cores) and git (0.1 cores)"
     assert found.sentence.endswith(f"were delayed: {said}")
     assert find_doubts([found]) == (said,)
-    (flag,) = host_flags(HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs[:1]))
+    busy = HostUse(pressure=0.9, waited=0.4, others=0.42, programs=programs[:1])
+    (flag,) = with_host_use(level(4), busy).flags
     assert flag.text.startswith(f"the host was busy with another program: {named}: tasks waited for a CPU in 90 %")
 
 
@@ -314,7 +316,7 @@ def test_a_client_and_a_server_that_share_a_quiet_host_are_no_doubt() -> None:
     quiet = HostUse(pressure=0.9, waited=0.4, others=0.03, programs=(Program(name="git", cores=0.06),))
     found = line("host_pressure", host=quiet)
     assert found.state == "note" and found.programs == () and find_doubts([found]) == ()
-    assert "no other program was busy" in found.sentence and host_flags(quiet) == ()
+    assert "no other program was busy" in found.sentence and with_host_use(level(4), quiet).flags == ()
 
 
 def test_cpu_time_of_others_alone_is_no_finding() -> None:

@@ -75,6 +75,7 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
         seen = f"at {agents(facts.c or 0)} {missed[0].text(facts)}"
         said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
+        said = f"{_between(facts, search)}{said}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None

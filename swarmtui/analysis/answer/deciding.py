@@ -30,11 +30,6 @@ def _restarts(facts: AnswerFacts) -> bool:
     return bool(_change(facts).before) and not _change(facts).embedded
 
 
-def _repeat_later(facts: AnswerFacts) -> str:
-    found = _change(facts)
-    return f"{_repeat(found, 'the later run')}{', then the earlier one' if found.repeat_before else ''}"
-
-
 def _repeat_earlier(facts: AnswerFacts) -> str:
     found = _change(facts)
     return _repeat(found, f"the earlier run with {found.before}" if found.before else "the earlier run")
@@ -59,7 +54,7 @@ def _either(facts: AnswerFacts) -> str:
 
 DECIDING = (
     AnswerRow("change", "repeat_run", ("change",), lambda f: _change(f).repeat_after,
-        _repeat_later, lambda f: _change(f).command),
+        lambda f: _repeat(_change(f), "the later run"), lambda f: _change(f).command),
     AnswerRow("change", "repeat_earlier", ("change",), lambda f: _change(f).repeat_before and _restarts(f),
         _repeat_earlier, lambda f: _change(f).before),
     AnswerRow("change", "repeat_older", ("change",), lambda f: _change(f).repeat_before and not _restarts(f),

@@ -115,18 +115,14 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
 
 
 def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextStep, ...]:
-    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots.
-
-    A run that is to be repeated leaves it open whether it helped, and what to try after that.
-    """
+    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots."""
     facts = AnswerFacts(change=found)
     said = rows_said("change", facts)
     if not said:
         return tuple(steps)
     row = said[0]
     first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
-    flags = row.code == "repeat_run"
-    others = (step for step in steps if (flags or step.forecast is None) and step.code not in _AGAIN)
+    others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
     return (first, *others)
 
 

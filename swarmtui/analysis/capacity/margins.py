@@ -36,9 +36,13 @@ ANOTHER_MINUTE = 0.1
 
 
 class Margins(NamedTuple):
-    """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents."""
+    """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents.
+
+    `own` are those of each level by itself.
+    """
 
     line: tuple[tuple[int, float], ...]
+    own: dict[int, float]
     spread: float
     df: int
 
@@ -54,8 +58,8 @@ class Margins(NamedTuple):
         return any(abs(margin) < self.needed(ANOTHER_MINUTE) for level, margin in self.line if level == c)
 
     def room(self, c: int) -> float | None:
-        """Return by which share of a limit a visited level keeps it; below 0 if it misses it."""
-        margin = dict(self.line).get(c)
+        """Return by which share of a limit the visits of a level kept it; below 0 if they missed it."""
+        margin = self.own.get(c)
         return None if margin is None else -expm1(-margin)
 
     def range(self, alpha: float) -> tuple[int, int]:
@@ -94,15 +98,15 @@ def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
     if not known:
         return None
     levels = [(c, [margin for _, margin in of]) for c, of in groupby(sorted(known), lambda one: one[0])]
-    fitted = falling_means(
-        [(fsum(one.requests * one.value for one in of), sum(one.requests for one in of)) for _, of in levels]
-    )
+    sums = [(fsum(one.requests * one.value for one in of), sum(one.requests for one in of)) for _, of in levels]
+    fitted = falling_means(sums)
     near = [(margin, at) for (_, of), at in zip(levels, fitted, strict=True) for margin in of if abs(at) < _FAR]
     df = len(near) - len({at for _, at in near}) + _USUAL_DF
     by_chance = fsum(margin.error**2 for margin, _ in near)
     squares = fsum((margin.value - at) ** 2 for margin, at in near)
     spread = sqrt((max(0.0, squares - by_chance) + _USUAL_DF * _USUAL_SPREAD**2) / df)
-    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), spread, df)
+    own = {c: total / n for (c, _), (total, n) in zip(levels, sums, strict=True)}
+    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), own, spread, df)
 
 
 def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:

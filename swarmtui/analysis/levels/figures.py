@@ -37,6 +37,8 @@ from swarmtui.analysis.levels.window import (
     window_stream_rate,
 )
 from swarmtui.analysis.limits.slo import SloTally, read_slo
+from swarmtui.analysis.machine.host import host_use_within
+from swarmtui.analysis.quality.doubts import with_host_use
 from swarmtui.analysis.quality.silence import with_silences
 from swarmtui.model.answer_check import PASSES
 from swarmtui.model.findings import Finding
@@ -94,7 +96,13 @@ def level_figures(
         )
         for key, runs in sorted(runs_by_key.items(), key=lambda pair: (pair[0][1] or 0.0, pair[0][0]))
     ]
-    levels = with_silences(levels, runs_by_key, [reading.host for reading in readings if reading.host is not None])
+    hosts = [reading.host for reading in readings if reading.host is not None]
+    levels = with_silences(levels, runs_by_key, hosts)
+    ended = {end.number: end.t_ns for end in ends}
+    spans = {start.number: (start.t_ns, ended[start.number]) for start in stages if start.number in ended}
+    for at, level in enumerate(levels):
+        timed = [spans[run.stage] for run in runs_by_key[level.key] if run.finished and run.stage in spans]
+        levels[at] = with_host_use(level, host_use_within(hosts, timed))
     single = next((level for level in levels if level.c == 1), None)
     asked = [[r for run in runs_by_key[level.key] for r in run.unmeasured] for level in levels]
     before = {stage.number for stage in stages if stage.phase == "canary"}

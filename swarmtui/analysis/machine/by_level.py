@@ -11,11 +11,9 @@ from swarmtui.analysis.levels.runs import LevelRun, Span, group_by_stage, runs_b
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.levels.traces import reuse, server_block_size
 from swarmtui.analysis.machine.energy import energy_used, server_gpus
-from swarmtui.analysis.machine.host import host_use_within
 from swarmtui.analysis.machine.server_counters import change_within, counter_change, merged
 from swarmtui.analysis.machine.ttft_split import estimate_split, level_split, request_ends
 from swarmtui.analysis.machine.waterfall import kv_figures, level_waterfall
-from swarmtui.analysis.quality.doubts import host_flags
 from swarmtui.model.journal import StageEnd, StageStart
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, TraceFigures
@@ -37,7 +35,6 @@ def add_machine_figures(
     single = next((level for level in levels if level.c == 1), None)
     samples = sorted((sample for sample in telemetry if sample.servers), key=lambda sample: sample.servers_read_ns)
     by_stage = group_by_stage(records)
-    host = [sample.host for sample in telemetry if sample.host is not None]
     gpus, block_size = len(used.uuids), server_block_size(servers)
     all_ends = request_ends(records) if samples else []
     found = []
@@ -46,7 +43,6 @@ def add_machine_figures(
         measured = [run.stage for run in counted]
         timed = [number for number in measured if number in started and number in ended]
         spans, tokens = _output_windows(level, counted)
-        use = host_use_within(host, [(started[number], ended[number]) for number in timed])
         parts = level_split([by_stage[number] for number in timed], all_ends, samples)
         if parts is None and single is not None:
             parts = estimate_split(level.ttft_s.mean, ratio(level.tokens_in, level.ok), single)
@@ -57,8 +53,6 @@ def add_machine_figures(
             msgspec.structs.replace(
                 replayed,
                 energy=energy_used(telemetry, spans, tokens, used) if telemetry else None,
-                host=use,
-                flags=(*level.flags, *host_flags(use)),
                 ttft_split=parts,
                 waterfall=level_waterfall(counted, block_size, parts),
                 kv=kv_figures(replayed, counted, seen, servers, block_size),

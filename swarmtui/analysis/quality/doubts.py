@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from swarmtui.analysis.quality.host import busy_text
 from swarmtui.analysis.quality.judge import RULES, judge
-from swarmtui.model.findings import Finding, Findings
+from swarmtui.model.findings import Finding
+from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.text import count_noun
 
@@ -59,9 +62,11 @@ def judge_host(use: HostUse | None) -> tuple[QualityLine, ...]:
     return judge(QualityFacts(host=use))
 
 
-def host_flags(use: HostUse | None) -> Findings:
+def with_host_use(level: Level, use: HostUse | None) -> Level:
+    """Return a level with how busy the host was meanwhile, flagged if other work on it delayed the client or server."""
     busy = (line for line in judge_host(use) if line.state == "doubtful")
     limits = {rule.code: rule.limit for rule in RULES}
-    return tuple(
+    flags = (
         Finding(code=line.code, text=f"{doubt_text(line)}: {line.value} (limit: {limits[line.code]})") for line in busy
     )
+    return msgspec.structs.replace(level, host=use, flags=(*level.flags, *flags))

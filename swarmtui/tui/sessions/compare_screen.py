@@ -61,8 +61,6 @@ class OverlayPanel(ChartPanel):
 
 class CompareScreen(PanelScreen):
     key_context = "compare"
-    # What scrolls: most answers are shown whole.
-    AUTO_FOCUS = "#changes"
 
     def __init__(
         self, root: Path, summaries: Sequence[Summary], names: dict[str, str], history: Sequence[Summary] = ()
@@ -88,6 +86,10 @@ class CompareScreen(PanelScreen):
         if self.is_narrow:
             return (3, 2, 4)
         return () if self.app.size.height >= _ALL_PANELS else (3, 4)
+
+    def first_focus(self, visible: Sequence[int]) -> int | None:
+        """Return what scrolls: most answers are shown whole."""
+        return 3 if 3 in visible else super().first_focus(visible)
 
     def actions(self) -> list[Action]:
         curves = any(panel.display for panel in self.query(OverlayPanel))
