@@ -111,13 +111,14 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
-        parts.append(f"{each} {'' if parts[0] else 'tok/s '}per agent {'' if brief else 'while '}writing")
+        parts.append(f"{each} {'' if parts[0] else 'tok/s '}{'each' if brief else 'per agent while'} writing")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
-    p90 = "" if brief and typical else first_token_p90(point)
-    met = "" if brief and typical else _met(point)
-    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", met)))
-    first = f"{p90} (p90)" if p90 else few
-    return "; ".join(filter(None, (", ".join(filter(None, parts)), f"first token {first}" if first else "")))
+    p90 = first_token_p90(point)
+    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
+    first = f"first token {f'{p90} (p90)' if p90 else few}" if p90 or few else ""
+    if brief and typical:
+        first = f"median first token {typical}"
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
 
 
 def first_token_p90(point: AnswerPoint) -> str:

@@ -177,7 +177,7 @@ async def test_a_narrow_result_leaves_out_what_the_levels_and_panel_6_say() -> N
     narrow, wide = (" ".join(result_text(shown, None, width=width).split()) for width in (78, 118))
     assert said in wide and "per agent while writing" in wide and "within 2 s in 17 of 17" in wide
     assert "the host was busy with bash serve.sh" in narrow and "(0.6 cores)" in narrow and "pid" not in narrow
-    assert "573 tok/s in total, 36.0 per agent writing; first token 1.50 s (median) Why" in narrow
+    assert "573 tok/s in total, 36.0 each writing; median first token 1.50 s Why" in narrow
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -530,7 +530,7 @@ async def test_labels_in_the_footer_follow_the_state() -> None:
     [
         ("--parallel 8", "y copy --parallel 8 "),
         ("slots=8", "y copy slots=8 "),
-        ("swarmtui capacity http://h", "y copy the command "),
+        ("swarmtui capacity http://h", "y copy what to try "),
     ],
 )
 async def test_the_footer_says_what_is_copied_and_offers_no_comparison_without_a_baseline(

@@ -90,7 +90,8 @@ def machine_view(data: LiveData) -> MachineView:
 def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
     """Say for how many contexts the KV cache has room, from long to short; empty if that is not known."""
     without_slots = msgspec.structs.replace(kv, slots=None)
-    brief = "" if kv.predicted is None else f"KV cache: room for {count_noun(floor(kv.predicted), 'context')}"
+    known = kv.predicted is not None
+    brief = f"KV: room for {floor(kv.predicted or 0)} × {count(kv.context_tokens)} tokens" if known else ""
     return tuple(filter(None, (room_text(kv, missed_c), room_text(kv), room_text(without_slots), brief)))
 
 

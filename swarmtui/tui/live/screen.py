@@ -93,7 +93,7 @@ class LiveScreen(PanelScreen):
         labels |= {"find_capacity": "surer search"} if surer else {}
         if command:
             is_short = len(command) <= _MAX_LABEL
-            labels["copy_command"] = f"copy {sanitize(command)}" if is_short else "copy the command"
+            labels["copy_command"] = f"copy {sanitize(command)}" if is_short else "copy what to try"
         return relabel(now, labels | ({"freeze": "unfreeze"} if self._frozen is not None else {}))
 
     @property
