@@ -17,7 +17,7 @@ from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemet
 from swarmtui.numbers import count, fixed, gib, percent, rate
 from swarmtui.report.colours import Hue
 from swarmtui.report.table import Table
-from swarmtui.text import count_noun, sanitize
+from swarmtui.text import sanitize
 from swarmtui.tui.lines import (
     Line,
     Panel,
