@@ -24,6 +24,8 @@ from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_co
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
+# Notes that are lines of the answer.
+_SAID_FIRST = ("machine_changed", "disturbed_level")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 # A rate of each agent that falls by this much is part of the price of more agents.
 _SLOWER = 0.1
@@ -93,7 +95,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Doubt", name_doubts(pair.doubts)),
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair)),
-        AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code == "machine_changed")),
+        AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code in _SAID_FIRST)),
         _price(pair) if in_app else _same_load(pair),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
@@ -233,7 +235,7 @@ def _remarks(pair: Pair) -> list[Block]:
     if not pair.flags:  # the answer names what differs about the server and the plan
         others = [found for found in others if found.code in CLIENT_DIFFERENCES]
     also = f"also different: {', '.join(map(str, others))}"
-    notes = [Sentence(f"note: {note}", "note") for note in pair.notes if note.code != "machine_changed"]
+    notes = [Sentence(f"note: {note}", "note") for note in pair.notes if note.code not in _SAID_FIRST]
     return [*notes, *([Sentence(also, "difference")] if others else [])]
 
 

@@ -145,9 +145,9 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
     said = pair.sentence
     if (doubtful and not pair.refused) or (pair.agents and pair.agents.scatter):
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
-    since = f" since {pair.since}" if pair.since else ""
+    since = f" since the run of {pair.since}" if pair.since else ""
     change = f"{SIGNS[pair_code(pair)]} {said} ({describe_changes(pair)}{since})"
-    machine = (note.text for note in pair.notes if note.code == "machine_changed")
+    machine = (note.text for note in pair.notes if note.code in ("machine_changed", "disturbed_level"))
     return sanitize("; ".join(filter(None, (change, *machine, pair.left_out))))
 
 

@@ -95,7 +95,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "find out why answers are empty: the chat template, the stop words or the model may end them at once"),
     ("headline", "capacity", SEARCHED | {"low": 18, "high": None}, f"18 agents or more with {SLO} (80 % sure)"),
     ("headline", "capacity", SEARCHED | {"low": 0, "high": None},
-     f"18 agents, perhaps fewer or more, with {SLO} (80 % sure)"),
+     f"18 agents, perhaps fewer or more, with {SLO}"),
     ("headline", "capacity", SEARCHED | {"low": 18, "high": 18}, f"18 agents with {SLO} (80 % sure)"),
     ("headline", "capacity_at_least", SEARCHED | {"c": None, "high": None, "low": 18},
      f"at least 18 agents with {SLO} (80 % sure); no level missed it"),

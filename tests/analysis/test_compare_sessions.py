@@ -27,7 +27,7 @@ from swarmtui.model.findings import Capacity, Finding
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Spread, Summary
-from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, HostUse, QualityLine, Telemetry, TtftSplit
 from swarmtui.report.comparison import answer_lines, comparison_blocks, comparison_tables, unlike_text
 from swarmtui.report.levels import level_table
 from swarmtui.report.table import Facts, Sentence
@@ -139,6 +139,15 @@ def test_a_level_that_is_not_exact_is_not_sure_by_sessions_that_agree() -> None:
     inexact = summary([level(1, tps=90, n=4, out_tps_steady_hw=40.0)], "b")
     words = [headline_row(compare_pair(a, other, history=earlier)) for other in (b, inexact)]
     assert [row.verdict.word for row in words if row and row.verdict] == ["slower", "not sure yet"]
+
+
+def test_a_level_that_was_disturbed_in_one_run_is_named_beside_its_figures() -> None:
+    """The number of agents is not touched where the level was kept, what the level shows is."""
+    calm = level(4, tps=100)
+    busy = msgspec.structs.replace(calm, host=HostUse(pressure=0.9, waited=0.5, others=0.4))
+    for levels, said in (((calm, busy), "the host was busy at C=4 of the later run"), ((calm, calm), None)):
+        a, b = (summary([one], name) for one, name in zip(levels, ("a", "b"), strict=True))
+        assert {line.name: line.text for line in answer_lines(compare_pair(a, b))}.get("Note") == said
 
 
 def test_a_doubted_comparison_does_not_say_how_sure_it_is() -> None:

@@ -222,7 +222,8 @@ def test_the_level_that_ends_the_range_is_named_beside_one_that_does_not(past: S
 def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_reason() -> None:
     """12 agents kept it in 34 of 34 requests: without a word, the answer of 11 looks wrong."""
     near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", room=0.05, close=True)
-    search = SearchState(goal="capacity", levels=(searched(11, "kept", 2), near, searched(16, "missed")))
+    late = msgspec.structs.replace(near, c=13, good=10, room=-0.05)
+    search = SearchState(goal="capacity", levels=(searched(11, "kept", 2), near, late, searched(16, "missed")))
     slo = parse_slo("ttft_p90=2s")
     found = Capacity(slo="ttft_p90=2s", agents=11, low=11, high=14, next_c=16, alpha=0.2, visits=4, requests=99)
     records: dict[LevelKey, list[Record]] = {(16, None): [request(0, [2400])] * 40}
@@ -231,5 +232,7 @@ def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_r
         summary(levels), search=search, capacity=found, goodput=goodput(levels, records, slo)
     )
     said = answer(asked, slo, "ttft_p90=2s", {})
-    assert said.limit.sentence.startswith("12 kept it, but is close to the limit; at 16 agents the first token took ")
+    assert said.limit.sentence.startswith(
+        "12 kept and 13 missed it, but are close to the limit; at 16 agents the first token took "
+    )
     assert level_marks(levels, answer=said).past == 16, "12 is within the range"

@@ -81,7 +81,7 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19), 80 % sure", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 per agent",
+        "18 agents (17–19), 80 % sure", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 each writing",
         "Why no more at 20 agents",
         "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "▼4",
     )  # fmt: skip
@@ -403,7 +403,7 @@ def test_the_comparison_names_the_change_and_does_not_repeat_a_doubt() -> None:
         for name, agents in (("20261115-000001-aaaa", 8), ("20261115-000002-bbbb", 18))
     )
     pair = compare_pair(before, after)
-    said, since = "more agents: 8 → 18", f"(no known change since {pair.since})"
+    said, since = "more agents: 8 → 18", f"(no known change since the run of {pair.since})"
     assert pair.since and compared_text(pair, "") == f"▲ {said}, 80 % sure {since}"
     assert pair.agents is not None
     doubted = msgspec.structs.replace(pair, doubts=("the host was busy",))

@@ -87,12 +87,15 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 
 
 def _between(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`12 kept it, but is close to the limit; `: why the answer is not a level that kept the SLO as measured."""
+    """`12 kept it, but is close to the limit; `: why neither is the answer, nor the level that surely misses."""
     agents, c = facts.agents or 0, facts.c or 0
     levels = search.levels if search is not None and search.goal == "capacity" else ()
     between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
-    near = [level.c for level in between if level.close and (level.room or 0.0) >= 0.0 and not level.differs]
-    words = [f"{_listed(near)} kept it, but {'is' if len(near) == 1 else 'are'} close to the limit"] if near else []
+    near = [level for level in between if level.close and not level.differs]
+    kept, missed = ([one.c for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
+    parts = (f"{_listed(kept)} kept" if kept else "", f"{_listed(missed)} missed" if missed else "")
+    are = "is" if len(near) == 1 else "are"
+    words = [f"{' and '.join(filter(None, parts))} it, but {are} close to the limit"] if near else []
     words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
     return "".join(f"{said}; " for said in words)
 

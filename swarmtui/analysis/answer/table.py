@@ -37,8 +37,9 @@ _COUNTED = {"ttft": "first tokens", "ttfo": "first texts", "e2e": "answers"}
 
 
 def _sure(facts: AnswerFacts) -> str:
-    """Say how sure it is; a doubtful measurement is not, whatever its statistics say."""
-    return "" if facts.sure is None or facts.doubts else f" ({short_percent(facts.sure)} sure)"
+    """Say how sure it is; a doubtful measurement is not, whatever its statistics say, nor a number without any end."""
+    open_ended = not facts.low and facts.high is None
+    return "" if facts.sure is None or facts.doubts or open_ended else f" ({short_percent(facts.sure)} sure)"
 
 
 def _capacity(facts: AnswerFacts) -> str:

@@ -26,7 +26,7 @@ from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.sides import doubts_of, left_out, side_doubts, since_text
+from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import temper
 from swarmtui.model.answer import AnswerSentence, NextStep
@@ -163,7 +163,14 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         a=a.session.id,
         b=b.session.id,
         refused=refused,
-        notes=(*_notes(a, b), *(_machine_note(rows) if slots or unchanged else ())),
+        notes=(
+            *_notes(a, b),
+            *(_machine_note(rows) if slots or unchanged else ()),
+            *(
+                Finding(code="disturbed_level", text=said)
+                for said in (level_doubts(a, b, headline.key) if headline else ())
+            ),
+        ),
         flags=flags,
         differences=differences,
         rows=rows,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.quality.doubts import find_doubts, name_doubts
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, judge_host, name_doubts
+from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Summary
 from swarmtui.numbers import local_time
 
@@ -26,6 +27,21 @@ def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
         for summary, found in ((a, of_a), (b, of_b))
     ]
     return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
+
+
+def level_doubts(a: Summary, b: Summary, key: LevelKey) -> tuple[str, ...]:
+    """Return what made a level look slower, by the run: `the host was busy at C=8 of the later run`
+
+    A number of agents is not touched where that level was kept, but figures of the level are.
+    """
+    earlier = min(a.session.id, b.session.id)
+    return tuple(
+        f"{name_doubts(doubts)} at {level.name} of the {'earlier' if side.session.id == earlier else 'later'} run"
+        for side in (a, b)
+        for level in side.levels
+        if level.key == key and not find_disturbances(side.quality)
+        if (doubts := find_doubts(judge_host(level.host), named=False))
+    )
 
 
 def doubts_of(summary: Summary, *, named: bool = True) -> tuple[str, ...]:
