@@ -91,7 +91,7 @@ async def test_a_restart_with_another_flag_is_noticed_measured_and_compared(tmp_
                 await until(lambda: "baseline" in screen_text(app) and "change" in screen_text(app))
                 await until(lambda: again.ended is not None)
                 # Runs may differ too much for a claim. Parts of the large number may be between the words.
-                pattern = r"(faster|not sure yet) with .{0,9}4 agents.*--slots 1 → 4 since \d\d:\d\d"
+                pattern = r"(faster|not sure yet) with .{0,9}4 agents.*--slots 1 → 4 since the run of \d\d:\d\d"
                 await until(lambda: re.search(pattern, result(app)) is not None)
                 await until(lambda: re.search(r"(▲|\?) [+−][\d.]+ %", screen_text(app)) is not None)
                 # A busy machine may cut a run short.
