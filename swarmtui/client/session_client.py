@@ -26,6 +26,9 @@ _MOVE_TIMEOUT_S = 10.0
 # Workers of a killed session process write their unacknowledged records to disk within this time.
 _SPOOL_S = 0.5
 
+# A session process reads what clients send within this time, unless it hangs.
+_READ_S = 1.0
+
 # A session process exits within this time after an immediate stop, unless it hangs.
 _EXIT_S = 1.5
 
@@ -102,6 +105,7 @@ class SessionClient:
 
     def close(self, wait_s: float = 5.0) -> None:
         """Wait for the session process, which exits soon after the end; use 0 if the session is to continue."""
+        self._read_to_end()
         self._socket.close()
         if self._counts is not None:
             os.close(self._counts)
@@ -109,6 +113,15 @@ class SessionClient:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(wait_s)
+
+    def _read_to_end(self) -> None:
+        """Wait until the session process has read all commands: a close with unread frames here discards them there."""
+        deadline = time.monotonic() + _READ_S
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                if not self._socket.recv(1 << 20):
+                    break
 
 
 def start_session(

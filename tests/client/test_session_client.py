@@ -15,7 +15,7 @@ from swarmtui.client import session_client
 from swarmtui.client.session_client import attach, move_session
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
-from swarmtui.model.worker_protocol import pack
+from swarmtui.model.worker_protocol import Unpacker, pack
 from swarmtui.processes.spawn import socket_path
 from swarmtui.state.session_state import SessionState
 
@@ -40,6 +40,22 @@ def test_attach_to_a_session_that_ends_is_refused(listening: socket.socket, monk
     monkeypatch.setattr(session_client, "pack", too_late)
     with pytest.raises(BadInput, match="cannot attach"):
         attach(NAME, client_protocol.Subscribe())
+
+
+def test_a_last_command_arrives_although_frames_are_unread(listening: socket.socket) -> None:
+    """A Unix socket that is closed with unread data resets the connection: the peer cannot read what was sent."""
+    client = attach(NAME, client_protocol.Subscribe())
+    joined, _ = listening.accept()
+    with joined:
+        joined.sendall(pack(SessionState(0).frame(0, rows=False)))
+        client.send(client_protocol.Stop())
+        closing = threading.Thread(target=client.close, args=(0.0,))
+        closing.start()
+        unpacker, bodies = Unpacker(), list[bytes]()
+        while data := joined.recv(1 << 16):
+            bodies += unpacker.feed(data)
+    closing.join(10)
+    assert client_protocol.decode_command(bodies[-1]) == client_protocol.Stop()
 
 
 @pytest.mark.parametrize("warned", [False, True])
