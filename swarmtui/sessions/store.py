@@ -187,8 +187,6 @@ def summarise(loaded: LoadedSession) -> Summary:
     if search is not None and search.goal == "capacity" and journal.search is not None and visits:
         # Its last entry was written before the requests that were cancelled at the end of a visit.
         search = search_state(visits, None, journal.search.alpha, search.end)
-        # One that the user stopped, or that broke off, did not end for a reason of its own.
-        search = search if state == "done" else msgspec.structs.replace(search, end=None)
     quality = judge(
         session_facts(session, levels, journal.records, journal.telemetry, journal.quality, search),
         asked_figures(slo, searched=journal.search is not None),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.searched import leave_missed_open
-from swarmtui.analysis.capacity.slo_search import Visit, next_visit, search_state, visit_kept
+from swarmtui.analysis.capacity.slo_search import Visit, next_visit, search_end, search_state, visit_kept
 from swarmtui.analysis.capacity.words import doubt_words, end_text
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import parse_slo
@@ -110,11 +110,11 @@ def test_quick_search_visits_what_another_minute_should_keep_and_miss() -> None:
 def test_a_search_that_ends_with_an_open_range_has_the_reason() -> None:
     rng = Random(6)
     near = [visit(c, speed, rng) for c, speed in ((8, 1.0), (16, 1.1), (32, 1.0), (20, 1.1))]
-    late, close = search_state(near, None, ALPHA, "no_time"), search_state(near, None, ALPHA)
+    late, close = (search_state(near, None, ALPHA, end) for end in ("no_time", search_end(near, ALPHA)))
     assert (late.end, end_text(late)) == ("no_time", "no time for another level")
     assert (close.end, end_text(close)) == ("close", "other levels are too close to the limit")
-    cliff = search_state([visit(c, 20.0 if c <= 20 else 0.2, rng) for c in (1, 16, 20, 22)], None, ALPHA)
-    assert cliff.end is None and end_text(cliff) == "" == end_text(None)
+    assert search_end([visit(c, 20.0 if c <= 20 else 0.2, rng) for c in (1, 16, 20, 22)], ALPHA) is None
+    assert end_text(search_state(near, None, ALPHA)) == "" == end_text(None), "it was stopped"
 
 
 def test_range_that_was_widened_says_so() -> None:

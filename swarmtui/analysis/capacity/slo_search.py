@@ -195,16 +195,21 @@ def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
     return sure[-1] if sure else next((one for one in levels if one.passes), None)
 
 
+def search_end(visits: Sequence[Visit], alpha: float) -> SearchEnd | None:
+    """Return why a search that proposes no other visit leaves its range open; null if the range has both ends."""
+    judged = judge(visits, alpha)
+    best = best_level(judged)
+    return "close" if best is not None and any(one.near and one.c > best.c for one in judged) else None
+
+
 def search_state(
     visits: Sequence[Visit], following: NextVisit | None, alpha: float, end: SearchEnd | None = None
 ) -> SearchState:
-    """`end` is why there is no `following` visit, if it is not that none would tell more."""
+    """Return what the visits tell; `end` is why the range is open although there is no `following` visit."""
     judged = judge(visits, alpha)
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
-    if following is None and end is None and best is not None and any(one.near and one.c > best.c for one in judged):
-        end = "close"
     return SearchState(
         goal="capacity",
         low=best.c if best else None,

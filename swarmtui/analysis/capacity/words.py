@@ -114,7 +114,7 @@ _ENDS: dict[SearchEnd, str] = {
 
 
 def end_text(search: SearchState | None) -> str:
-    """Say why a search ended although its range is open; empty if it is not, or while the search goes on."""
+    """Say why a search left its range open; empty if the range has both ends, or while the search goes on."""
     end = search.end if search is not None else None
     return "" if end is None else _ENDS[end]
 

@@ -13,11 +13,19 @@ from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.margins import FIRST_LOOK
 from swarmtui.analysis.capacity.search_time import search_seconds
-from swarmtui.analysis.capacity.slo_search import CONFIRMING, NextVisit, Visit, next_visit, search_state, visit_kept
+from swarmtui.analysis.capacity.slo_search import (
+    CONFIRMING,
+    NextVisit,
+    Visit,
+    next_visit,
+    search_end,
+    search_state,
+    visit_kept,
+)
 from swarmtui.analysis.limits.shares import least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
-from swarmtui.model.findings import Capacity, SearchEnd, SearchStep
+from swarmtui.model.findings import Capacity, SearchStep
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
@@ -56,7 +64,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
     def choose() -> NextVisit | None:
         slots = state.slots.total if state.slots else None
         following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots)
-        end: SearchEnd | None = None
+        end = search_end(visits, alpha) if following is None else None
         if following is not None and not budget.allows(following):
             following, end = None, "no_time"
         found = search_state(visits, following, alpha, end)
