@@ -241,4 +241,4 @@ def test_first_level_knows_the_slots_of_the_server(sandbox: Sandbox) -> None:
     records = sorted(read_journal(sandbox.session).records, key=lambda record: record.t_sent_ns or 0)
     prerolls = [record.tokens_out or 0 for record in records if record.phase == "preroll"]
     # On a busy machine a request may be sent before another that gets its slot first.
-    assert len(prerolls) > 4 and max(prerolls) == 40 and sum(tokens < 40 for tokens in prerolls) == 3
+    assert len(prerolls) > 4 and max(prerolls) == 40 and sum(tokens < 40 for tokens in prerolls) in (2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -63,4 +64,6 @@ def claimed(text: str) -> tuple[int, int] | None:
 
 def spools(sandbox: Sandbox) -> list[Path]:
     roots = (sandbox.runtime / "swarmtui", sandbox.home / ".local" / "state" / "swarmtui")
-    return sorted(path for root in roots for path in (root / "spools").glob("*/spool-*.jsonl"))
+    # Not by a pattern: a directory may be removed while it is read.
+    found = (Path(at, name) for root in roots for at, _, names in os.walk(root / "spools") for name in names)
+    return sorted(path for path in found if path.match("spool-*.jsonl"))
