@@ -38,7 +38,7 @@ class ServerWatch:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What the last restart changed, from long to short; empty before a restart and while the server is down."""
+        """Return what the last restart changed, from long to short; empty while the server is down or not restarted."""
         return self._changes if self._down_since is None else ()
 
     async def run(self) -> None:

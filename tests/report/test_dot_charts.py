@@ -251,7 +251,7 @@ def test_a_point_just_above_the_slo_is_above_its_line_and_one_below_is_not(heigh
 @pytest.mark.parametrize("height", range(8, 31))
 @pytest.mark.parametrize("last", [2.01, 2.24, 2.9, 3.6])
 def test_a_point_beside_a_tick_has_about_its_value(last: float, height: int) -> None:
-    """Where few rows move a point, so that it is above the limit, no tick beside it or above it is left."""
+    """A point that few rows moved above the limit leaves no tick beside it or above it."""
     times = (0.3, 1.46, last)
     lines = text_of(paint_charts([first_token_chart(times, {}, "ttft=2s")[0]], 72, height))[1:-1]
     labels = [line[: re.search("[┤│]", line).start()].strip() for line in lines]  # type: ignore[union-attr]
