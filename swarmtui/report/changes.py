@@ -60,10 +60,11 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     figures = [*_load_figures(pair)] if lead else []
     if pair.refused or not figures:
         return []
-    top = min(_MOST_END, max(_LEAST_END, *(abs(figure.better) for figure in figures)))
+    top = min(_MOST_END, value_axis([max(_LEAST_END, *(abs(figure.better) for figure in figures))], 2).high)
     signs = {figure.change.code for figure in figures}
     said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
-    legend = "; ".join([*said, *(["no sign: not proved"] if said and None in signs else [])])
+    unproved = ["no sign: not proved"] if said and None in signs else []
+    legend = "; ".join([*said, *unproved, f"the bars end at {short_percent(top)}"])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
@@ -76,7 +77,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     }
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
-    return [tabulate(f"Change{at}", figures, columns, f"{legend}." if legend else "", drop=("before", "now"))]
+    return [tabulate(f"Change{at}", figures, columns, f"{legend}.", drop=("before", "now"))]
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:
