@@ -175,6 +175,14 @@ def baseline_effects(root: Path) -> dict[str, LoggedChange]:
         return {}
 
 
+def latest_effect(root: Path, session_id: str) -> LoggedChange | None:
+    """Return the newest change since a session, of those that were compared with it; null if there is none."""
+    try:
+        return next((change for change in reversed(read_log(root)) if change.before == session_id), None)
+    except BadInput:
+        return None
+
+
 def add_change(root: Path, change: LoggedChange) -> LoggedChange:
     """Number and date a change and append it to the log, unless another client has already done so."""
     changes = read_log(root)

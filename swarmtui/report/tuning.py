@@ -245,6 +245,13 @@ def effect_text(change: LoggedChange, *, brief: bool = False) -> str:
     return "" if change.change is None else signed_percent(change.change)
 
 
+def since_texts(change: LoggedChange) -> tuple[str, ...]:
+    """`since then: --parallel 2 → 4: ? 9 (9–16) → 11 (11–17) agents`, from long to short"""
+    effects = dict.fromkeys(effect_text(change, brief=brief) for brief in (False, True))
+    cells = [verdict_cell(change.verdict, f"{effect} ".lstrip(), change.likely) for effect in effects]
+    return tuple(f"since then: {what}{cell.text}" for what in (f"{change.what}: ", "") for cell in cells)
+
+
 def log_table(changes: Sequence[LoggedChange], *, brief: bool = False) -> Table:
     """List the changes; `brief` cells leave room for the verdict on a narrow page."""
     time_form = "%m-%d %H:%M" if brief else "%Y-%m-%d %H:%M"

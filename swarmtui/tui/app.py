@@ -301,11 +301,15 @@ class SwarmApp(PatchedApp[AppResult]):
 
     async def open_result(self, root: Path, session_id: str) -> None:
         """Show the result of a saved session."""
+        from swarmtui.experiments.store import latest_effect
+        from swarmtui.report.tuning import since_texts
         from swarmtui.sessions.store import read_summary
 
         with self.toasting():
             summary = await asyncio.to_thread(read_summary, root, session_id)
-            self.open_screen("result", SavedSource(summary, str(root / session_id)))
+            change = await asyncio.to_thread(latest_effect, root, session_id)
+            since = since_texts(change) if change is not None else ()
+            self.open_screen("result", SavedSource(summary, str(root / session_id), since))
 
     async def open_comparison(self, root: Path, session_ids: Sequence[str]) -> None:
         """Compare saved sessions; the first one is the baseline."""

@@ -85,11 +85,12 @@ def _interrupted(problem: str, directory: str) -> Ended:
 
 
 class SavedSource:
-    """The result of a saved session: one frame, made from its summary."""
+    """The result of a saved session: one frame, made from its summary; `since` is what another run changed since."""
 
-    def __init__(self, summary: Summary, directory: str) -> None:
+    def __init__(self, summary: Summary, directory: str, since: tuple[str, ...] = ()) -> None:
         self.live = LiveModel()
         self.summary = summary
+        self.since = since
         self.live.apply(Hello(summary.session, directory))
         self.live.apply(_last_frame(summary))
         ending: Ending = "interrupted" if summary.state == "running" else summary.state

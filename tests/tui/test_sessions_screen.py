@@ -15,10 +15,13 @@ import pytest
 from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
+from swarmtui.experiments.store import add_change
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.journal import SearchEntry, entry_encoder
 from swarmtui.model.run_request import RunRequest
+from swarmtui.model.tuning import LoggedChange
 from swarmtui.prompts import library
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.marked import marked_session
 from swarmtui.sessions.private import without_private
 from swarmtui.sessions.replay import open_replay
@@ -131,12 +134,18 @@ async def test_enter_opens_the_result_of_a_session_from_which_it_can_be_replayed
     texts: list[str] = []
     monkeypatch.setattr(app, "open_run", started.append)
     monkeypatch.setattr(app, "toast", texts.append)
+    newest, oldest = (row.id for row in list_sessions(root))
+    change = LoggedChange(
+        before=oldest, after=newest, what="--slots 2 → 4", effect="", verdict="more agents", agents=(4, 8)
+    )
+    add_change(root, change)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("L")
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("G", "enter")
         await until(lambda: isinstance(app.screen, SavedScreen) and "Why no more" in screen_text(app))
         shown = screen_text(app)
+        assert "since then: --slots 2 → 4: ▲ 4 → 8 agents" in shown, "what it advises has been tried"
         assert "best with 4 agents" in shown and "r replay" in shown and "R run again" in shown and "▼8" in shown
         await pilot.press("r")
         await until(lambda: isinstance(app.screen, ReplayScreen))

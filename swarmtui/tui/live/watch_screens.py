@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from swarmtui.numbers import local_time
+from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import ReplaySource, SavedSource
 from swarmtui.tui.keys import Action, relabel
 from swarmtui.tui.live.header import HeaderView, ReplayClock
@@ -75,7 +76,8 @@ class SavedScreen(LiveScreen):
 
     def _header_view(self) -> HeaderView:
         created = local_time(self._saved.summary.session.created, "%Y-%m-%d %H:%M")
-        return super()._header_view()._replace(clock=(f"saved {created}",))
+        since = tuple(map(sanitize, self._saved.since))
+        return super()._header_view()._replace(clock=(f"saved {created}",), notice=since)
 
     def action_replay(self) -> None:
         work = partial(self.app.open_replay, self._directory.parent, self._directory.name)
