@@ -24,7 +24,10 @@ _FIRST_GROUPS = ("Load", "Replay", "Setup")
 _KEY_ROWS = {"panel": "panels", "part": "lists"}
 _ALWAYS = ("help", "leave")
 # After the end, what leads on comes first.
-_AFTER_END = ("again", "compare_baseline", "sessions", "back", "panel(1)", "copy_command", "replay", "share", "export")
+_AFTER_END = (
+    "again", "find_capacity", "compare_baseline", "sessions", "back", "panel(1)", "copy_command", "replay", "share",
+    "export",
+)  # fmt: skip
 # From this width on, panels are beside each other.
 _TWO_COLUMNS = 110
 

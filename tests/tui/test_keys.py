@@ -451,7 +451,7 @@ async def test_after_a_quick_search_the_same_key_asks_again_without_a_limit_of_t
     app = SwarmApp(source=source, request=request)
     started: list[RunRequest] = []
     monkeypatch.setattr(app, "open_run", started.append)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await until(lambda: "N surer search" in screen_text(app))
         await pilot.press("N")
         await until(lambda: bool(started))
