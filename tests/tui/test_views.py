@@ -298,7 +298,7 @@ def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
         panel = HeaderPanel()
         panel.view = view
         line = text_of(panel.draw(width, 3)).splitlines()[0]
-        assert view.title[-1] in line and "? " in line
+        assert view.title[-1] in line and "127.0.0.1:8000" in line and "? " in line
     assert "the host was busy and 1 more" in line
 
 

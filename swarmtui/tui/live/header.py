@@ -305,7 +305,7 @@ def _first_line(view: HeaderView, width: int) -> Line:
     middle = " · " if view.quality and clock_text else ""
     room = max(0, width - len(" swarmtui  ") - len(middle) - len(clock_text) - 3)
     # The words of a doubt give way to what is measured.
-    quality = longest_fit(view.quality, room - cell_width(view.title[-1] if view.title else ""))
+    quality = longest_fit(view.quality, room - cell_width(next(iter(view.title[-2:]), "")))
     room = max(0, room - len(quality))
     return [
         (" swarmtui  ", "title"),
