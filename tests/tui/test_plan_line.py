@@ -147,6 +147,8 @@ def test_a_search_that_ended_says_why_beside_where_it_is_saved() -> None:
 def test_a_quick_search_counts_down_to_its_deadline() -> None:
     view = header_view(session(), msgspec.structs.replace(searching(), left_bound="at_most"), None, None)
     assert view.clock == ("0:10 elapsed, at most 1:00 left", "0:10, at most 1:00 left")
+    no_deadline = msgspec.structs.replace(searching(), left_s=None)
+    assert header_view(session(), no_deadline, None, None).clock[-1] == "0:10, some minutes left"
 
 
 def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:

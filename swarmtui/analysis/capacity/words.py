@@ -123,9 +123,14 @@ _BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at
 
 
 def left_text(frame: Frame) -> str:
-    """`about 2:10 left`; nothing when the rest of the plan is skipped."""
-    if frame.left_s is None or frame.status in ("stopping", "saving", "ended"):
+    """`about 2:10 left`; nothing when the rest of the plan is skipped.
+
+    A search for the capacity without a deadline knows no time until a level has missed.
+    """
+    if frame.status in ("stopping", "saving", "ended"):
         return ""
+    if frame.left_s is None:
+        return "some minutes left" if frame.search is not None and frame.search.goal == "capacity" else ""
     return f"{_BOUNDS[frame.left_bound]}{clock(frame.left_s)} left"
 
 
