@@ -62,10 +62,8 @@ def doubt_text(found: Answer) -> str:
 
 
 def quality_text(found: Answer) -> str:
-    """`ok`, `ok, with remarks`, or `not sure: the host was busy`"""
-    if found.quality == "doubtful":
-        return ": ".join(filter(None, (NOT_SURE, found.doubts)))
-    return "ok, with remarks" if found.quality == "note" else "ok"
+    """`ok`, also with remarks, or `not sure: the host was busy`"""
+    return ": ".join(filter(None, (NOT_SURE, found.doubts))) if found.quality == "doubtful" else "ok"
 
 
 def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Block]:

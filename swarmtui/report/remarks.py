@@ -59,7 +59,7 @@ def remarks(levels: Sequence[Level], *, alarms: bool = True) -> list[str]:
 def at_limit(levels: Sequence[Level]) -> tuple[str, ...]:
     """Say once how many answers of all levels ended at the token limit; nothing if none did."""
     hits, ok = sum(level.cap_hits for level in levels), sum(level.ok for level in levels)
-    return (f"{hits} of {ok} answers ended at the token limit",) if hits else ()
+    return (f"{hits} of {ok} finished answers ended at the token limit",) if hits else ()
 
 
 def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:

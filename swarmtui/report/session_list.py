@@ -73,7 +73,7 @@ def session_table(
         # Only what an experiment found is longer.
         "answer": Column("answer", "answer", _answer, right=False, least=24),
         "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
-        "effect": Column("effect", "compared when it ended", effect, right=False, short="compared then"),
+        "effect": Column("effect", "against its baseline", effect, right=False, short="vs baseline"),
         "state": Column("state", "state", _state_cell, right=False),
     }
     drop = [id for id in ("range", "requests", "workload", "model", "effect") if id in shown]

@@ -25,8 +25,8 @@ def test_figures_of_the_last_level_stand_for_a_kind() -> None:
 def test_answers_at_the_token_limit_are_counted_once_for_all_levels() -> None:
     flags = (flag("cap_hits", "3 of 9 finished answers were cut at the token limit"),)
     found = [level(c, n=9, ok=9, cap_hits=3, flags=flags) for c in (1, 2)]
-    assert remarks(found) == ["6 of 18 answers ended at the token limit"]
-    assert grouped_remarks(found) == ("6 of 18 answers ended at the token limit",)
+    assert remarks(found) == ["6 of 18 finished answers ended at the token limit"]
+    assert grouped_remarks(found) == ("6 of 18 finished answers ended at the token limit",)
     assert remarks([level(1)]) == [] and grouped_remarks([level(1)]) == ()
 
 

@@ -389,7 +389,7 @@ def test_a_doubt_is_said_once_in_a_line_of_its_own() -> None:
         ANSWER, quality="doubtful", doubts="the host was busy", disturbed="the host was busy", high=None, missed_c=20
     )
     view = result_view(ended_frame(doubtful), None, levels_view(()), "")
-    assert view.quality == ("? not sure (press 6)",) and view.quality_style == "warn"
+    assert view.quality == "? not sure (press 6)" and view.quality_style == "warn"
     assert ResultRow("Doubt", "the host was busy, so missed levels are not sure") in view.rows
     assert result_text(ended_frame(doubtful), None).count("busy") == 1
     assert header_view(hello().session, ended_frame(doubtful), None, None).quality == ()

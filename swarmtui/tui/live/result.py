@@ -31,7 +31,7 @@ from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
-from swarmtui.tui.lines import Line, ljust, longest_fit, tall, wrap
+from swarmtui.tui.lines import Line, ljust, tall, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
 from swarmtui.tui.live.layout import EndedRows, live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines, shown_rows
@@ -59,15 +59,12 @@ class ResultRow(NamedTuple):
 
 
 class ResultView(NamedTuple):
-    """`number` and `unit` are drawn large, in the `style` of the quality; `problem` is why the run ended early.
-
-    `quality` has two versions, a long and a short one.
-    """
+    """`number` and `unit` are drawn large, in the `style` of the quality; `problem` is why the run ended early."""
 
     number: str
     unit: str
     style: str
-    quality: tuple[str, ...]
+    quality: str
     quality_style: str
     rows: tuple[ResultRow, ...]
     problem: str
@@ -100,7 +97,7 @@ def result_view(
         number=number,
         unit=unit,
         style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.is_doubtful else "good",
-        quality=_quality(answer) if answer is not None else (),
+        quality=_quality(answer) if answer is not None else "",
         quality_style=QUALITY_SIGNS[answer.quality][1] if answer is not None else "dim",
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
@@ -151,16 +148,10 @@ def _brief(answer: Answer) -> str:
     return f"{agents_clause(answer.agents, low, high).rstrip(',')}{sure}"
 
 
-def _quality(answer: Answer) -> tuple[str, ...]:
+def _quality(answer: Answer) -> str:
     """Say how good the measurement is; panel 6 has the reasons, and a line of the answer a doubt."""
     sign = QUALITY_SIGNS[answer.quality][0]
-    match answer.quality:
-        case "ok":
-            return (f"{sign} quality ok",)
-        case "note":
-            return (f"{sign} quality ok",)
-        case _:
-            return (f"{sign} {NOT_SURE} (press 6)",)
+    return f"{sign} quality ok" if answer.quality in ("ok", "note") else f"{sign} {NOT_SURE} (press 6)"
 
 
 def _finding(frame: Frame | None) -> str:
@@ -216,7 +207,7 @@ class ResultPanel(LivePanel, Page):
     def update_from(self, data: LiveData) -> None:
         view = result_of(data)
         width, height = self.inner_size
-        self.note = longest_fit(view.quality, width - 30)
+        self.note = view.quality if len(view.quality) <= width - 30 else ""
         self.note_style = view.quality_style
         # Nearly always the table of levels has a region of its own.
         regions = live_layout(*self.app.size, ended_rows(data, self.app.size.width) if data.has_ended else None)
