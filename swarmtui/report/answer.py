@@ -56,8 +56,9 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 def doubt_text(found: Answer) -> str:
     """Say why a number is in doubt: `the host was busy, so missed levels are not sure`; empty if it is not."""
-    far = "" if found.high is None else " unless missed by far"
-    proves = f", so missed levels are not sure{far}" if found.disturbed and found.missed_c else ""
+    missed_open = found.missed_c and (found.high is None or found.missed_c <= found.high)
+    until = "" if found.high is None else f" up to {found.high} agents"
+    proves = f", so missed levels{until} are not sure" if found.disturbed and missed_open else ""
     return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
 
 

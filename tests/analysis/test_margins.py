@@ -218,7 +218,7 @@ def test_level_that_was_missed_by_far_ends_the_range_of_a_disturbed_search(
     _, opened = leave_missed_open((), search, said.high)
     assert opened is not None
     assert [one.state for one in opened.levels] == ["kept", "unsure", "unsure" if high is None else "missed"]
-    why = f"missed levels are not sure{'' if high is None else ' unless missed by far'}"
+    why = f"missed levels{'' if high is None else ' up to 29 agents'} are not sure"
     assert doubt_text(said).endswith(f", so {why}")
 
 
