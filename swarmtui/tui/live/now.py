@@ -28,8 +28,8 @@ _GAP = 2
 _TALL = 4
 # The width of a time.
 _TIME = len("99.9 ms")
-# The width of the ends of a scale, for which a box without a frame has room from three times as much on.
-_AXIS = len("800 ms")
+# The width of the ends of a scale with a blank, and that of a box without a frame which has room for it.
+_AXIS, _WITH_AXIS = len("800 ms "), 18
 # The cells of a heading besides its title and its note.
 _AROUND_TITLE = 8
 _NO_PARTS = "queue, prefill, rest: not known yet"
@@ -266,7 +266,7 @@ class NowPanel(LivePanel, Panel[NowView]):
     @property
     def _axis(self) -> int:
         """The width of the scale before the bars: a frame has tall digits, and no room for it."""
-        return 0 if self.framed or self._columns < 3 * _AXIS else _AXIS
+        return 0 if self.framed or self._columns < _WITH_AXIS else _AXIS
 
     def update_from(self, data: LiveData) -> None:
         self.show(now_view(data, self._columns - self._axis))
@@ -321,7 +321,7 @@ class NowPanel(LivePanel, Panel[NowView]):
         bars = shaded_bars(figure.values, figure.top, max(0, height - len(lines)), figure.hue, missing)
         if axis := self._axis:
             ends = [figure.scale, *[""] * (len(bars) - 2), "0" if figure.scale else ""]
-            bars = [[(f"{end:>{axis}}", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
+            bars = [[(f"{end:>{axis - 1}} ", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
         return [*lines, *bars][:height]
 
 
