@@ -166,8 +166,8 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
     return msgspec.structs.replace(
         start,
         agents=answer.agents if answer else None,
-        agents_low=answer.shown_range[0] if answer else None,
-        agents_high=answer.shown_range[1] if answer else None,
+        agents_low=answer.low if answer else None,
+        agents_high=answer.high if answer else None,
         degenerate=sum(level.degenerate for level in summary.levels) / ok if ok else None,
         canaries=(passed, asked) if asked else None,
         doubts=find_doubts(line for line in summary.quality if POWER not in start.flags or line.code not in _CAPPED),

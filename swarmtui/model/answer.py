@@ -112,25 +112,16 @@ class Answer(Stored, frozen=True, kw_only=True):
     disturbed: str = ""
 
     @property
-    def shown_range(self) -> tuple[int | None, int | None]:
-        """The range as it is said with the number: of a server that looked slower than it is, never "perhaps fewer"."""
-        return (self.low or self.agents if self.disturbed else self.low, self.high)
-
-    @property
     def wide_range(self) -> tuple[int, int] | None:
         """The range if the number alone would look more certain than it is."""
-        return wide_range(self.agents, *self.shown_range)
+        return wide_range(self.agents, self.low, self.high)
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the number has the sign of doubt: by the quality of the measurement, or since any fewer are possible.
-
-        Only of a range whose high end is known it is said how many fewer.
-        """
-        low, high = self.shown_range
-        return self.quality == "doubtful" or bool(self.agents and not low and high is not None)
+        """Whether the number has the sign of doubt: by the quality of the measurement, or if any fewer are possible."""
+        return self.quality == "doubtful" or bool(self.agents and not self.low)
 
     @property
     def is_open(self) -> bool:
         """Whether it is the agents or any number more."""
-        return self.agents is not None and self.shown_range == (self.agents, None)
+        return self.agents is not None and (self.low, self.high) == (self.agents, None)

@@ -230,8 +230,8 @@ def _summary_row(summary: Summary) -> SessionRow:
         agents=summary.answer.agents if summary.answer else None,
         agents_open=summary.answer is not None and summary.answer.is_open,
         agents_range=summary.answer.wide_range if summary.answer else None,
-        agents_low=summary.answer.shown_range[0] if summary.answer else None,
-        agents_high=summary.answer.shown_range[1] if summary.answer else None,
+        agents_low=summary.answer.low if summary.answer else None,
+        agents_high=summary.answer.high if summary.answer else None,
         doubtful=summary.answer is not None and summary.answer.is_doubtful,
         requests=sum(level.n for level in summary.levels),
     )

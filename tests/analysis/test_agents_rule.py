@@ -133,7 +133,7 @@ def test_a_number_that_a_repeat_of_the_other_could_end_at_is_no_change(
     """Machines drift by some percent within minutes; a repeat ends in the lowest third of a range above the number."""
     sides = answer(before, below, above, confidence), answer(after, below, above, confidence)
     for side, other in (sides, reversed(sides)):
-        low, high = side.shown_range
+        low, high = side.low, side.high
         assert low is not None and high is not None and other.agents is not None
         ends = low + (high - low) / 3 if low == side.agents else high
         if 0.9 * low <= other.agents <= 1.1 * ends:

@@ -117,6 +117,13 @@ def test_a_search_that_ends_with_an_open_range_has_the_reason() -> None:
     assert end_text(search_state(near, None, ALPHA)) == "" == end_text(None), "it was stopped"
 
 
+def test_level_that_was_cut_short_is_no_answer_while_there_is_another() -> None:
+    """The user stopped a search after two requests with 32 agents."""
+    visits = [Visit(c, SLO, [request(0, [100.0, 110.0], c=c)] * n) for c, n in ((1, 4), (16, 31), (32, 2))]
+    assert capacity(SLO, visits, (), alpha=ALPHA).agents == 16
+    assert capacity(SLO, visits[2:], (), alpha=ALPHA).agents == 32
+
+
 def test_range_that_was_widened_says_so() -> None:
     rng = Random(1)
     speeds = [(16, 1.0), (32, 1.0), (24, 1.3), (20, 1.15), (22, 0.9), (20, 0.9), (18, 1.2)]

@@ -49,12 +49,13 @@ def _capacity(facts: AnswerFacts) -> str:
 def _capacity_or_more(facts: AnswerFacts) -> str:
     """Say what is kept for sure; what disturbed the measurement is said once, beside it."""
     number = facts.agents or 0
-    return f"{agents(number)}{range_clause(number, facts.low or number, None)} with {facts.slo}"
+    return f"{agents(number)}{range_clause(number, facts.low, None)} with {facts.slo}"
 
 
 def _open_capacity(facts: AnswerFacts) -> str:
-    number, low = facts.agents or 0, facts.low if facts.disturbed is None else facts.low or facts.agents
-    said = f"at least {agents(number)}" if low == number else f"{agents(number)}{range_clause(number, low, None)}"
+    number = facts.agents or 0
+    only = facts.low == number
+    said = f"at least {agents(number)}" if only else f"{agents(number)}{range_clause(number, facts.low, None)}"
     return f"{said} with {facts.slo}{_sure(facts)}; no level missed it"
 
 

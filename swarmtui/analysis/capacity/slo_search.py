@@ -190,9 +190,13 @@ def _counted(good: int, n: int, share: float, alpha: float) -> tuple[float, floa
 
 
 def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
-    """Return the highest level that passes in another minute, too; if there is none, the lowest that passes."""
+    """Return the highest level that passes in another minute, too; if there is none, the lowest that passes.
+
+    One that was cut short after a few requests is taken only if there is no other.
+    """
     sure = [one for one in levels if one.sure]
-    return sure[-1] if sure else next((one for one in levels if one.passes), None)
+    looked = [one for one in sure if one.n >= FIRST_LOOK] or sure
+    return looked[-1] if looked else next((one for one in levels if one.passes), None)
 
 
 def search_end(visits: Sequence[Visit], alpha: float) -> SearchEnd | None:

@@ -107,12 +107,12 @@ class _Side(NamedTuple):
         """`22 (22–23)`, or `8 or more`"""
         if not ranges:
             return f"{self.agents}{' or more' if self.answer.is_open else ''}"
-        return f"{self.agents}{range_text(self.agents, *self.answer.shown_range)}"
+        return f"{self.agents}{range_text(self.agents, self.answer.low, self.answer.high)}"
 
     @property
     def range(self) -> str:
         """A range with both ends: `15–15`, `9 or more`, `at most 4`"""
-        low, high = self.answer.shown_range
+        low, high = self.answer.low, self.answer.high
         if high is None:
             return f"{low or 0} or more"
         return f"{low}–{high}" if low or not high else f"at most {high}"
@@ -157,7 +157,7 @@ def _side(found: Answer | None) -> _Side | None:
     """A repeat may end anywhere in the range, or in a part of it if the number is its low end."""
     if found is None or found.agents is None:
         return None
-    low, high = found.shown_range
+    low, high = found.low, found.high
     top = high if high is None or low != found.agents else low + _OPEN * (high - low)
     return _Side(found, found.agents, low, top)
 

@@ -144,7 +144,7 @@ def _brief(answer: Answer) -> str:
     if answer.headline.code not in ("capacity", "capacity_or_more") or answer.agents is None:
         return ""
     sure = "" if answer.confidence is None or answer.doubts else f", {short_percent(answer.confidence)} sure"
-    low, high = answer.shown_range
+    low, high = answer.low, answer.high
     return f"{agents_clause(answer.agents, low, high).rstrip(',')}{sure}"
 
 
