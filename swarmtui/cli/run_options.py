@@ -45,7 +45,8 @@ def chosen_endpoints(context: click.Context) -> tuple[str, ...]:
     return given if given and configured else (*(context.params["endpoints"] or ()), *given)
 
 
-# The options of `run` and of the searches by what they are about, as --help shows them.
+_OUTPUT = "Output"
+# The options of `run` and of the searches by what they are about, as --help shows them; any other is output.
 OPTION_GROUPS = {
     "Load": (
         "workload", "levels", "find_cliff", "slo", "budget", "max_c", "rate", "arrival", "burst", "requests",
@@ -60,7 +61,7 @@ OPTION_GROUPS = {
         "warmup", "complete", "baseline", "detect", "fail_if", "fail_unsure", "price_per_hour", "metrics_urls",
         "gpu_metrics_urls", "no_gpu", "model_path",
     ),
-    "Output": (
+    _OUTPUT: (
         "as_json", "events", "quiet", "session_dir", "metrics_port", "label", "note", "tags", "server_flags",
         "keep_text", "no_previews",
     ),
@@ -83,7 +84,7 @@ class CheckedCommand(click.Command):
         grouped = {name for names in OPTION_GROUPS.values() for name in names}
         others = [name for name in records if name not in grouped]
         for title, names in OPTION_GROUPS.items():
-            listed = (*names, *others) if title == "Output" else names
+            listed = (*names, *others) if title == _OUTPUT else names
             shown = [record for name in listed if (record := records.get(name)) is not None]
             if shown:
                 with formatter.section(title):

@@ -79,13 +79,14 @@ def _each(level: LevelLimit, found: SpeedOfLight) -> float | None:
 
 def _model_text(model: ModelShape) -> str:
     every = model.dense_parameters + model.experts * model.expert_parameters
-    experts = f", {model.experts_used} of {model.experts} experts" if model.experts else ""
-    parameters = f"{short(model.active_parameters / 1e9)} of {short(every / 1e9)} B parameters per token"
+    active = short(model.active_parameters / 1e9)
+    parameters = f"{active} of {short(every / 1e9)} B parameters per token" if every else ""
+    experts = f"{model.experts_used} of {model.experts} experts" if model.experts else ""
     parts = (
         model.architecture,
         model.quantisation,
         f"{short(model.total_bytes / 1e9)} GB",
-        f"{parameters}{experts}" if every else experts.removeprefix(", "),
+        ", ".join(filter(None, (parameters, experts))),
         _SOURCES[model.source],
     )
     return " · ".join(filter(None, parts))

@@ -104,7 +104,8 @@ def common_values(rows: Sequence[ListRow]) -> dict[str, str]:
     readable = [row for row in map(_newest, rows) if row.problem is None]
     values = {"model": {session_model(row) for row in readable}, "workload": {row.workload for row in readable}}
     same = {name: sanitize("".join(found)) for name, found in values.items() if len(found) < 2}
-    return same | ({"state": ""} if all(_state_cell(row).text == "done" for row in rows) else {})
+    states = {session_state(entry) for row in rows for entry in _sessions(row)}
+    return same | ({"state": ""} if states <= {"done"} else {})
 
 
 def session_caption(row: SessionRow, changes: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from textual.binding import Binding
 
@@ -12,6 +12,9 @@ KeyContext = Literal[
     "live", "replay", "watch", "result", "setup", "stream", "sessions", "tune", "tunes", "log", "probes", "page",
     "compare", "pick", "everywhere",
 ]  # fmt: skip
+# The keys of one screen come before those that several have.
+Group = Literal["Load", "Replay", "Setup", "Sessions", "Tune", "Log", "Probes", "Session", "View", "Move", "Program"]
+GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 class Action(NamedTuple):
@@ -26,7 +29,7 @@ class Action(NamedTuple):
     shown: str
     label: str
     tooltip: str
-    group: str
+    group: Group
     contexts: tuple[KeyContext, ...]
     footer: bool = False
     after_end: bool = False
@@ -189,9 +192,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("suspend", "ctrl+z", "^z", "suspend", "Back to the shell; fg returns, a run continues", "Program", _ALL),
     Action("leave", "q,ctrl+c,ctrl+q", "q", "quit", "Quit; asks first if a run is in progress", "Program", _ALL, True),
 )  # fmt: skip
-
-# The keys of one screen come before those that several have.
-GROUPS = ("Load", "Replay", "Setup", "Sessions", "Tune", "Log", "Probes", "Session", "View", "Move", "Program")
 
 # Keys that work in a text field, as they are shown there.
 _FIELD_KEYS = {"f1": "F1", "f5": "Enter", "escape": "esc", "tab": "tab", "shift+tab": "⇧tab"}

@@ -164,7 +164,7 @@ def _gpu_name(gpu: Gpu) -> str:
         parts.append(f"{gib(gpu.memory_total, 0)} GiB{' unified' if gpu.unified_memory else ''}")
     if gpu.power_limit_w is not None:
         parts.append(f"{gpu.power_limit_w:.0f} W")
-    return ", ".join(parts) + (" (SIMULATED)" if gpu.simulated and "SIMULATED" not in gpu.name.upper() else "")
+    return ", ".join(parts)
 
 
 def count_names(names: Sequence[str]) -> str:

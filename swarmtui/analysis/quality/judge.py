@@ -289,18 +289,19 @@ def _throttling(facts: QualityFacts) -> Grade | None:
 def _single(
     fact: Callable[[QualityFacts], float | None],
     limit: Limit,
-    value: Callable[[float], str],
+    amount: Callable[[float], str],
     good_sentence: str,
     bad_sentence: str,
+    value: str = "{}",
 ) -> Callable[[QualityFacts], Grade | None]:
-    """Build the grade of a single fact with a limit."""
+    """Build the grade of a single fact with a limit; `value` is the sentence around its amount."""
 
     def grade(facts: QualityFacts) -> Grade | None:
         found = fact(facts)
         if found is None:
             return None
-        above = value(limit.note).removeprefix("within ")
-        return Grade(limit.grade(found), value(found), good_sentence, bad_sentence, above)
+        shown = value.format(amount(found))
+        return Grade(limit.grade(found), shown, good_sentence, bad_sentence, amount(limit.note))
 
     return grade
 
@@ -400,8 +401,8 @@ RULES = (
     Rule(
         "gpu_clocks", "GPU clocks", _within(limits.GPU_CLOCKS), "no GPU reported its clocks under load",
         _single(
-            lambda facts: facts.clock_spread, limits.GPU_CLOCKS, lambda spread: f"within {short_percent(spread, 2)}",
-            "the GPU clocks were steady", "the GPU clocks changed under load",
+            lambda facts: facts.clock_spread, limits.GPU_CLOCKS, lambda spread: short_percent(spread, 2),
+            "the GPU clocks were steady", "the GPU clocks changed under load", "within {}",
         ),
         external=True, doubt="the GPU clocks changed", slows=True,
     ),
@@ -417,9 +418,9 @@ RULES = (
     Rule(
         "host_clocks", "host clocks", f"within ±{short(1e3 * limits.HOST_CLOCKS.note)} ms", "",
         _single(
-            lambda facts: facts.clock_bound_s, limits.HOST_CLOCKS, lambda bound: f"within ±{short(1e3 * bound)} ms",
+            lambda facts: facts.clock_bound_s, limits.HOST_CLOCKS, lambda bound: f"±{short(1e3 * bound)} ms",
             "the clocks of the hosts are known well enough to order their requests",
-            "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not",
+            "the clocks of the hosts are not known exactly: throughput may be off; TTFT and gaps are not", "within {}",
         ),
         touches=(OUTPUT,), doubt="the clocks of the hosts are not known",
     ),

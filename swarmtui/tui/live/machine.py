@@ -132,9 +132,9 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         if view is None:
             return [self.heading("", width)]
         gpus = view.telemetry.gpus if view.telemetry else ()
-        simulated = any(gpu.simulated for gpu in gpus)
         self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
-        note = "SIMULATED" if simulated and "SIMULATED" not in self.title else ""
+        # The name of a single one says so.
+        note = "SIMULATED" if len(gpus) > 1 and any(gpu.simulated for gpu in gpus) else ""
         # Sentences are whole where they have room, else in few words on a line each.
         versions = [_server_lines(view, width, whole=whole) for whole in (True, False)]
         room = height - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.limits.slo import parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import SearchState
@@ -219,7 +219,7 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
     found = []
     for number, condition in enumerate(conditions):
         words = condition.words(brief=True)
-        brief = words.removeprefix("first token ")
+        brief = f"≤ {time_text(condition.limits['ttft'])}" if [*condition.limits] == ["ttft"] else words
         kept = running[number] if number < len(running) else None
         if kept is None or not kept.n:
             found.append(Gauge(words, brief, "dim"))
