@@ -97,10 +97,7 @@ def _answer(summary: Summary, answer: Answer) -> str:
         f'<text x="{_LEFT}" y="190" class="figure" style="font-size:{size}px{hue}">{escape(large.number)}'
         f'<tspan class="unit" dx="14">{escape(large.unit)}</tspan></text>'
     ]
-    # Without what is written large beside it.
-    start = f"{large.number.strip('?+')} {large.unit} "
-    rest = large.sentence.removeprefix("at least ").removeprefix(start) if large.number else large.sentence
-    lines = wrap(rest, 400, 22, 4)
+    lines = wrap(large.sentence, 400, 22, 4)
     parts += [_line(_LEFT, 232 + 28 * at, text) for at, text in enumerate(lines)]
     y = 232 + 28 * len(lines) + 16
     for name, figure, more, colour in _figures(summary, answer)[: (460 - y) // 32 + 1]:
