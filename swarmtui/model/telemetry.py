@@ -365,11 +365,11 @@ class QualityLine(Stored, frozen=True, kw_only=True):
     `programs` are those that made the host busy.
     """
 
+    code: str
     name: str
     state: Literal["ok", "note", "doubtful", "wrong"]
     value: str
     sentence: str
-    code: str = ""
     inexact: tuple[str, ...] = ()
     programs: tuple[Program, ...] = ()
 

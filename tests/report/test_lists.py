@@ -56,7 +56,7 @@ def test_no_server_suggests_the_simulator() -> None:
 
 
 def test_check_line_has_sign_and_state_and_fits() -> None:
-    line = QualityLine(name="disk", state="wrong", value="0.0 GiB free", sentence="clear some " * 20)
+    line = QualityLine(code="disk", name="disk", state="wrong", value="0.0 GiB free", sentence="clear some " * 20)
     text = paint(check_blocks(line))
     assert text.startswith("✗ wrong: disk: 0.0 GiB free\n    clear some")
     assert max(map(len, text.splitlines())) <= 100

@@ -140,6 +140,6 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         rates=tuple(StreamRate(n, 40.0, (40.0,) * 8) for n in range(streams)),
         watched=watched(words, text, now),
         telemetry=Telemetry(t_ns=now, gpus=(gpu,)),
-        quality=(QualityLine(name=words, state="doubtful", value=words, sentence=words),),
+        quality=(QualityLine(code="", name=words, state="doubtful", value=words, sentence=words),),
         tails=tuple(TextTail(n, len(text), text[-200:]) for n in range(streams)) if text else (),
     )

@@ -276,15 +276,17 @@ def test_scales_end_at_a_round_number_just_above_the_data(value: float) -> None:
 
 
 def test_notes_leave_the_quality_ok() -> None:
-    seen = msgspec.structs.replace(frame(2), quality=(QualityLine(name="x", state="note", value="", sentence=""),))
+    seen = msgspec.structs.replace(
+        frame(2), quality=(QualityLine(code="x", name="x", state="note", value="", sentence=""),)
+    )
     assert header_view(None, seen, None, None).quality == ("● quality ok",)
 
 
 def test_quality_is_that_of_the_worst_line() -> None:
     lines = (
-        QualityLine(name="clock", state="ok", value="", sentence=""),
-        QualityLine(name="lag", state="doubtful", value="", sentence=""),
-        QualityLine(name="reads", state="wrong", value="", sentence=""),
+        QualityLine(code="clock", name="clock", state="ok", value="", sentence=""),
+        QualityLine(code="lag", name="lag", state="doubtful", value="", sentence=""),
+        QualityLine(code="reads", name="reads", state="wrong", value="", sentence=""),
     )
     assert header_view(*manual(quality=lines), None, None).quality[0] == "✖ wrong: reads and 1 more"
 

@@ -31,12 +31,14 @@ def _load_generator_lines(frame: Frame | None) -> tuple[QualityLine, ...]:
         return ()
     lag = MISSING if frame.lag_ms is None else f"{fixed(frame.lag_ms, 1)} ms"
     rows = (
-        ("client lag", lag, "delay of the load generator's event loop"),
-        ("client CPU", percent(frame.worker_cpu), "of one core, the busiest worker"),
-        ("coalesced chunks", count(frame.coalesced_chunks), "chunks without their own timestamp"),
-        ("clock steps", count(frame.clock_steps), "jumps of the wall clock"),
+        ("client_lag", "client lag", lag, "delay of the load generator's event loop"),
+        ("client_cpu", "client CPU", percent(frame.worker_cpu), "of one core, the busiest worker"),
+        ("coalesced_chunks", "coalesced chunks", count(frame.coalesced_chunks), "chunks without their own timestamp"),
+        ("client_clock", "clock steps", count(frame.clock_steps), "jumps of the wall clock"),
     )
-    return tuple(QualityLine(name=name, state="note", value=value, sentence=text) for name, value, text in rows)
+    return tuple(
+        QualityLine(code=code, name=name, state="note", value=value, sentence=text) for code, name, value, text in rows
+    )
 
 
 class QualityPanel(LivePanel, Page):
