@@ -34,13 +34,13 @@ from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import POWER, Start, TuneFile, configuration_key, configuration_text
 from swarmtui.numbers import percent
 
-# A server has this many times as long as the command as it is took to become ready, and at least so many seconds.
+# A server has this many times as long to become ready as the unchanged command took, and at least these seconds.
 _READY_FACTOR, _READY_S = 5.0, 60.0
 # A start that takes this many times as long as the first has no chance.
 _MEASURE_FACTOR, _MEASURE_S = 6.0, 120.0
 # The command itself has this share of the budget to become ready.
 _BASELINE_SHARE = 1 / 3
-# More failed requests than this, or so many more degenerate answers than with the command, are a failure.
+# A larger share of failed requests, or of degenerate answers beyond those of the command, is a failure.
 _MAX_ERRORS, _MAX_DEGENERATE = 0.1, 0.25
 # An answer that is worse by chance: canaries are few.
 _MAX_CANARY_DROP = 0.2

@@ -323,7 +323,7 @@ class HostPool:
                 raise BadInput(problem, key="endpoint")
 
     async def start_workers(self, counts: list[int]) -> list[HostWorker]:
-        """Start so many workers on each host; consecutive numbers are on different hosts."""
+        """Start this many workers on each host; consecutive numbers are on different hosts."""
         turns = [link for turn in range(max(counts)) for link, n in zip(self.links, counts, strict=True) if turn < n]
         loop = asyncio.get_running_loop()
         self._worker_sockets = {number: loop.create_future() for number in range(len(turns))}

@@ -26,7 +26,7 @@ _READ_BYTES = 32 << 10
 # Where the headers, or an event in its HTTP chunk, end; none is shorter than this many bytes.
 _EVENT_END = re.compile(rb"\r?\n\r?\n(?:\r\n)?")
 _LEAST_EVENT = 32
-# So many reads are parsed together.
+# The number of reads that are parsed together.
 _KEPT_READS = 32
 # The first ones wait for a part of that, which differs between streams: those that started together would otherwise all
 # have to be parsed in the same moment.

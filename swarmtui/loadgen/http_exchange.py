@@ -20,7 +20,7 @@ MAX_ERROR_BODY = 64 << 10
 MAX_HEADERS = 256
 # The most bytes outside the body: an endless header line would exhaust memory.
 MAX_UNFRAMED = 256 << 10
-# A read that ends so has whole events in whole HTTP chunks, and is not the last one of its response.
+# A read with this end has whole events in whole HTTP chunks, and is not the last one of its response.
 _KEPT_ENDS = {EventSplitter: b"\n\n\r\n", LineSplitter: b"}\n\r\n"}
 # The end of the HTTP chunk with the last event, and of the body.
 _LAST_CHUNKS = b"\r\n0\r\n\r\n"
@@ -172,7 +172,7 @@ class HttpExchange:
         end = _KEPT_ENDS[type(self._splitter)]
         stamps = times
         if len(pieces) != len(times):
-            # When each event arrived, if each is whole in one read and ends so.
+            # When each event arrived, if each is whole in one read and has this end.
             stamps = [t for read, t in zip(reads, times, strict=True) for _ in range(read.count(end))]
         payloads = self._splitter.feed_each(pieces) if len(pieces) == len(stamps) else None
         if payloads is None:
@@ -289,7 +289,7 @@ class HttpExchange:
 def _bodies(data: bytes, pieces: list[bytes], reads: list[bytes]) -> list[bytes]:
     """Return the part of the body in each read, from its pieces, which are in `data`, the reads together.
 
-    A body that is sent byte by byte thereby costs no more than a whole one.
+    So a body that is sent byte by byte costs no more than a whole one.
     """
     if len(reads) == 1:
         return [b"".join(pieces)]

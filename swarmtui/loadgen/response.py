@@ -13,12 +13,12 @@ from swarmtui.model.record import SAME_STAMP_NS, EngineTimings, TokenSource
 # A response above these limits ends with the error `too_long`, so that it cannot exhaust memory.
 MAX_CHARS = 32 << 20
 MAX_CHUNKS = 1 << 18
-# A response that repeats one token, or stops after so few, yields high rates that mean nothing.
+# A response that repeats one token, or stops after this few, has a high rate that means nothing.
 _REPEATS = 16
 _FEW_TOKENS = 2
 # The finish reason of servers that do not say whether they completed an answer or cut it at its limit.
 COMPLETED = "completed"
-# An answer that ends with so many characters of a period not above the other number is a loop.
+# An answer is a loop if its last characters, this many, repeat a text of at most the second number of characters.
 _LOOP_CHARS, _PERIOD_CHARS = 240, 60
 # Replacement and control characters, surrogates and private use; more than this share, and number, is garbage.
 _NOT_TEXT = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ue000-\uf8ff]")

@@ -145,7 +145,7 @@ class UnacknowledgedRecords:
             self._copies.clear()
 
     def copy_overdue(self) -> None:
-        """Copy records that wait for long to a disk that takes them: this process, too, may be killed."""
+        """Copy records that have waited long to a disk that takes them: this process, too, may be killed."""
         start = max(0, self._copied + 1 - self._kept[0].number) if self._kept else 0
         # Once some had to be copied, the others need not wait as long.
         before = perf_counter_ns() - (0 if self._copies else _OVERDUE_NS)

@@ -18,7 +18,7 @@ from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine
 from swarmtui.model.worker_protocol import ProtocolMessage, StreamRow, TextTail
 
 Status = Literal["starting", "warming up", "running", "pausing", "paused", "draining", "stopping", "saving", "ended"]
-# How a time is meant: an estimate from a plan, a rough one, or a bound.
+# How exact a time is: an estimate from a plan, a rough one, or a bound.
 TimeBound = Literal["exact", "about", "at_least", "at_most"]
 
 
@@ -261,7 +261,7 @@ class Frame(ProtocolMessage, frozen=True):
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads. `provisional` are levels that are not in `levels` yet. `limit` has C and the
     tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server has been
-    away. `steered`: under manual control, which only the user ends. `left_bound` says how `left_s` is meant: later
+    away. `steered`: under manual control, which only the user ends. `left_bound` says how exact `left_s` is: later
     levels may take longer, and a search with a deadline ends at it at the latest. `planned` are the
     levels of the sweep that runs or ran last, or its rates. `trace` is set while one is replayed.
     `tails` are those that clients watch. `slots` are those that the server or the user names. `answer` and `goodput`

@@ -105,8 +105,8 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     have its timestamp, `first_coalesced` those with the timestamp of the first one: it may have come earlier, by up
     to `first_error_s`. `retried`: the server had closed the idle connection, and the request was sent again;
     `new_connection`: it does so after each response, and connections are no longer reused. `left_out` names request
-    fields that were omitted because the server refused them. `replayed` is the recorded request of a trace. It is the
-    `turn` from 0 of a conversation of so many `turns`.
+    fields that were omitted because the server refused them. `replayed` is the recorded request of a trace. `turn`
+    counts from 0 in a conversation of `turns`.
     """
 
     task: int

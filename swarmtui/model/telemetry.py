@@ -189,8 +189,8 @@ class KvFigures(Stored, frozen=True, kw_only=True):
 
     Of the `cached_tokens`, `external_tokens` came from the memory of the host or a store elsewhere. The others were
     read: `recomputed_tokens` of them again, since they were no longer cached. `evicted_tokens` left the cache of the
-    GPU. `kv_use` is the highest share of it in use, `context_tokens` the mean context of an agent, of which so many
-    would `fits` in by prediction.
+    GPU. `kv_use` is the highest share of it in use, `context_tokens` the mean context of an agent, and `fits` how many
+    of these should fit in.
     """
 
     cached_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""Exit codes, the crash report of an internal error, and how to exit although nobody reads the output."""
+"""Exit codes, the crash report of an internal error, and how to exit when nobody reads the output."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _line(x: float, y: float, text: str) -> str:
 
 
 def wrap(text: str, width: float, size: float, most: int) -> Sequence[str]:
-    """Break a text into at most so many lines of this width, at blanks; the last one may end with an ellipsis."""
+    """Break a text at blanks into lines of this width, at most `most`; the last one may end with an ellipsis."""
     lines = [""]
     for word in words(text):
         longer = f"{lines[-1]} {word}".strip()

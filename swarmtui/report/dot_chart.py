@@ -220,7 +220,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
 
 
 def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
-    """Return the place of a chart of so many rows; its grid has the whole width, also that of the labels."""
+    """Return the place of a chart of these `rows`; its grid has the whole width, also that of the labels."""
     up = value_axis(
         chart.ys,
         min(_MOST_TICKS, 1 + max(1, (rows - 1) // 2)),

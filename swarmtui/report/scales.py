@@ -59,7 +59,7 @@ def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, fro
 
 
 def axis_with_limit(axis: Axis, limit: float, rows: int) -> Axis:
-    """Return an axis on which a limit is in the middle of one of so few rows, below the last; as it is if none can."""
+    """Return the axis with a limit in the middle of a row below the last one; unchanged if that is impossible."""
     if axis.log or axis.low or not 0.0 < limit < axis.high:
         return axis
     ends = (limit * (rows - 1) / row for row in range(rows - 2, 0, -1))

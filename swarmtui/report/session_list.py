@@ -158,6 +158,6 @@ def _answer(row: ListRow) -> Cell | None:
 
 
 def _state_cell(row: ListRow) -> Cell:
-    """The state of a session; of an experiment, that of a session that has not ended well, if there is one."""
+    """The state of a session, or that of the first session of an experiment that has not ended well."""
     state = next((found for found in map(session_state, _sessions(row)) if found != "done"), "done")
     return Cell(state, "failed" if state in _FAILED else None)

@@ -164,7 +164,7 @@ class Stages:
             self._workers.supply(stage)
 
     def _time_left(self) -> tuple[float | None, client_protocol.TimeBound]:
-        """Estimate the time to the end of a sweep or search, and say how that is meant."""
+        """Estimate the time to the end of a sweep or search, and say how exact that is."""
         stage, goal, load = self._stage, self.steering.goal, self.load
         if self.steering.state() == "pause":
             return None, "exact"

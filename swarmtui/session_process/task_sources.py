@@ -25,7 +25,7 @@ _MAX_PREROLLS = 4
 # Answers of no more tokens are expected to reach that limit, until it was seen whether most do.
 _SHORT_ANSWER = 256
 _SEEN, _MOST = 5, 0.8
-# With so many streams and such prompts, prefill takes most of the time and separates the streams by itself.
+# With this many streams and prompts of this length, prefill takes most of the time and separates the streams by itself.
 _MANY_STREAMS, _LONG_PROMPT = 16, 4096
 # The answers of a stage whose text is compared with the server's count of tokens at the end of the session.
 SAMPLED_OF_STAGE = 2

@@ -40,12 +40,12 @@ _LOOPING_DEPTH = 3
 # A level that has no answer when its time is up continues for up to this many times as long.
 _MOST_DURATIONS = 3.0
 _EXIT_TIMEOUT_S = 2.0
-# The workers of a batch begin so long after all are ready: none must learn of it too late.
+# The workers of a batch begin this long after all are ready: none must learn of it too late.
 _BEGIN_NS = 5_000_000
 
 
 def workers_per_host(plan: Plan, cores: Sequence[int]) -> list[int]:
-    """Divide C over hosts with so many cores: one worker per 512 streams, but one core is for everything else."""
+    """Divide C over hosts with these `cores`: one worker per 512 streams, but one core is for everything else."""
     hosts = len(cores)
     if plan.workers is not None:
         return [plan.workers // hosts + (number < plan.workers % hosts) for number in range(hosts)]

@@ -35,7 +35,7 @@ T = TypeVar("T")
 # Moments that can be shown, each with a frame of the workers; every second one is a point of the history.
 _STEP_NS = 125_000_000
 _POINT_STEPS = 2
-# The time that rates cover: so much is fed step by step before a moment, and what is before it in longer steps.
+# The time that rates cover: it is fed step by step before a moment, and what is before it in longer steps.
 _WINDOW_STEPS = 80
 _LONG_STEPS = 2_400
 _SNAPSHOTS = 120

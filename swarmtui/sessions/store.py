@@ -282,7 +282,7 @@ def summary_hint(directory: Path) -> str:
 
 
 def summary_error(directory: Path, error: OSError | BadInput, finished: int, counted: int = 0) -> str:
-    """Return the message for a summary that could not be written, after so many finished requests."""
+    """Return the message for a summary that could not be written, after `finished` requests."""
     why = f"{directory}: no summary: {error.strerror if isinstance(error, OSError) else error}"
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     advice = f"{'free some space, then ' if full else ''}{summary_hint(directory)}"

@@ -13,7 +13,7 @@ from swarmtui.model.redaction import Secrets
 from swarmtui.model.telemetry import DiscoveredServer
 
 _INTERVAL_S = 1.0
-# Every so many checks the server is identified; in between only its port is checked.
+# The server is identified in every fourth check; in between only its port is checked.
 _IDENTIFY_EVERY = 4
 
 

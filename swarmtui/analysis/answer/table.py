@@ -29,7 +29,7 @@ _FIGURES = {
     "stall": "a pause took",
     JOB: "a job took",
 }
-# Of these a request has one.
+# A request has one of each.
 _COUNTED = {"ttft": "first tokens", "ttfo": "first texts", "e2e": "answers"}
 
 
@@ -154,7 +154,7 @@ def _slots_text(facts: AnswerFacts) -> str:
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
-    # For how many contexts is not said: an agent that waits for a slot has none.
+    # The number of contexts is not said: an agent that waits for a slot has none.
     return f"{taken}; the KV cache has room" if facts.kv_fits is not None and facts.kv_fits >= facts.slots else taken
 
 

@@ -17,7 +17,7 @@ from swarmtui.model.trace import ReplayedRequest
 
 # Prompts shorter than this are in one class.
 _FIRST_CONTEXT = 4096
-# By so many tokens a composed prompt may differ from the recorded one.
+# A composed prompt may differ from the recorded one by this many tokens.
 _MISCOUNTED = 4
 
 ReplayedRecord = tuple[Record, ReplayedRequest]
@@ -43,7 +43,7 @@ def reusable_tokens(replayed: ReplayedRequest, tokens_in: int | None, block_size
 
 
 def trace_figures(runs: Sequence[LevelRun], block_size: int | None, jobs: int) -> TraceFigures | None:
-    """Return the figures of a level with so many whole `jobs`, or None if it replayed no trace."""
+    """Return the figures of a level with this number of whole `jobs`, or None if it replayed no trace."""
     measured = list(_replays(record for run in runs for record in run.finished))
     if not measured:
         return None

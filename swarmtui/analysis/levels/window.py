@@ -181,7 +181,7 @@ def _ratio_and_error(parts: Sequence[tuple[float, float]]) -> tuple[float | None
 
 
 def _decode_rate(streams: int, runs: Sequence[LevelRun], length: float) -> float | None:
-    """Return the rate of so many streams while no prompt is read: a chunk of each in the median gap without one.
+    """Return the rate of these `streams` while no prompt is read: a chunk of each in the median gap without one.
 
     In the time of one token, streams / length prompts begin: a share of e^−that of the gaps, the shortest, has none.
     """

@@ -15,7 +15,7 @@ GOODPUT_ALPHA = 0.05
 def dispersion(runs: Sequence[tuple[int, int]]) -> float:
     """Return by how much the shares of runs vary more than independent requests would; at least 1.
 
-    Requests of one run are alike: so many of them count as one. `runs` are the good requests and all of each.
+    Requests of one run are alike: this many of them count as one. `runs` are the good requests and all of each.
     """
     good, n = sum(one for one, _ in runs), sum(size for _, size in runs)
     if len(runs) < 2 or not 0 < good < n:

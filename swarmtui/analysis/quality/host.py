@@ -75,7 +75,7 @@ def busy_text(programs: Sequence[Program], *, brief: bool = False) -> str:
 
 
 def program_text(program: Program) -> str:
-    """`cc1 (pid 71, 0.8 cores)`: only so is a program named in a sentence, and found again to leave it out."""
+    """`cc1 (pid 71, 0.8 cores)`: every sentence names programs like this, so that they can be found and left out."""
     pid = "" if program.pid is None else f"pid {program.pid}, "
     return f"{program.name} ({pid}{program.cores:.1f} cores)"
 

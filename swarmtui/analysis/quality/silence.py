@@ -28,12 +28,12 @@ from swarmtui.numbers import short
 
 # A shorter silence moves no figure. Times to the first token vary more than gaps.
 _MIN_NS, _MIN_WAITING_NS = 500_000_000, 1_000_000_000
-# Streams are silent if they receive nothing for so many of their 99th percentile of gaps.
+# Streams are silent if they receive nothing for this many times the 99th percentile of their gaps.
 _GAPS = 8
-# Reading prompts may take so many times as long as usual, and more if they are far longer than usual: other streams
+# Reading prompts may take this many times as long as usual, and more if they are far longer than usual: other streams
 # share the server, and the time per token grows with the prompt.
 _SLOWER, _SLOWER_IF_LONG, _LONG = 2.0, 4.0, 2.0
-# The host explains a silence if client and server had to wait for so much of it, or its hypervisor took so much.
+# The host explains a silence if client and server had to wait for this share of it, or its hypervisor took this share.
 _WAITED, _STOLEN = 0.5, 0.1
 # Requests queue for slots if no more than this share of the streams ever received tokens at the same time.
 _QUEUED = 0.8
@@ -59,7 +59,7 @@ class PrefillTimes(NamedTuple):
     fastest_s: float = 0.0
 
     def longest_ns(self, tokens: int) -> float:
-        """Return how long so many prompt tokens may take to be read; few of a long context take long, too."""
+        """Return how long it may take to read these prompt tokens; a few after a long context take long, too."""
         slower = _SLOWER_IF_LONG if tokens > _LONG * self.tokens else _SLOWER
         return 1e9 * max(slower * self.per_token_s * tokens, _SLOWER * self.fastest_s)
 

@@ -38,7 +38,7 @@ from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_k
 
 # A smaller gain is none, and what promises less than the second is not started.
 _GAIN, _PROMISE = 0.02, 0.001
-# Of an ordered knob a value so many steps away is tried: one step often changes too little to be seen.
+# A value of an ordered knob that is tried is this many steps away: one step often changes too little to be seen.
 _STEPS = 2
 # Once each knob was tried, the screening ends at this number of starts, or where all starts are this part of a grid.
 _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
@@ -46,7 +46,7 @@ _LEAST_SCREENS, _PART_OF_GRID = 13, 0.15
 _FINALIST_WITHIN = 0.15
 # This share of the budget is kept for the starts that rank and confirm, at most.
 _RESERVED = 0.6
-# An A/B test may take longer than expected by the first. Without so many starts before it, it has nothing to confirm.
+# An A/B test may take this many times as long as expected. With fewer starts before it, it has nothing to confirm.
 _SPARE, _LEAST_BEFORE_AB = 1.15, 4
 # Starts for which the stages leave time if there are knobs that come last.
 _LAST_STARTS = 3

@@ -49,7 +49,7 @@ class MapLayout(NamedTuple):
         return -(-total // self.per_line) * self.height
 
     def first_line(self, total: int, height: int, cursor: int) -> int:
-        """The first row of cells that is shown in so many lines, with the cursor in the middle if not all fit."""
+        """The first row of cells that is shown, with the cursor in the middle if not all fit into `height` lines."""
         shown = max(1, height // self.height)
         return min(max(0, cursor // self.per_line - shown // 2), max(0, -(-total // self.per_line) - shown))
 

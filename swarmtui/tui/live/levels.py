@@ -170,7 +170,7 @@ def _with_texts(table: Table, texts: Mapping[int, str]) -> Table:
 
 
 def shown_rows(view: LevelsView, room: int) -> range:
-    """Return so many rows without a gap: around the first pinned one, with those of the others that fit beside it.
+    """Return `room` rows without a gap: around the first pinned one, with those of the others that fit beside it.
 
     Below a row comes before above it: a search goes up.
     """

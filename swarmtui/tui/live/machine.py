@@ -143,7 +143,7 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         return self.scrolled(note, lines, width, height)
 
     def _machine_lines(self, view: MachineView, gpus: tuple[Gpu, ...], width: int, room: int, below: int) -> list[Line]:
-        """The figures of the levels, or those of the GPUs, above so many lines `below`."""
+        """The figures of the levels, or those of the GPUs, above the other lines, `below`."""
         if view.levels is not None and view.levels.rows:
             return table_lines(view.levels, width - 1, GAPS)
         if not gpus:
