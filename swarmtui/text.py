@@ -91,7 +91,7 @@ def _joined_numbers(text: str) -> str:
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Return the size of the terminal that a stream is, 80×24 if it does not tell; zeros if it is none."""
+    """Return the size of the terminal that a stream is, 80×24 if it does not tell; zeros if it is not a terminal."""
     try:
         if not stream.isatty():
             return os.terminal_size((0, 0))

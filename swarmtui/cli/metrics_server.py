@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Report our own errors; a reader that hangs up is none."""
+        """Report our own errors, not readers that hang up."""
         error = sys.exception()
         if not isinstance(error, OSError):
             write_text(sys.stderr, f"swarmtui: metrics: {type(error).__name__}: {error}")

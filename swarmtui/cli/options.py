@@ -126,7 +126,7 @@ def commands(context: click.Context, slow: bool, session_dir: str | None) -> Non
 
 _COMMANDS_WITH_DEFAULTS = ("run", "quick", "capacity", "probe", "ab")
 _ONLY_FOR_RUN = ("runs", "levels", "canaries", "precision")
-# Of mutually exclusive options, one on the command line overrides another from config.toml.
+# Mutually exclusive: one on the command line overrides another from config.toml.
 _EXCLUSIVE_OPTIONS = (
     ("requests", "duration", "precision"),
     ("rate", "canaries"),
@@ -182,7 +182,7 @@ _SESSION_DIR: dict[str, Any] = {
     "help": "Where sessions are saved.  [default: swarmtui/sessions in $XDG_DATA_HOME or ~/.local/share]",
 }
 session_dir = click.option("--session-dir", **_SESSION_DIR)
-# The same, resolved; of the commands below `sessions`, its option counts where they have none.
+# The same, resolved; commands below `sessions` take its option if they have none.
 root = click.option(
     "--session-dir", "root", callback=lambda context, param, value: session_root(value or context.obj), **_SESSION_DIR
 )

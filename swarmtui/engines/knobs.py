@@ -181,7 +181,7 @@ def _position(words: Sequence[str], knob: Knob) -> int | None:
 
 
 def _end(words: Sequence[str], at: int, knob: Knob) -> int:
-    """Return the position after a flag and its value; what follows a switch is none."""
+    """Return the position after a flag and its value; a switch has none."""
     single = knob.is_switch or "=" in words[at] or at + 1 == len(words) or _FLAG.match(words[at + 1])
     return at + 1 if single else at + 2
 

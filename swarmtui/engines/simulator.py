@@ -11,7 +11,7 @@ from swarmtui.engines.vllm import Vllm
 from swarmtui.model.endpoint import SIMULATOR_PREFIX
 from swarmtui.model.telemetry import DiscoveredServer
 
-# What a simulator always reports of its settings, and flags of the process, which are none.
+# The settings that a simulator always reports, and flags of the process that are no settings.
 _SETTINGS = ("slots", "replicas", "speed")
 _PROCESS = ("preset", "port", "watch-stdin")
 

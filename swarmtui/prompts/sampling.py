@@ -30,7 +30,7 @@ def random_stream(*parts: object) -> Random:
 
 
 def nonce(number: int, seed: int, salt: str) -> str:
-    """Return alternating digits and letters: tokenizers split between them, so all nonces have as many tokens."""
+    """Return alternating digits and letters: tokenizers split between them, so all nonces have equally many tokens."""
     offset = int.from_bytes(sha256(f"{seed}/{salt}".encode()).digest()[:8], "big")
     left = (number * _STEP + offset) % _NONCES
     pairs = []

@@ -104,7 +104,7 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
 
-    Of few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
+    With few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
     beside the table of levels, which has that count and medians.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]

@@ -112,7 +112,7 @@ class Chart(NamedTuple):
 
 
 def labelled_xs(charts: Sequence[Chart]) -> Set[float]:
-    """Return the x of levels that may have a label: of those of a baseline none, unless there are no others."""
+    """Return the x of levels that may have a label: those of a baseline only if there are no others."""
     return {x for chart in charts for x in chart.own_xs} or {x for chart in charts for x in chart.xs}
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 _LOG_FROM = 30.0
 # The first digits of steps between ticks, with how much they are avoided, as a share of the axis that stays unused.
 _DIGITS = ((1.0, 0.0), (2.0, 0.0), (5.0, 0.0), (10.0, 0.0), (2.5, 0.05), (4.0, 0.1), (3.0, 0.1), (1.5, 0.2))
-# Of a single step, any of these is good.
+# Where an axis of a single step may end.
 _ENDS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 # The share of equal steps between levels from which on their axis is linear.
 _EVEN = 2 / 3

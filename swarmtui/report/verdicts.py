@@ -47,7 +47,7 @@ def row_code(row: ComparisonRow) -> Code:
 def change_cell(row: ComparisonRow, *, judged: bool) -> Cell:
     """Show a change, with a sign if it has a verdict or is likely; `not sure yet` is said only where it is `judged`.
 
-    Of the figures of a level its leading one is judged, and none of a search, whose verdict is about agents.
+    The leading figure of a level is judged, but none of a search, whose verdict is about agents.
     """
     code = row_code(row)
     if code == "unsure" and not (judged and row.leads):

@@ -54,7 +54,7 @@ class TaskFactory:
     def keeps_in_step(self) -> bool:
         """Whether answers have the same length, so that streams that start together stay together.
 
-        So they do if the server has to write that many tokens, or where most answers reach their limit.
+        They do if the server has to write that many tokens, or if most answers reach their limit.
         """
         if self.generator.keeps_in_step:
             return True

@@ -138,7 +138,7 @@ class SwarmApp(PatchedApp[AppResult]):
         self.theme_changed_signal.subscribe(self, self._theme_changed)
         self.set_keymap(keymap(self.config.keymap))
         if self.console.color_system in ("standard", "windows"):
-            # Else the 16 colours of our styles are converted to RGB and back, and latency is as red as an error.
+            # Otherwise the 16 colours of our styles are converted to RGB and back, and latency is as red as an error.
             self.ansi_color = True
         if not self.is_headless:
             self._detach_on_signals()

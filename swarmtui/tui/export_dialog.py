@@ -31,7 +31,7 @@ _HINT = "enter: write · tab: format, directory, file · esc: close"
 
 
 def default_path(root: Path, session_ids: Sequence[str], form: str) -> Path:
-    """Return a file in the directory of the session; of several, in that of the newest."""
+    """Return a file in the directory of the newest session."""
     newest = max(session_ids)
     name = f"{newest}-compared" if len(session_ids) > 1 else newest
     return root / newest / f"{name}.{FORMATS[form].suffix or form}"

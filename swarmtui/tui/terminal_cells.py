@@ -28,7 +28,7 @@ _CLEAR = "\x1b[0m"
 class Pen(NamedTuple):
     """A style as the codes of SGR sequences; `colour` and `background` are empty for those of the terminal.
 
-    Of a blank, only what is visible counts: `colour` is None if it may be any.
+    Only what is visible of a blank counts: `colour` is None if it may be any.
     """
 
     attributes: tuple[str, ...]

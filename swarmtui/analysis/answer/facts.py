@@ -32,7 +32,7 @@ LOW_ACCEPTANCE = 0.5
 # Lines of measurement quality that say that the client, or its host, was too slow.
 _CLIENT = ("client_cpu", "client_lag", "turnaround")
 _HOST = ("host_pressure", "host_steal")
-# Of more failed requests, as a share, the throughput says little about the server.
+# If a larger share of requests failed, the throughput says little about the server.
 _FEW_FAIL = 0.05
 # The parts of the time of a job, in words.
 _PARTS = {

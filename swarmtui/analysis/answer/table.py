@@ -1,7 +1,7 @@
 """Every sentence of an answer: its code, the facts that it needs, and when it is said.
 
-A row is said if none of its facts is null and its condition holds. Of the headlines, the conditions that were missed
-and the limits, the first one is said; of the next steps, which are in `steps`, all. What a power limit costs and saves
+A row is said if none of its facts is null and its condition holds: the first one of the headlines, of the conditions
+that were missed and of the limits, and all of the next steps, which are in `steps`. What a power limit costs and saves
 is said of a tune.
 """
 

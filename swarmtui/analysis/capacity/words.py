@@ -162,7 +162,7 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
 
 def most_requests(frame: Frame) -> int:
     """Return how many requests a visit may count, with those in flight at its end; 0 if that is not known."""
-    # Of a conversation each turn is judged, but whole ones are counted.
+    # Each turn of a conversation is judged, but whole conversations are counted.
     alike = all(share.n <= frame.done + 2 * frame.c for share in frame.slo_kept)
     return frame.of + frame.c if frame.of and alike else 0
 

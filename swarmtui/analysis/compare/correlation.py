@@ -4,7 +4,7 @@ What disturbs one run (heat, a neighbour, memory) often lasts into the next one 
 correlation ρ between one run and the next, ρ² with the one after that, and so on. ρ is estimated from all levels and
 sides together, in the order in which they ran: the runs of a single level are too few for that. The estimate is
 corrected for its bias: deviations from the mean of a few correlated runs look less correlated than the runs are.
-Of one level it cannot be estimated, and of two or three only badly: there a correlation of up to 0.7 is assumed.
+It cannot be estimated from one level, and only badly from two or three: there a correlation of up to 0.7 is assumed.
 """
 
 from __future__ import annotations

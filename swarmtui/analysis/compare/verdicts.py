@@ -211,7 +211,7 @@ def decide(
 ) -> Verdict:
     """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %.
 
-    Of a measurement that is `doubted`, the sentence does not say how sure it is. A search that has `searched` the
+    The sentence does not say how sure a `doubted` measurement is. A search that has `searched` the
     levels decides itself how often each is run: more runs cannot be asked for.
     """
     word, interval = _word(evidence, alpha)

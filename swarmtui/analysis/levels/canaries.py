@@ -131,6 +131,6 @@ def wilson_interval(passed: int, n: int) -> tuple[float | None, float | None]:
 def fisher_p(alone_passed: int, alone_n: int, passed: int, n: int) -> float:
     """Return the probability that `n` pass at most `passed` times, if load makes no difference."""
     total, failed = alone_n + n, alone_n - alone_passed + n - passed
-    # By failures, of which there are few: as many as seen under load, or more.
+    # Counted by failures, as these are few: as many as seen under load, or more.
     ways = sum(comb(failed, k) * comb(total - failed, n - k) for k in range(n - passed, min(n, failed) + 1))
     return ways / comb(total, n)

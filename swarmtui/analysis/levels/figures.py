@@ -148,7 +148,7 @@ def _level(
     out_tps_wall = ratio(sum_known(map(_wall_tokens, counted)), wall_s)
     out_tps_steady = ratio(sum_known(part.tokens if part else None for part in steady_parts), steady_s)
     gaps = count_gaps_us(ok)
-    # Of some requests only the longest gap was stored.
+    # Some requests have only their longest gap stored.
     longest_us = max((*_known(r.stall_us for r in ok), *gaps), default=None)
     jobs = [seconds for run in runs for seconds, _ in whole_jobs(run.records)]
     load, rate = runs[-1].load, runs[-1].rate
@@ -181,7 +181,7 @@ def _level(
         total_tps=None,
         per_stream_tps=per_stream,
         per_stream_tps_clean=per_stream_clean,
-        # Of a level that ended before a request did, some first tokens were still awaited.
+        # If a level ended before its requests, some first tokens were still awaited.
         ttft_s=spread(_known(r.ttft_s for r in first_tokens))
         if finished
         else survival_spread(

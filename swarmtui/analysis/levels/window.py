@@ -130,7 +130,7 @@ def steady_half_width(c: int, runs: Sequence[LevelRun], rejections: Rejections) 
     server of its own, and of the lengths of answers. All streams share the steps of a server, so that the mean length
     moves the rate of all of them, by the share of the time that does not grow with the length. A level of the default
     size has two or three batches, which tell little by themselves. `rejections` are those of all levels.
-    Of streams that keep in step, no spread within a level tells how the next level would start.
+    If streams keep in step, no spread within a level tells how the next level would start.
     """
     if are_synchronised(c, runs):
         return None

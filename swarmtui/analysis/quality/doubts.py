@@ -13,7 +13,7 @@ from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HostUse, QualityFacts, QualityLine
 from swarmtui.text import count_noun
 
-# Of these it is known which share of the CPU time they took.
+# It is measured which share of the CPU time these took.
 _MEASURED = ("host_pressure", "host_steal")
 _MAX_DOUBTS = 2
 _DOUBTS = {rule.code: rule.doubt for rule in RULES if rule.doubt}

@@ -176,7 +176,7 @@ def _first_error(answered: Sequence[Record]) -> float | None:
 def _unique_cached(answered: Sequence[Record]) -> float | None:
     """Return the share of first turns of whose prompts the cache had more than what other prompts begin with.
 
-    Of a trace that is what the same play has sent before; otherwise it is shorter than the shortest prompt.
+    For a trace that is what the same play has sent before; otherwise it is shorter than the shortest prompt.
     """
     shared = min((record.tokens_in or 0 for record in answered), default=0) - _UNIQUE_TOKENS
     found = 0

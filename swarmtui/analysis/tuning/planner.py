@@ -5,7 +5,7 @@ answered from there, so that it stops at the first that is not: a tune continues
 what the user pins, vetoes or adds takes effect with the next start.
 
 1. The command as it is. 2. One knob at a time from the best so far, with few requests: first those that move what binds
-the command, then stage by stage. Of an ordered knob a value above and one below are tried, of others all; those that a
+the command, then stage by stage. A value above and one below are tried of an ordered knob, of others all; those that a
 running server follows, such as the power limit, come last. 3. What all starts together promise most of (`estimate`),
 again or for the first time, until the search has had its starts. Between equal numbers of agents the throughput
 decides. 4. The best few are restarted with all requests, and ranked. 5. The first of them and the command alternate, as
@@ -36,7 +36,7 @@ from swarmtui.analysis.tuning.steps import Ask, SearchRules, Skipped, Tried, Tun
 from swarmtui.engines.knobs import Knob
 from swarmtui.model.tuning import Flags, Start, TuneStep, Value, configuration_key, format_flags
 
-# A smaller gain is none, and what promises less than the second is not started.
+# A smaller gain does not count, and a configuration that promises less than the second is not started.
 _GAIN, _PROMISE = 0.02, 0.001
 # A value of an ordered knob that is tried is this many steps away: one step often changes too little to be seen.
 _STEPS = 2

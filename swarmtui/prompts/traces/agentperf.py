@@ -94,7 +94,7 @@ class _Manifest(Stored, frozen=True, kw_only=True):
 
 
 def manifest_files(path: Path) -> tuple[Path, ...]:
-    """Return the files that a manifest names, or the manifest of a directory; none if there is none."""
+    """Return the files that a manifest names, or the manifest of a directory; empty if there is no manifest."""
     with reading(path):
         for manifest in sorted(path.glob(_MANIFESTS)) if path.is_dir() else [path] if path.match(_MANIFESTS) else []:
             if _MODE.encode() in (data := read_file(manifest)):

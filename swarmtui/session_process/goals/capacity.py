@@ -94,7 +94,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
                 climbs = step == "climb" and run.has_room and clock() >= short
                 return run.missed or budget.ends(run) or climbs
 
-            # Of the requests that are sent, one per stream is cancelled at the end.
+            # One request per stream is cancelled at the end.
             least = max(following.requests, c // _CYCLE) + c
             await stages.run_level((c, None), number, 1, least=least, enough=enough, jobs=slo.has_jobs)
             budget.add(run.visit, clock() - started)

@@ -199,7 +199,7 @@ def _running_percentile(known: FirstTokens | None) -> str:
 def _judged_percentile(frame: Frame, shares: Sequence[KeptShare], longest_s: float | None) -> str:
     """The percentile that the SLO limits: `p90 1.9 s`; empty without a limit on one.
 
-    Of few requests no percentile is known: it is at most their longest time, and the limit if it is kept.
+    With few requests no percentile is known: it is at most their longest time, and the limit if it is kept.
     """
     for number, condition in enumerate(parse_slo(frame.slo).conditions if frame.slo else ()):
         if condition.limits.keys() == {"ttft"} and condition.percentile not in (None, 50):

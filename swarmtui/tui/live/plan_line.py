@@ -95,7 +95,7 @@ def progress(frame: Frame) -> tuple[int, int | None]:
     if (counts := judged_so_far(frame)) is not None:
         _, n = counts
         earlier = next((level.n for level in frame.search.levels if level.c == frame.c), 0) if frame.search else 0
-        # Of a conversation each turn is judged, but `of` counts whole ones.
+        # Each turn of a conversation is judged, but `of` counts whole conversations.
         if n - earlier <= frame.done + 2 * frame.c:
             return n, max(n, frame.of + earlier) if frame.of else None
     if frame.of or not frame.steered:

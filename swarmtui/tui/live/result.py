@@ -233,7 +233,7 @@ def _above(view: ResultView, width: int) -> list[Line]:
 def _level_lines(view: LevelsView, width: int, height: int, room: int) -> list[Line]:
     """The levels and remarks on them, after a blank line; in `room` lines those next to the marked ones.
 
-    What is left out, panel 4 shows, which has the same `height`. Rows of levels come before remarks, and before the
+    Panel 4, which has the same `height`, shows what is left out. Rows of levels come before remarks, and before the
     line that says how to see the others.
     """
     if room < 1:

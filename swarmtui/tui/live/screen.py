@@ -168,7 +168,7 @@ class LiveScreen(PanelScreen):
         panels = self.panels
         self.choose_visible(panels)
         if not is_same:
-            # Of a part, not of the screen: Textual forgets the places only in what contains it.
+            # A part is refreshed, not the screen: Textual forgets the places only in what contains it.
             for part in panels[:1]:
                 part.refresh(layout=True)
         data = self.live_data()

@@ -209,7 +209,7 @@ class CompareScreen(PanelScreen):
         return max(self._summaries, key=lambda summary: summary.session.id)
 
     def action_again(self) -> None:
-        # Of the app: the workers of this screen end with it.
+        # By the app, as the workers of this screen end with it.
         run_in_background(self.app, partial(self._run_again, "again"))
 
     def action_find_capacity(self) -> None:
