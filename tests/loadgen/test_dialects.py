@@ -6,15 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from swarmtui.cli.run import run
 from swarmtui.loadgen.dialects import load_dialect
 from swarmtui.loadgen.dialects.base import error_text
 from swarmtui.loadgen.response import Response
 from swarmtui.model.endpoint import PATHS, Dialect
 from swarmtui.model.workload import Message, Task, Tool, ToolCall
+from swarmtui.sim.apis import APIS
+from tests.loadgen.wire import WIRES
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -27,6 +31,12 @@ def read(stream: bytes, dialect: Dialect = "chat", piece: int = 97) -> Response:
     payloads += splitter.finish()
     api.read(response, payloads, list(range(len(payloads))))
     return response
+
+
+def test_each_api_is_tested_simulated_and_named_in_the_help() -> None:
+    assert WIRES.keys() == PATHS.keys() and APIS.keys() == {*PATHS.values()}
+    (option,) = (param for param in run.params if isinstance(param, click.Option) and param.name == "api")
+    assert (option.help or "").startswith(f"{', '.join(PATHS)}, or auto")
 
 
 def dialect_of(name: str) -> Dialect:
