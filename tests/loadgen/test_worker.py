@@ -307,13 +307,15 @@ def test_records_are_spooled_once_if_session_process_stops_reading(tmp_path: Pat
     spool, count = tmp_path / "spool.jsonl", 300
 
     def handler(call: RawCall) -> None:
+        if len(server.calls) >= count:
+            all_sent.set()
         call.stream(ROLE, delta("stop", content="x" * 4096), usage(1), DONE)
 
+    all_sent = threading.Event()
     with RawServer(handler) as server, DrivenWorker(server.url, spool=str(spool)) as worker:
         worker.enqueue(task(n) for n in range(count))
         worker.start_stage(4)
-        while len(server.calls) < count:
-            time.sleep(0.01)
+        assert all_sent.wait(WAIT_S)
         worker.close_pipe()
     tasks = _spooled(spool)
     assert len(tasks) == len(set(tasks)) >= count - 4

@@ -31,10 +31,15 @@ SESSION = Session(
 
 
 class NumberedFrames(SessionState):
-    """Frames that are numbered by `finished`."""
+    """Frames that are numbered by `finished`; `made` is set at each."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.made = asyncio.Event()
 
     def frame(self, now: int, *, rows: bool) -> client_protocol.Frame:
         self.finished += 1
+        self.made.set()
         return super().frame(0, rows=rows)
 
 
@@ -42,7 +47,7 @@ class ClientHarness:
     """Clients on real sockets."""
 
     def __init__(self, known: bool, note: str = BIG) -> None:
-        self.state = NumberedFrames(0)
+        self.state = NumberedFrames()
         self.state.note = note
         self.writers: list[asyncio.StreamWriter] = []
         self.connections = ClientConnections(
@@ -64,7 +69,8 @@ class ClientHarness:
     async def wait_for_frames(self, count: int) -> None:
         async with asyncio.timeout(60.0):
             while self.state.finished < count:
-                await asyncio.sleep(0.01)
+                self.state.made.clear()
+                await self.state.made.wait()
 
 
 async def read(reader: asyncio.StreamReader) -> client_protocol.SessionMessage:
