@@ -142,13 +142,14 @@ def _line(parts: dict[str, str]) -> str:
 
 
 def _found(frame: Frame) -> str:
-    """The bracket of a search: `8 kept · 16 missed`"""
+    """The bracket of a search: `8 kept · 16 missed`, or `16 missed?` of a level that is not decided."""
     search = frame.search
     if search is None:
         return ""
     low, high = _BRACKETS[search.goal]
+    unsure = {level.c: "?" for level in search.levels if level.state == "unsure"}
     kept = f"{search.low} {low}" if search.low else ""
-    missed = f"{search.high} {high}" if search.high is not None else ""
+    missed = f"{search.high} {high}{unsure.get(search.high, '')}" if search.high is not None else ""
     return " · ".join(filter(None, (kept, missed)))
 
 

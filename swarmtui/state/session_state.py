@@ -9,13 +9,13 @@ from collections import Counter, defaultdict, deque
 
 from swarmtui.analysis.capacity.agents import predict_kv_cliff
 from swarmtui.analysis.capacity.scaling import server_slots
-from swarmtui.analysis.capacity.searched import leave_missed_open
+from swarmtui.analysis.capacity.words import with_outlook
 from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_figures
 from swarmtui.analysis.levels.stats import largest_known
 from swarmtui.analysis.limits.slo import read_slo, usable_slo
 from swarmtui.analysis.machine.energy import used_gpus
-from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, judge_host, temper
-from swarmtui.analysis.quality.facts import cache_promise, level_facts
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, temper
+from swarmtui.analysis.quality.facts import cache_promise
 from swarmtui.analysis.quality.judge import asked_figures
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.answer import Answer
@@ -364,12 +364,9 @@ class SessionState:
             return None
         return len(self._begun) if not self._done and len(self._begun) < stage.c else None
 
-    def _shown_search(self) -> SearchState | None:
-        """Return the search as its answer will have it: what was missed on a busy host proves nothing."""
-        if self.search is None or self._final_quality is not None:
-            return self.search
-        disturbed = find_disturbances(judge_host(level_facts(self.levels, self.search).host))
-        return leave_missed_open((), self.search)[1] if disturbed else self.search
+    def is_disturbed(self, now: int) -> bool:
+        """Return whether something slows the server down: a level that is missed then proves nothing."""
+        return bool(find_disturbances(self._judge(now)[0]))
 
     def _limit_points(self) -> tuple[tuple[int, float], ...]:
         """Return C and the tok/s that are possible at each level, of a MoE those to expect, where that is known."""
@@ -396,7 +393,7 @@ class SessionState:
         if judged is not None:
             judged.see(newest.values(), now)
         recent_delays = (delay for t_ns, delay in self._send_delays if t_ns >= now - _RECENT_NS)
-        return copy_fields(
+        frame = copy_fields(
             Frame,
             self,
             t_ns=now,
@@ -425,7 +422,6 @@ class SessionState:
             quality=quality,
             ttft_split=ttft_split,
             search_result=temper(self.search_result, find_doubts(quality)),
-            search=self._shown_search(),
             tokens_per_chunk=self.quality.tokens_per_chunk,
             steered=stage is not None and stage.steered,
             rate=stage.rate if stage is not None else None,
@@ -438,3 +434,4 @@ class SessionState:
             first_tokens=judged.first_tokens() if judged is not None else None,
             begun=self._agents_begun(),
         )
+        return with_outlook(frame)

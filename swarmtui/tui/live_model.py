@@ -10,7 +10,7 @@ import msgspec
 
 from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
-from swarmtui.model.findings import SearchedLevel, SearchState, Slots
+from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import HistoryPoint, Telemetry
 
@@ -32,8 +32,6 @@ class LiveModel:
         self.points: list[HistoryPoint] = []
         self.power: dict[str, tuple[float | None, ...]] = {}
         self._sampled_ns = 0
-        # The levels that miss the SLO, by their verdict: whether something slowed the server down when it was given.
-        self._doubted: dict[SearchedLevel, bool] = {}
 
     @property
     def provisional(self) -> tuple[ProvisionalLevel, ...]:
@@ -87,7 +85,7 @@ class LiveModel:
     def reset(self, points: list[HistoryPoint], samples: Iterable[Telemetry]) -> None:
         """Replace what belongs to another moment, after a replay has jumped."""
         self.points = points
-        self.power, self._sampled_ns, self._doubted = {}, 0, {}
+        self.power, self._sampled_ns = {}, 0
         for sample in samples:
             self._apply_telemetry(sample)
 
@@ -98,30 +96,7 @@ class LiveModel:
             self.points = self.points[::2]
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
-        self.frame = self._with_doubt(frame)
-
-    def _with_doubt(self, frame: Frame) -> Frame:
-        """Leave open what missed the SLO while something slowed the server down, which the header says.
-
-        A verdict keeps its sign when that is over, or begins later; at the end the summary judges the whole session. A
-        level whose repeated visit can only miss the SLO is open before that visit ends.
-        """
-        search = frame.search
-        if search is None or search.goal != "capacity" or frame.status == "ended":
-            return frame
-        # Not needed for the first paint.
-        from swarmtui.analysis.capacity.words import with_outlook
-        from swarmtui.analysis.quality.doubts import find_disturbances
-
-        disturbed = bool(find_disturbances(frame.quality))
-        missed = [level for level in search.levels if level.state == "missed"]
-        self._doubted = {level: self._doubted.get(level, disturbed) for level in missed}
-        levels = tuple(
-            msgspec.structs.replace(level, state="unsure") if self._doubted.get(level) else level
-            for level in search.levels
-        )
-        search = msgspec.structs.replace(search, levels=levels)
-        return msgspec.structs.replace(frame, search=search if disturbed else with_outlook(search, frame))
+        self.frame = frame
 
     def _apply_telemetry(self, telemetry: Telemetry) -> None:
         """Store each GPU sample once: several frames may repeat it."""

@@ -252,6 +252,24 @@ def test_state_of_the_search_has_the_bracket_and_a_word_per_level() -> None:
     ]  # fmt: skip
 
 
+def test_a_level_that_is_missed_at_a_disturbed_visit_is_open_until_it_is_judged_again() -> None:
+    """Doubts come and go: each level has that of its last visit, and what is kept is kept in spite of it."""
+    visits = [visit(1, 90), visit(2, 0, 8), visit(4, 90), visit(8, 0, 8), visit(16, 0, 8)]
+
+    def states() -> list[str]:
+        return [one.state for one in search_state(visits, None, ALPHA).levels]
+
+    assert states() == ["kept", "dip", "kept", "missed", "missed"]
+    for disturbed in (0, 1, 4):
+        visits[disturbed].disturbed = True
+    assert states() == ["kept", "unsure", "kept", "missed", "unsure"]
+    visits.append(visit(16, 0, 8, run=2))
+    assert states() == ["kept", "unsure", "kept", "missed", "missed"]
+    visits.append(visit(8, 0, 8, run=2))
+    visits[-1].disturbed = True
+    assert states() == ["kept", "unsure", "kept", "unsure", "missed"]
+
+
 def test_a_level_with_few_requests_keeps_its_verdict_while_a_higher_one_is_kept() -> None:
     """Level 2 has a miss, so that levels 1 to 8 together show nothing; 4 and 8 do."""
     visits = [visit(1, 4), visit(4, 20), visit(8, 20)]

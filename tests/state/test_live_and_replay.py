@@ -18,10 +18,9 @@ import asyncio
 import socket
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -70,7 +69,7 @@ class RecordedRun:
     """The frames of a session while it ran, and its replay."""
 
     def __init__(self, frames: dict[int, Frame], replay: Replay, root: Path) -> None:
-        self.frames, self.replay = list(frames.values()), replay
+        self.frames, self.replay, self.root = list(frames.values()), replay, root
         self._known_ns = {frame.t_ns: known_ns for known_ns, frame in frames.items()}
         self.journal = load_session(root, "last").journal
         self.t0_ns = self.journal.head.session.t0_ns
@@ -127,22 +126,27 @@ def run_session(request: RunRequest, monkeypatch: pytest.MonkeyPatch) -> dict[in
     return frames
 
 
-@pytest.fixture(params=LOADS)
-def recorded(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RecordedRun]:
-    load, workload, url = LOADS[request.param]
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Plan, str, str], RecordedRun]]:
     with open_sandbox(tmp_path) as sandbox:
         for name, value in sandbox.environment.items():
             monkeypatch.setenv(name, value)
         root = sandbox.sessions
-        plan = Plan(load=load, max_tokens=120, seed=1, workers=1)
-        run = RunRequest(endpoints=(url,), workload=workload, plan=plan, session_root=str(root))
         # In both, judge the quality for each frame: it is otherwise up to a second old.
         monkeypatch.setattr(session_state, "_JUDGED_NS", 0)
-        frames = run_session(run, monkeypatch)
-        yield RecordedRun(frames, open_replay(root, "last"), root)
+
+        def run(plan: Plan, workload: str, url: str) -> RecordedRun:
+            request = RunRequest(endpoints=(url,), workload=workload, plan=plan, session_root=str(root))
+            frames = run_session(request, monkeypatch)
+            return RecordedRun(frames, open_replay(root, "last"), root)
+
+        yield run
 
 
-def test_replay_shows_what_the_session_showed(recorded: RecordedRun) -> None:
+@pytest.mark.parametrize("name", LOADS)
+def test_replay_shows_what_the_session_showed(name: str, record: Callable[[Plan, str, str], RecordedRun]) -> None:
+    load, workload, url = LOADS[name]
+    recorded = record(Plan(load=load, max_tokens=120, seed=1, workers=1), workload, url)
     frames = [frame for frame in recorded.frames if frame.status in ("warming up", "running")]
     assert frames and recorded.journal.records
     check_counts(recorded, frames)
@@ -153,6 +157,25 @@ def test_replay_shows_what_the_session_showed(recorded: RecordedRun) -> None:
     for frame in recorded.replayed:
         assert [getattr(frame, name) for name in NOT_IN_A_JOURNAL] == [None] * len(NOT_IN_A_JOURNAL)
     assert all(frame.lag_ms is not None and frame.clock_steps is not None for frame in frames)
+
+
+def test_replay_shows_the_verdicts_that_the_session_showed(
+    record: Callable[[Plan, str, str], RecordedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those in doubt, and wherever it begins: every second visit is disturbed, by what is in no journal."""
+    disturbed = cycle((True, False))
+    monkeypatch.setattr(SessionState, "is_disturbed", lambda state, now: next(disturbed))
+    load = Closed(levels=(1,), warmup=0)
+    plan = Plan(goal="capacity", slo="ttft=1ms", max_c=4, alpha=0.2, budget_s=10.0, load=load, max_tokens=20, workers=1)
+    recorded = record(plan, "chat", "sim:moe-tp1?speed=2")
+
+    live, replayed = (
+        [frame.search for frame in frames if frame.search] for frames in (recorded.frames, recorded.replayed)
+    )
+    assert [level.state for level in live[-1].levels[:2]] == ["unsure", "missed"]
+    assert all(search in replayed for search in live)
+    moment = [frame for frame in recorded.replayed if frame.search == live[-1]][-1]
+    assert open_replay(recorded.root, "last").frame_at(moment.elapsed_s).search == live[-1]
 
 
 def check_counts(recorded: RecordedRun, frames: list[Frame]) -> None:

@@ -289,19 +289,19 @@ def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     assert state.frame(0, rows=False).search is None
 
 
-@pytest.mark.parametrize(("busy_c", "shown"), [(2, "missed"), (8, "unsure")])
-def test_a_level_that_was_missed_on_a_busy_host_is_not_sure_while_the_search_runs(busy_c: int, shown: str) -> None:
-    """So that the end of the run changes no verdict; what was kept was kept in spite of it."""
+@pytest.mark.parametrize(("busy_c", "is_disturbed"), [(2, False), (8, True)])
+def test_a_busy_host_disturbs_levels_that_are_not_kept(busy_c: int, is_disturbed: bool) -> None:
+    """What was kept was kept in spite of it."""
     state = SessionState(0)
     busy = HostUse(pressure=0.9, waited=0.9, others=0.5)
     state.levels = tuple(msgspec.structs.replace(level(c), host=busy if c == busy_c else None) for c in (2, 8))
     kept = SearchedLevel(c=2, visits=1, n=16, good=16, state="kept")
     missed = SearchedLevel(c=8, visits=1, n=6, good=0, state="missed")
-    state.apply(
-        SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=4, step="bisect", levels=(kept, missed)))
-    )
-    search = state.frame(0, rows=False).search
-    assert search is not None and [one.state for one in search.levels] == ["kept", shown]
+    search = SearchState(goal="capacity", next_c=4, step="bisect", levels=(kept, missed))
+    state.apply(SearchEntry(t_ns=0, search=search))
+    assert not state.is_disturbed(0), "it is too early to tell"
+    state.apply(RequestEntry(record=request(0, [100, 6000])))
+    assert state.is_disturbed(int(6e9)) == is_disturbed
 
 
 def test_a_sweep_that_the_user_starts_takes_the_place_of_a_search_until_another_goal_ends_it() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from swarmtui.analysis.capacity.cliff import middle_level
 from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, FIRST_LOOK, Margins, fit_margins
@@ -23,7 +23,7 @@ from swarmtui.analysis.levels.runs import in_flight_span
 from swarmtui.analysis.levels.stats import falling_means, ratio
 from swarmtui.analysis.limits.shares import all_kept, dispersion, is_kept, least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally
-from swarmtui.model.findings import SearchedLevel, SearchEnd, SearchState, SearchStep
+from swarmtui.model.findings import LevelState, SearchedLevel, SearchEnd, SearchState, SearchStep
 from swarmtui.model.record import Record
 
 # The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
@@ -53,11 +53,15 @@ MAX_VISITS = 40
 
 
 class Visit:
-    """One run at a level: the requests that met the SLO, and the mean context of an agent."""
+    """One run at a level: the requests that met the SLO, and the mean context of an agent.
+
+    `disturbed`: something slowed the server down when the run ended, so that to miss the SLO proves nothing.
+    """
 
     def __init__(self, c: int, slo: Slo, records: Iterable[Record] = ()) -> None:
         self.c = c
         self.slo = SloTally(slo)
+        self.disturbed = False
         self._context = self._seconds = 0.0
         for record in sorted(records, key=lambda record: record.left_ns):
             self.add(record)
@@ -209,8 +213,12 @@ def search_end(visits: Sequence[Visit], alpha: float) -> SearchEnd | None:
 def search_state(
     visits: Sequence[Visit], following: NextVisit | None, alpha: float, end: SearchEnd | None = None
 ) -> SearchState:
-    """Return what the visits tell; `end` is why the range is open although there is no `following` visit."""
+    """Return what the visits tell; `end` is why the range is open although there is no `following` visit.
+
+    A level that misses the SLO is open if its last visit was disturbed.
+    """
     judged = judge(visits, alpha)
+    disturbed = {visit.c: visit.disturbed for visit in visits}
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
@@ -228,7 +236,7 @@ def search_state(
                 visits=len(one.visits),
                 n=n,
                 good=good,
-                state=_verdict(one, highest),
+                state=_verdict(one, highest, disturbed=disturbed[one.c]),
                 room=margins.room(one.c) if margins is not None and not one.dip else None,
                 close=one.near,
                 cut=one.visits[-1].n < FIRST_LOOK,
@@ -243,18 +251,18 @@ def search_state(
     )
 
 
-def _verdict(level: JudgedLevel, highest: int) -> Literal["kept", "missed", "unsure", "dip"]:
+def _verdict(level: JudgedLevel, highest: int, *, disturbed: bool) -> LevelState:
     """Return the verdict on a level; what keeps the SLO below the `highest` that is shown to keep it is kept, too.
 
     A level with few requests would otherwise be undecided again after another visit of a level beside it.
     """
     if level.dip:
-        return "dip"
+        return "unsure" if disturbed else "dip"
     if level.near:
         return "unsure"
     if level.kept is None:
         return "kept" if level.c < highest and _passes(level.visits) else "unsure"
-    return "kept" if level.kept else "missed"
+    return "kept" if level.kept else "unsure" if disturbed else "missed"
 
 
 def met_least(visits: Sequence[SloTally]) -> tuple[int, int]:

@@ -167,23 +167,28 @@ def most_requests(frame: Frame) -> int:
     return frame.of + frame.c if frame.of and alike else 0
 
 
-def with_outlook(search: SearchState, frame: Frame) -> SearchState:
-    """Return the search with its best level open once the visit that repeats it can only make it miss the SLO."""
-    best, most = search.level(search.low), most_requests(frame)
-    if best is None or not most or frame.c != best.c or search.next_c != best.c or best.visits >= frame.run:
-        return search
+def with_outlook(frame: Frame) -> Frame:
+    """Return the frame with the best level of its search open once its repeated visit can only miss the SLO."""
+    search, most = frame.search, most_requests(frame)
+    if search is None or search.goal != "capacity" or frame.status == "ended" or not most:
+        return frame
+    best = search.level(search.low)
+    if best is None or not frame.c == best.c == search.next_c or best.visits >= frame.run:
+        return frame
     together = [
         msgspec.structs.replace(share, good=share.good + (best.good or 0), n=share.n + best.n)
         for share in frame.slo_kept
         if share.n
     ]
-    if all(outlook(share, most + best.n) != "miss" for share in together):
-        return search
+    # The search has its own verdict at the end of a visit that something slowed down.
+    if all(outlook(share, most + best.n) != "miss" for share in together) or find_disturbances(frame.quality):
+        return frame
     below = [level.c for level in search.levels if level.c < best.c and level.state in ("kept", "unsure")]
     levels = tuple(
         msgspec.structs.replace(level, state="unsure") if level is best else level for level in search.levels
     )
-    return msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+    opened = msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+    return msgspec.structs.replace(frame, search=opened)
 
 
 def outlook_texts(frame: Frame) -> tuple[str, ...]:

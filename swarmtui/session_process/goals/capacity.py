@@ -100,6 +100,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
             budget.add(run.visit, clock() - started)
             if stages.steering.ends_goal:
                 return None
+            run.visit.disturbed = state.is_disturbed(time.perf_counter_ns())
             visits.append(run.visit)
             seconds.append(clock() - started)
             if not stages.records.answered or not run.visit.slo.n:
