@@ -386,3 +386,11 @@ class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):
     errors: int
     server_waiting: float | None = None
     per_stream_tps: float | None = None
+
+
+_MAX_POINTS = 1_200
+
+
+def thinned(history: list[HistoryPoint]) -> list[HistoryPoint]:
+    """Return a history without every second point once it is full."""
+    return history[::2] if len(history) > _MAX_POINTS else history

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from swarmtui.analysis.levels.stats import percentile
-from swarmtui.analysis.machine.energy import THROTTLE_REASONS
+from swarmtui.analysis.levels.stats import largest_known, percentile
+from swarmtui.analysis.machine.energy import lowered_by, throttled_share
 from swarmtui.analysis.machine.host import host_use
 from swarmtui.analysis.machine.server_counters import counter_change
 from swarmtui.analysis.machine.ttft_split import MAX_AGE_NS, recent_split
@@ -75,8 +75,7 @@ class QualityMonitor:
         self._server_counts: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
         self._max_other_clients: tuple[float, float] | None = None
         self._host: deque[HostLoad] = deque(maxlen=_HOST_READINGS)
-        self._throttled: deque[bool] = deque(maxlen=_FRAMES)
-        self._throttle_reasons: set[str] = set()
+        self._lowered: deque[frozenset[str] | None] = deque(maxlen=_FRAMES)
         self._clock_steps: int | None = None
         self._baseline: tuple[ServerState, ...] = ()
         self._first: tuple[ServerState, ...] = ()
@@ -143,11 +142,8 @@ class QualityMonitor:
         self._now_ns = max(self._now_ns, sample.t_ns)
         if sample.host is not None and in_flight and (not self._host or self._host[-1].t_ns < sample.host.t_ns):
             self._host.append(sample.host)
-        reported = [gpu.throttle for gpu in sample.serving_gpus if gpu.throttle is not None]
-        if reported and in_flight:
-            throttle = THROTTLE_REASONS.intersection(reason for reasons in reported for reason in reasons)
-            self._throttled.append(bool(throttle))
-            self._throttle_reasons |= throttle
+        if in_flight:
+            self._lowered.append(lowered_by(sample.serving_gpus))
         if sample.servers and sample.servers_read_ns != self._latest_ns:
             self._latest_ns, self._latest = sample.servers_read_ns, sample.servers
             self._first = self._first or sample.servers
@@ -192,14 +188,10 @@ class QualityMonitor:
             others = other_clients(self._server_counts)
             in_flight = None if others is None else self._server_counts[-1][0]
         lag_ms = percentile(sorted(self._lags), 0.99) if self._lags else None
-        cpu = max((share for frames in self._cpu.values() if (share := _cpu_share(frames)) is not None), default=None)
-        throttled = QualityFacts(
-            throttled=sum(self._throttled) / len(self._throttled) if self._throttled else None,
-            throttle=tuple(sorted(self._throttle_reasons)),
-        )
+        throttled, throttle = throttled_share(self._lowered)
         answers = record_facts(self._records)
         return merge_facts(
-            throttled,
+            QualityFacts(throttled=throttled, throttle=throttle),
             self.usage,
             counter_facts(growth),
             answers,
@@ -208,7 +200,7 @@ class QualityMonitor:
                 lag_p99_s=None if lag_ms is None else lag_ms / 1e3,
                 host=host_use(self._host[0], self._host[-1]) if len(self._host) > 1 else None,
                 turnaround=self._turnaround.share,
-                worker_cpu=self.cpu if ended and self.cpu is not None else cpu,
+                worker_cpu=self.cpu if ended and self.cpu is not None else self.worker_cpu,
                 in_flight=None if self._counters_lost else in_flight,
                 other_clients=None if self._counters_lost else others,
                 # The tokens of cancelled requests follow from their chunks.
@@ -225,6 +217,11 @@ class QualityMonitor:
                 several_servers=self._several_servers,
             ),
         )
+
+    @property
+    def worker_cpu(self) -> float | None:
+        """The share of a core that the busiest worker uses at present."""
+        return largest_known(map(_cpu_share, self._cpu.values()))
 
     @property
     def _so_far(self) -> Enough:

@@ -36,7 +36,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS, LevelKey
 from swarmtui.model.record import Record
 from swarmtui.model.session import Event, Level, Session, Summary, TaskFigures
-from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit
+from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, Telemetry, TtftSplit, thinned
 from swarmtui.model.worker_protocol import WorkerFrame
 from swarmtui.state.counts import RunningSlo, TraceCounts, add_to_totals
 from swarmtui.state.goals import follow_search, follow_sweep
@@ -49,7 +49,6 @@ _JUDGED_NS = 1_000_000_000
 # What happened to the server is shown for this long.
 _NEWS_NS = 30_000_000_000
 _FRAME_POINTS = 20
-_MAX_POINTS = 1_200
 _MAX_TASKS = 256
 
 
@@ -120,7 +119,6 @@ class SessionState:
         self._split = TtftSplitWindow()
         # Workers and their streams.
         self._workers: dict[int, WorkerFrame] = {}
-        self._cpu: dict[int, tuple[int, int, float | None]] = {}
         self._throughput = Throughput()
         self._tallies: dict[int, StreamTally] = {}
         self._newest: deque[HistoryPoint] = deque(maxlen=_FRAME_POINTS)
@@ -245,11 +243,6 @@ class SessionState:
         if self._stage is not None:
             since = self._stage.t_ns
             self._begun.update(row.agent for row in frame.rows if row.ttft_s is not None and row.t_sent_ns >= since)
-        if frame.cpu_ns is not None:
-            before_ns, before_cpu_ns, _ = self._cpu.get(worker, (frame.t_ns, frame.cpu_ns, None))
-            passed = frame.t_ns - before_ns
-            share = (frame.cpu_ns - before_cpu_ns) / passed if passed else None
-            self._cpu[worker] = (frame.t_ns, frame.cpu_ns, share)
         if frame.watched is not None:
             self.watched.update(frame.watched)
         self.watched.update_tails(frame.tails)
@@ -271,8 +264,7 @@ class SessionState:
         point = self._point(now)
         self._newest.append(point)
         self.history.append(point)
-        if len(self.history) > _MAX_POINTS:
-            self.history = self.history[::2]
+        self.history = thinned(self.history)
         if point.out_tps is not None and self._ticked_ns is not None:
             passed_s, (tokens, seconds) = (now - self._ticked_ns) / 1e9, self._stage_output
             self._stage_output = (tokens + point.out_tps * passed_s, seconds + passed_s)
@@ -411,7 +403,7 @@ class SessionState:
             errors=point.errors,
             error_counts=dict(self._errors),
             lag_ms=largest_known([frame.lag_ms for frame in workers]),
-            worker_cpu=largest_known([share for _, _, share in self._cpu.values()]),
+            worker_cpu=self.quality.worker_cpu,
             clock_steps=max((f.clock_steps for f in workers if f.clock_steps is not None), default=None),
             limit=self._limit_points(),
             provisional=tuple(sorted(provisional, key=lambda level: level.offered_load)),

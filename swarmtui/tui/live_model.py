@@ -12,12 +12,11 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.client_protocol import Ended, Frame, Hello, ProvisionalLevel, SessionMessage, StreamRate
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Session
-from swarmtui.model.telemetry import HistoryPoint, Telemetry
+from swarmtui.model.telemetry import HistoryPoint, Telemetry, thinned
 
 if TYPE_CHECKING:
     from swarmtui.analysis.compare.sessions import Pair
 
-_MAX_POINTS = 1_200
 GPU_SAMPLES = 60
 
 
@@ -91,9 +90,7 @@ class LiveModel:
 
     def _apply_frame(self, frame: Frame) -> None:
         newest = self.points[-1].t_ns if self.points else 0
-        self.points.extend(point for point in frame.points if point.t_ns > newest)
-        if len(self.points) > _MAX_POINTS:
-            self.points = self.points[::2]
+        self.points = thinned([*self.points, *(point for point in frame.points if point.t_ns > newest)])
         if frame.telemetry is not None:
             self._apply_telemetry(frame.telemetry)
         self.frame = frame

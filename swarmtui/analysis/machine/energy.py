@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 from math import fsum
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ def energy_used(
         sharp = sum(blurred_ns for _, blurred_ns in known) <= _MAX_BLURRED * 1e9 * seconds
         if joules is not None:
             joules = joules + sum(found for found, _ in known) if sharp and len(known) == len(parts) else None
-    throttled, why = throttled_share(inside)
+    throttled, why = throttled_share(map(lowered_by, inside))
     busy = [gpu.utilisation for gpus in inside for gpu in gpus if gpu.utilisation is not None]
     simulated = any(gpu.simulated for _, gpus in chosen for gpu in gpus)
     return Energy(
@@ -109,16 +109,16 @@ def _peak_memory(readings: Sequence[Sequence[Gpu]]) -> int | None:
     return max(sums, default=None)
 
 
-def throttled_share(samples: Sequence[Sequence[Gpu]]) -> tuple[float | None, tuple[str, ...]]:
-    """Return the share of samples in which a GPU's clocks were lowered, and the reasons."""
-    known = [
-        {reason for gpu in gpus if gpu.throttle for reason in gpu.throttle if reason in THROTTLE_REASONS}
-        for gpus in samples
-        if any(gpu.throttle is not None for gpu in gpus)
-    ]
-    if not known:
-        return None, ()
-    return sum(map(bool, known)) / len(known), tuple(sorted(set().union(*known)))
+def lowered_by(gpus: Sequence[Gpu]) -> frozenset[str] | None:
+    """Return why the clocks of these GPUs are lowered; None if none of them reports it."""
+    reported = [gpu.throttle for gpu in gpus if gpu.throttle is not None]
+    return THROTTLE_REASONS.intersection(chain(*reported)) if reported else None
+
+
+def throttled_share(samples: Iterable[frozenset[str] | None]) -> tuple[float | None, tuple[str, ...]]:
+    """Return the share of samples in which clocks were lowered, and the reasons."""
+    known = [reasons for reasons in samples if reasons is not None]
+    return ratio(sum(map(bool, known)), len(known)), tuple(sorted(set().union(*known)))
 
 
 def server_gpus(telemetry: Sequence[Telemetry], servers: Sequence[DiscoveredServer]) -> ServerGpus:
