@@ -14,8 +14,8 @@ from swarmtui.analysis.levels.figures import LevelReading, level_readings, task_
 from swarmtui.analysis.levels.stats import largest_known
 from swarmtui.analysis.limits.slo import read_slo, usable_slo
 from swarmtui.analysis.machine.energy import used_gpus
-from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, temper
-from swarmtui.analysis.quality.facts import cache_promise
+from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, judge_host, temper
+from swarmtui.analysis.quality.facts import cache_promise, level_facts
 from swarmtui.analysis.quality.judge import asked_figures
 from swarmtui.analysis.speed_of_light.session import session_limits
 from swarmtui.model.answer import Answer
@@ -359,6 +359,11 @@ class SessionState:
     def is_disturbed(self, now: int) -> bool:
         """Return whether something slows the server down: a level that is missed then proves nothing."""
         return bool(find_disturbances(self._judge(now)[0]))
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether the levels so far were measured on a busy host: then the answer leaves open what was missed."""
+        return bool(find_disturbances(judge_host(level_facts(self.levels, self.search).host)))
 
     def _limit_points(self) -> tuple[tuple[int, float], ...]:
         """Return C and the tok/s that are possible at each level, of a MoE those to expect, where that is known."""

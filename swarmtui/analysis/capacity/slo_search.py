@@ -211,14 +211,19 @@ def search_end(visits: Sequence[Visit], alpha: float) -> SearchEnd | None:
 
 
 def search_state(
-    visits: Sequence[Visit], following: NextVisit | None, alpha: float, end: SearchEnd | None = None
+    visits: Sequence[Visit],
+    following: NextVisit | None,
+    alpha: float,
+    end: SearchEnd | None = None,
+    *,
+    disturbed: bool = False,
 ) -> SearchState:
     """Return what the visits tell; `end` is why the range is open although there is no `following` visit.
 
-    A level that misses the SLO is open if its last visit was disturbed.
+    A level that misses the SLO is open if its last visit was disturbed, or the whole search.
     """
     judged = judge(visits, alpha)
-    disturbed = {visit.c: visit.disturbed for visit in visits}
+    opened = {visit.c: disturbed or visit.disturbed for visit in visits}
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
     failed = [one.c for one in judged if not one.passes and not one.dip]
@@ -236,7 +241,7 @@ def search_state(
                 visits=len(one.visits),
                 n=n,
                 good=good,
-                state=_verdict(one, highest, disturbed=disturbed[one.c]),
+                state=_verdict(one, highest, disturbed=opened[one.c]),
                 room=margins.room(one.c) if margins is not None and not one.dip else None,
                 close=one.near,
                 cut=one.visits[-1].n < FIRST_LOOK,

@@ -67,7 +67,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
         end = search_end(visits, alpha) if following is None else None
         if following is not None and not budget.allows(following):
             following, end = None, "no_time"
-        found = search_state(visits, following, alpha, end)
+        found = search_state(visits, following, alpha, end, disturbed=state.was_disturbed)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
         stages.expected_end = budget.deadline
         if not quick:
