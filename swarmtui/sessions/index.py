@@ -292,24 +292,27 @@ def _utf8(name: str) -> str:
 
 
 def _read_index(directory: Path, journal_bytes: int) -> _IndexFile | None:
-    """Read the index file; None if it is missing or stale. One of an older version is derived again."""
+    """Read the index file; None if it is stale.
+
+    One that is missing, damaged or of another version is derived from the summary, if there is one.
+    """
     try:
         index = _index_decoder.decode(read_file(directory / INDEX))
-        if index.journal_bytes != journal_bytes or index.schema > _INDEX_VERSION:
+        if index.journal_bytes != journal_bytes:
             return None
-        if index.schema < _INDEX_VERSION:
-            summary = read_saved_summary(str(directory)) if index.spool_bytes is None else None
-            if summary is None:
-                return None
-            content = index_json(summary, journal_bytes)
-            # The directory may be read-only.
-            with suppress(OSError):
-                write_file(directory / INDEX, content, sync=False)
-            return _index_decoder.decode(content)
-        # Spool files are looked up only where they matter: that takes longer than all the rest.
-        return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
+        if index.schema == _INDEX_VERSION:
+            # Spool files are looked up only where they matter: that takes longer than all the rest.
+            return index if index.spool_bytes is None or index.spool_bytes == _spool_bytes(directory) else None
     except (OSError, *DECODE_ERRORS):
+        pass
+    summary = read_saved_summary(str(directory))
+    if summary is None:
         return None
+    content = index_json(summary, journal_bytes)
+    # The directory may be read-only.
+    with suppress(OSError):
+        write_file(directory / INDEX, content, sync=False)
+    return _index_decoder.decode(content)
 
 
 def _spool_bytes(directory: Path) -> int:

@@ -320,6 +320,24 @@ def test_an_index_of_an_older_version_is_made_anew_from_the_summary(tmp_path: Pa
     assert json.loads((directory / "index.json").read_bytes()) == stored
 
 
+@pytest.mark.parametrize("damaged", [None, b"", b"{}", b"\xff"])
+def test_an_index_that_was_lost_is_made_anew_from_the_summary(tmp_path: Path, damaged: bytes | None) -> None:
+    """As after a copy of the session without it. The next listing does not read the summary."""
+    directory = age(write_session(tmp_path / ID, full_session()))
+    write_summary(directory)
+    (now,) = list_sessions(tmp_path)
+    index = directory / "index.json"
+    stored = index.read_bytes()
+    if damaged is None:
+        index.unlink()
+    else:
+        index.write_bytes(damaged)
+    assert list_sessions(tmp_path) == [now] and now.best_out_tps is not None and now.levels == (1, 2)
+    assert index.read_bytes() == stored
+    (directory / "detail.json").unlink()
+    assert list_sessions(tmp_path) == [now]
+
+
 def test_listing_writes_an_index_that_was_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next listing reads no journal for it; a summary replaces it."""
     directory = age(write_session(tmp_path / ID, full_session()[:-1]))
