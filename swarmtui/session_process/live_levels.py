@@ -61,13 +61,21 @@ class LevelRecords:
         if self._gaps > _MAX_GAPS:
             self._records, self._gap_cache = None, GapCache()
 
-    def levels_in_memory(
+    @property
+    def in_memory(self) -> bool:
+        """Whether levels can be computed without reading the journal."""
+        return self._records is not None
+
+    async def levels(
         self, servers: Sequence[DiscoveredServer], readings: Sequence[LevelReading], search: CapacitySearch | None
     ) -> tuple[Level, ...] | None:
-        """Return the levels, or None if the journal has to be read for them."""
+        """Compute the levels in a thread, which takes up to 0.2 s, or from the journal; None if it fails."""
         if self._records is None:
-            return None
-        return level_figures(self._records, self.starts, self.ends, self._rates, servers, readings, search)
+            return await self.levels_from_journal(search)
+        known, starts, ends = tuple(self._records), tuple(self.starts), tuple(self.ends)
+        return await asyncio.to_thread(
+            level_figures, known, starts, ends, self._rates, servers, tuple(readings), search
+        )
 
     async def levels_from_journal(self, search: CapacitySearch | None) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
@@ -107,10 +115,6 @@ class LiveLevels:
         self._stale = False
 
     def refresh(self) -> None:
-        levels = self._records.levels_in_memory(self._state.servers, self._state.readings, self._state.capacity_search)
-        if levels is not None:
-            self._set(levels)
-            return
         self._stale = True
         if self._computing is None or self._computing.done():
             self._computing = asyncio.create_task(self._compute())
@@ -118,7 +122,9 @@ class LiveLevels:
     async def _compute(self) -> None:
         while self._stale:
             self._stale = False
-            self._set(await self._records.levels_from_journal(self._state.capacity_search) or self._state.levels)
+            state = self._state
+            levels = await self._records.levels(state.servers, state.readings, state.capacity_search)
+            self._set(levels or state.levels)
 
     def _set(self, levels: tuple[Level, ...]) -> None:
         """Keep the levels, and log the silences that were found in them."""
@@ -129,10 +135,13 @@ class LiveLevels:
                 self._journal.log_event(silence.kind, silence_sentence(silence), t_ns=silence.t_ns)
 
     async def wait(self, stop_now: asyncio.Event) -> None:
-        """Wait until the levels are up to date, or `stop_now` is set."""
-        if self._computing is not None:
-            await wait_unless(stop_now, self._computing)
-            self._computing.cancel()
+        """Wait until the levels are up to date; while the journal is read for them, only until `stop_now` is set."""
+        computing, self._computing = self._computing, None
+        if computing is None:
+            return
+        if self._records.in_memory or await wait_unless(stop_now, computing):
+            await computing  # raises what it has raised
+        computing.cancel()
 
 
 class RequestTimes:

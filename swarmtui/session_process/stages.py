@@ -34,7 +34,10 @@ _CANCEL_IGNORED = "the server went on with requests that were cancelled: from no
 
 
 class Stages:
-    """Owns the running stage. It runs in the event loop of the session process and never blocks it."""
+    """Owns the running stage, in the event loop of the session process.
+
+    That does not wait for disks, servers or other processes, and the figures of levels are computed in threads.
+    """
 
     def __init__(
         self,
@@ -259,7 +262,7 @@ class Stages:
         return self.steering.state() == "run"
 
     async def levels_computed(self) -> None:
-        """Wait until the levels of the live state are up to date, or the user wants to wait for nothing."""
+        """Wait until the levels of the live state are up to date, unless that takes long and the user does not wait."""
         await self._levels.wait(self.steering.stop_now)
 
     async def _wait_while_paused(self) -> None:

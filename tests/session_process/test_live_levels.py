@@ -41,17 +41,19 @@ def level_records(journal_file: JournalQueue) -> LevelRecords:
 
 
 def read(records: LevelRecords) -> tuple[Level, ...]:
-    levels = asyncio.run(records.levels_from_journal(SEARCH))
+    levels = asyncio.run(records.levels((), (), SEARCH))
     assert levels is not None
     return levels
 
 
 def test_levels_from_the_journal_equal_those_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = level_records(JournalQueue(tmp_path / "kept")).levels_in_memory((), (), SEARCH)
+    kept_records = level_records(JournalQueue(tmp_path / "kept"))
+    assert kept_records.in_memory
+    kept = read(kept_records)
     monkeypatch.setattr(live_levels, "_MAX_GAPS", 500)
     records = level_records(JournalQueue(tmp_path / "read"))
-    assert records.levels_in_memory((), (), SEARCH) is None and records.answered
-    assert kept is not None and [level.ok for level in kept] == [5, 10]
+    assert not records.in_memory and records.answered
+    assert [level.ok for level in kept] == [5, 10]
     assert all(level.judged_ttft_s is not None for level in kept)
     assert read(records) == kept
 
@@ -167,7 +169,12 @@ def test_a_silence_is_logged_once_when_its_level_has_ended(tmp_path: Path) -> No
     records.starts.append(StageStart(number=1, t_ns=T0, c=1, run=1, phase="level", of=2))
     records.ends.append(StageEnd(number=1, t_ns=T0 + 20_000 * 1_000_000, complete=True))
     levels = LiveLevels(records, state, journal)
-    levels.refresh()
-    levels.refresh()
+
+    async def scenario() -> None:
+        for _ in range(2):
+            levels.refresh()
+            await levels.wait(asyncio.Event())
+
+    asyncio.run(scenario())
     journal.close()
     assert [event.name for event in read_journal(tmp_path / "s").events] == ["frozen"]

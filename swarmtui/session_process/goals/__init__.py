@@ -28,11 +28,12 @@ async def run_plan(stages: Stages) -> Literal["done", "stopped", "unusable"]:
     while True:
         if steering.state() == "new_goal":
             steering.resume()
-        if not await _pursue(steering.goal, stages):
-            return "unusable"
-        if steering.state() != "new_goal":
+        answered = await _pursue(steering.goal, stages)
+        if not answered or steering.state() != "new_goal":
             break
     await stages.levels_computed()
+    if not answered:
+        return "unusable"
     manual = isinstance(steering.goal, client_protocol.SetConcurrency)
     return "stopped" if steering.state() == "stop" and not manual else "done"
 
