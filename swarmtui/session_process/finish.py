@@ -75,6 +75,11 @@ async def save(
     journal.write(End(t_ns=time.perf_counter_ns(), state=ending, message=message))
     saved_elsewhere, unwritten = await asyncio.to_thread(_close_journal, journal, root)
     problem = unwritten
+
+    async def saved() -> str:
+        """Say how many requests are saved, which takes as long as reading the journal."""
+        return await asyncio.to_thread(saved_sentence, journal.directory, finished, counted)
+
     saving = await run_unless(exit_now, write_summary, journal.directory)
     await asyncio.to_thread(wait, (saving,), _SUMMARY_S)
     summary = saving.result() if saving.done() and saving.exception() is None else None
@@ -82,14 +87,14 @@ async def save(
         ending = "stopped" if ending == "done" else ending
         message = f"{message or 'stopped immediately'}; {summary_hint(journal.directory)}"
     elif isinstance(error := saving.exception(), OSError | BadInput):
-        problem = problem or summary_error(journal.directory, error, finished, counted)
+        problem = problem or await asyncio.to_thread(summary_error, journal.directory, error, finished, counted)
     elif error is not None:
         raise error
     elif ending == "interrupted":
-        message = f"{message}; {saved_sentence(journal.directory, finished, counted)}"
-    directory = str(journal.directory) if has_journal(journal.directory) else ""
+        message = f"{message}; {await saved()}"
+    directory = str(journal.directory) if await asyncio.to_thread(has_journal, journal.directory) else ""
     if unwritten and directory:
-        problem = f"{problem}; {saved_sentence(journal.directory, finished, counted)}"
+        problem = f"{problem}; {await saved()}"
     if problem:
         return Ended("unsaved", " · ".join(filter(None, [message, problem])), directory), summary
     return Ended(ending, " · ".join(filter(None, [message, saved_elsewhere])), directory), summary
@@ -98,7 +103,7 @@ async def save(
 def _close_journal(journal: JournalQueue, root: str) -> tuple[str, str]:
     """Return where the journal was saved instead, and what is not on disk in the end; empty if all is as it should."""
     saved_elsewhere = journal.save_elsewhere(_fallback_roots(root))
-    problem = journal.final_problem
+    problem = journal.final_problem()
     journal.close()
     return saved_elsewhere, problem
 

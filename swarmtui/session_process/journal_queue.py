@@ -38,9 +38,9 @@ class _QueuedLine(NamedTuple):
 class JournalQueue:
     """Writes entries in order, in a thread, so that no disk delays the event loop.
 
-    What is not written yet is in memory, and stays there while the disk is full or fails. `flush`, `move`,
-    `save_elsewhere` and `close` wait for the disk: an event loop calls them with `asyncio.to_thread`. `on_write` gets
-    each entry, on disk or not.
+    What is not written yet is in memory, and stays there while the disk is full or fails. To create one, `flush`,
+    `move`, `save_elsewhere`, `final_problem` and `close` wait for the disk: an event loop calls them in a thread.
+    `on_write` gets each entry, on disk or not.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -68,7 +68,6 @@ class JournalQueue:
         advice = f"{kept}save elsewhere with: swarmtui sessions save-to {self.directory.name} DIR"
         return SessionWarning(code, f"{self._problem_text(code, len(self._unsaved))}; {advice}")
 
-    @property
     def final_problem(self) -> str:
         """Say what is not safely on disk at the end, when nothing can be saved elsewhere any more."""
         code = self._problem_code
@@ -234,7 +233,7 @@ class JournalQueue:
             except OSError:
                 continue
             return f"{before}: {problem}; all entries were saved elsewhere"
-        return self.final_problem
+        return self.final_problem()
 
     def close(self) -> None:
         """Write what is queued, as far as the disk accepts it, and close the file."""

@@ -10,10 +10,11 @@ import socket
 import sys
 import time
 import traceback
+from concurrent.futures import Future, wait
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -63,6 +64,14 @@ if TYPE_CHECKING:
 
 # The imports of the sampler would delay the first request.
 _SAMPLER_DELAY_S = 0.3
+# A stop waits this long for the journal to be created, so that it can be removed again: it is, unless the disk hangs.
+_CREATED_S = 0.3
+
+Result = TypeVar("Result")
+
+
+class _StoppedEarly(Exception):
+    """The user stopped the session before the first request."""
 
 
 class SessionProcess:
@@ -103,6 +112,8 @@ class SessionProcess:
         fault, summary = False, None
         try:
             ending, message = await self._measure()
+        except _StoppedEarly:
+            ending, message = "stopped", "stopped before the first request"
         except BadInput as error:
             ending, message = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - whatever our own error is, what was measured is saved
@@ -120,8 +131,8 @@ class SessionProcess:
         for simulator in self._simulators:
             simulator.end()
 
-    async def _start_hosts(self, endpoints: tuple[Endpoint, ...]) -> bool:
-        """Start workers on other hosts instead of this one; return False if the user stops the session first."""
+    async def _start_hosts(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Start workers on other hosts instead of this one."""
         from swarmtui.hosts.pool import HostPool
 
         request, self._state.note = self._request, f"starting workers on hosts ({self._request.hosts})"
@@ -131,9 +142,8 @@ class SessionProcess:
         starting.cancel()
         self._state.note = ""
         if not started:
-            return False
+            raise _StoppedEarly
         self._workers = WorkerPool(starting.result(), self._interrupt)
-        return True
 
     async def _start_host_workers(self, hosts: HostPool, endpoints: tuple[Endpoint, ...]) -> list[HostWorker]:
         await hosts.start()
@@ -148,11 +158,14 @@ class SessionProcess:
         request = self._request
         if not request.hosts:
             check_open_file_limit(max(request.plan.load.levels), len(self._workers.links), open_file_limit())
-        workload = find_workload(request.workload)
+        stopped = self._stopped_early
+        workload = _result(await run_unless(stopped, find_workload, request.workload))
         session_id = new_session_id(datetime.now(UTC))
         directory, path = Path(request.session_root) / session_id, socket_path(session_id)
+        creating = await run_unless(stopped, JournalQueue, directory)
+        await asyncio.to_thread(wait, (creating,), _CREATED_S)
         try:
-            self._journal = journal = JournalQueue(directory)
+            self._journal = journal = _result(creating)
         except OSError as error:
             raise BadInput(f"cannot write here: {error.strerror}", key=str(directory)) from None
         journal.on_write = self._state.apply
@@ -161,32 +174,34 @@ class SessionProcess:
         except OSError as error:
             raise BadInput(f"cannot create the socket: {error.strerror or error}", key=str(path)) from None
         # Reading a large trace takes as long as the checks of the endpoints.
-        digesting = asyncio.create_task(run_unless(self._stopped_early, workload_digest, workload))
+        digesting = asyncio.create_task(run_unless(stopped, workload_digest, workload))
         inspecting = await run_unless(
-            self._stopped_early, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
+            stopped, preflight.inspect_endpoints, request, workload, self._simulators, self._findings
         )
         digested = await digesting
-        if not inspecting.done() or not digested.done():
-            return "stopped", "stopped before the first request"
         try:
-            endpoints, calibration = inspecting.result()
+            endpoints, calibration = _result(inspecting)
         except preflight.EndpointUnusable as error:
             return "unusable", str(error)
         self._endpoints = endpoints
-        if request.hosts and not await self._start_hosts(endpoints):
-            return "stopped", "stopped before the first request"
-        generator = preflight.task_generator(request, workload, calibration, endpoints, self._findings.window)
+        digest = _result(digested)
+        if request.hosts:
+            await self._start_hosts(endpoints)
+        window = self._findings.window
+        generator = _result(
+            await run_unless(stopped, preflight.task_generator, request, workload, calibration, endpoints, window)
+        )
         self._events = events = ServerEvents(journal)
         hosts = tuple(link.host for link in self._hosts.links) if self._hosts is not None else ()
         self._session = session = describe_session(
-            request, session_id, self._t0, workload, digested.result(), endpoints, calibration, hosts
+            request, session_id, self._t0, workload, digest, endpoints, calibration, hosts
         )
         journal.write(Head(session=session, pid=os.getpid()))
         if self._findings.too_long:
             journal.log_event("too_long", self._findings.too_long)
         await asyncio.to_thread(journal.flush)
         if journal.warning is not None:
-            return "failed", journal.final_problem
+            return "failed", await asyncio.to_thread(journal.final_problem)
         if self._hosts is not None:
             for link in self._hosts.links:
                 self._clock_measured(link, link.clock.newest)
@@ -372,7 +387,7 @@ class SessionProcess:
             await self._hosts.close()
         if self._session is None or not self._state.finished:
             await asyncio.to_thread(journal.close)
-            discard_session(journal.directory)
+            await asyncio.to_thread(discard_session, journal.directory)
             return client_protocol.Ended(ending, message, ""), None
         if stages is not None and stages.steering.stop_now.is_set():
             self._stop_now.set()
@@ -387,6 +402,13 @@ class SessionProcess:
         return await finish.save(
             journal, self._request.session_root, ending, message, self._state.finished, self._exit_now
         )
+
+
+def _result(working: Future[Result]) -> Result:
+    """Return the result of work that was done unless the user stopped the session early."""
+    if not working.done():
+        raise _StoppedEarly
+    return working.result()
 
 
 async def serve(pipe: socket.socket, first_worker: StartedProcess) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +14,7 @@ from swarmtui.model.load import Barrier, Closed, Load
 from swarmtui.model.plan import Plan
 from swarmtui.session_process.steering import Goal, Steering
 from swarmtui.sessions.store import load_session, summarise
-from tests.cli.programs import TIMEOUT_S
+from tests.cli.programs import TIMEOUT_S, send_signal, wait_until
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.model.loads import LOADS
 from tests.session_process.harness import SessionHarness, plan, ramp
@@ -307,6 +310,47 @@ def test_stop_before_the_first_request(harness: SessionHarness) -> None:
         session_client = harness.start(server.url, plan(1, requests=100_000))
         session_client.send(client_protocol.Stop(grace_s=0.0))
         assert session_client.wait_for_end().ending == "stopped"
+
+
+# Imported by every Python process: a session process hangs when it opens a file, and a marker shows that it does.
+HANGING = """
+import os, sys, time
+left = {opened}
+
+def hang(event, args):
+    global left
+    if event == "open" and str(args[0]).endswith({name!r}) and "swarmtui.session_process" in sys.orig_argv:
+        left -= 1
+        while left <= 0:
+            os.makedirs({marker!r}, exist_ok=True)
+            time.sleep(0.1)
+
+sys.addaudithook(hang)
+"""
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+@pytest.mark.parametrize(("name", "opened"), [("work.toml", 1), ("prompts.jsonl", 2), ("journal.jsonl", 1)])
+def test_stop_is_obeyed_while_a_file_cannot_be_opened(
+    harness: SessionHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, opened: int, by_signal: bool
+) -> None:
+    """As on a network file system that has gone away. The prompts are read for their digest, then for the requests."""
+    work, marker = tmp_path / "work.toml", tmp_path / "hangs"
+    work.write_text('kind = "jsonl"\nname = "work"\nfile = "prompts.jsonl"\n')
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"prompt": "hello", "max_tokens": 5}))
+    (tmp_path / "sitecustomize.py").write_text(HANGING.format(name=name, opened=opened, marker=str(marker)))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{harness.sandbox.environment['PYTHONPATH']}")
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1), workload=str(work))
+        wait_until(marker.exists, "the file is being opened")
+        if by_signal:
+            (process,) = harness.sandbox.processes("swarmtui.session_process")
+            send_signal(process.pid, signal.SIGTERM)
+        else:
+            session_client.send(client_protocol.Stop(grace_s=0.0))
+        ended = session_client.wait_for_end()
+    assert (ended.ending, ended.message) == ("stopped", "stopped before the first request")
+    wait_until(lambda: not harness.sandbox.processes("swarmtui.session_process"), "the process has ended")
 
 
 def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> None:
