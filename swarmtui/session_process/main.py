@@ -310,7 +310,7 @@ class SessionProcess:
             case client_protocol.SaveTo(directory):
                 self._save_refused = None
                 self._update_warnings()
-                self._moving = asyncio.create_task(self._move(journal, Path(directory)))
+                self._moving = asyncio.create_task(self._move(journal, Path(directory), self._moving))
             case _ if isinstance(command, Goal):
                 stages.set_goal(command)
 
@@ -325,8 +325,10 @@ class SessionProcess:
         else:
             self._stopped_early.set()
 
-    async def _move(self, journal: JournalQueue, root: Path) -> None:
-        """Move the session; clients learn of it by another Hello, or by a warning."""
+    async def _move(self, journal: JournalQueue, root: Path, before: asyncio.Task[None] | None) -> None:
+        """Move the session, after the move `before`; clients learn of it by another Hello, or by a warning."""
+        if before is not None:
+            await before
         try:
             await asyncio.to_thread(journal.move, root / journal.directory.name)
             self._workers.spool_to(journal.directory)

@@ -13,6 +13,7 @@ from swarmtui.model import client_protocol
 from swarmtui.model.load import Barrier, Closed, Load
 from swarmtui.model.plan import Plan
 from swarmtui.session_process.steering import Goal, Steering
+from swarmtui.sessions.journal import read_journal
 from swarmtui.sessions.store import load_session, summarise
 from tests.cli.programs import TIMEOUT_S, send_signal, wait_until
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
@@ -351,6 +352,22 @@ def test_stop_is_obeyed_while_a_file_cannot_be_opened(
         ended = session_client.wait_for_end()
     assert (ended.ending, ended.message) == ("stopped", "stopped before the first request")
     wait_until(lambda: not harness.sandbox.processes("swarmtui.session_process"), "the process has ended")
+
+
+def test_session_that_is_moved_twice_is_where_it_was_moved_last(harness: SessionHarness, tmp_path: Path) -> None:
+    with scripted_server(SLOW) as server:
+        session_client = harness.start(server.url, plan(1, requests=100_000))
+        session_client.wait_for_frame(lambda frame: frame.finished > 4)
+        name = Path(session_client.wait_for_hello().directory).name
+        for root in ("first", "second"):
+            session_client.send(client_protocol.SaveTo(str(tmp_path / root)))
+        session_client.send(client_protocol.Stop(grace_s=0.0))
+        while not isinstance(ended := session_client.client.receive(TIMEOUT_S), client_protocol.Ended):
+            assert ended is not None
+    assert ended.directory == str(tmp_path / "second" / name)
+    answered = {record.id for record in read_journal(Path(ended.directory)).records if record.ok}
+    assert answered == {request.id for request in server.completed}
+    assert not (tmp_path / "first" / name).exists()
 
 
 def test_each_frame_holds_the_whole_watched_stream(harness: SessionHarness) -> None:
