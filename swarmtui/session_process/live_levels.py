@@ -72,16 +72,21 @@ class LevelRecords:
         """Compute the levels in a thread, which takes up to 0.2 s, or from the journal; None if it fails."""
         if self._records is None:
             return await self.levels_from_journal(search)
-        known, starts, ends = tuple(self._records), tuple(self.starts), tuple(self.ends)
+        known, ends = tuple(self._records), tuple(self.ends)
         return await asyncio.to_thread(
-            level_figures, known, starts, ends, self._rates, servers, tuple(readings), search
+            level_figures, known, self._ended, ends, self._rates, servers, tuple(readings), search
         )
+
+    @property
+    def _ended(self) -> list[StageStart]:
+        """The starts of the stages that have ended: meanwhile the next one may have begun."""
+        ended = {end.number for end in self.ends}
+        return [start for start in self.starts if start.number in ended]
 
     async def levels_from_journal(self, search: CapacitySearch | None) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
-        ended = {end.number for end in self.ends}
-        starts = [start for start in self.starts if start.number in ended]
-        stages = [entry_encoder.encode(entry) for entry in (*starts, *self.ends, *([search] if search else []))]
+        entries = (*self._ended, *self.ends, *([search] if search else []))
+        stages = [entry_encoder.encode(entry) for entry in entries]
         lines = [*stages, *self._journal.unsaved_requests]
         journal = self._journal.duplicate()
         try:
