@@ -28,7 +28,7 @@ from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 10
+_INDEX_VERSION = 11
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -47,7 +47,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     the number of agents that keep the SLO, `agents_open` if it may be any number more, `agents_low` and `agents_high`
     are the ends of its range, which is `agents_range` where it is wide, `doubtful` if the measurement is in doubt;
     `previous` is the baseline, or what it `repeats`. `shared`: it was imported from a shared file, and has no
-    journal.
+    journal. `max_tokens` is the limit of an answer, if the plan has one of its own.
     """
 
     id: str
@@ -77,6 +77,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     tags: dict[str, str] = {}
     series: Series | None = None
     goal: PlanGoal = "sweep"
+    max_tokens: int | None = None
     previous: str = ""
     repeats: bool = False
     directory: str = ""
@@ -87,6 +88,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     def kind(self) -> str:
         """The kind of session, so that like is compared with like."""
         return self.series.kind if self.series else "capacity" if self.goal == "capacity" else "run"
+
+    @property
+    def alike(self) -> tuple[str, str, str, int | None]:
+        """What two sessions have in common if their figures can be compared."""
+        return self.model, self.workload, self.kind, self.max_tokens
 
     @property
     def is_complete(self) -> bool:
@@ -113,9 +119,10 @@ def session_beside(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
     others = [row for row in rows if row.id != chosen.id and row.levels]
     if found := baseline_of(others, chosen):
         return found
-    target = (chosen.model, chosen.workload)
-    alike = [row for row in others if (row.model, row.workload) == target and not row.shared]
-    alike = [row for row in alike if row.kind == chosen.kind] or alike
+    near = [row for row in others if row.alike[:2] == chosen.alike[:2] and not row.shared]
+    alike = (
+        [row for row in near if row.alike == chosen.alike] or [row for row in near if row.kind == chosen.kind] or near
+    )
     ids = sorted(row.id for row in ([row for row in alike if row.endpoint == chosen.endpoint] or alike))
     return next((id for id in reversed(ids) if id < chosen.id), next(iter(ids), ""))
 
@@ -128,7 +135,7 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
     the change. If all are in doubt, it is the one with the most agents of the last flags before the change, as what
     disturbs a server only makes it slower, else the one that is repeated. One level is no curve, unless it is repeated.
     """
-    known = {row.id for row in rows}
+    known = {row.id for row in rows if row.levels}
     if chosen.previous in known and not chosen.repeats:
         return chosen.previous
     from swarmtui.analysis.compare.differences import describe_flag_changes  # lazily: few lists need it
@@ -139,7 +146,7 @@ def baseline_of(rows: Sequence[SessionRow], chosen: SessionRow) -> str:
         if row.id < chosen.id
         and row.is_complete
         and (len(row.levels) > 1 or row.id == chosen.previous)
-        and (row.model, row.workload, row.kind) == (chosen.model, chosen.workload, chosen.kind)
+        and row.alike == chosen.alike
         and row.is_at(chosen.endpoint.partition(" ")[0], chosen.model, chosen.embedded)
     ]
     changed = [
@@ -215,7 +222,11 @@ def _summary_row(summary: Summary) -> SessionRow:
     from swarmtui.analysis.compare.differences import known_flags  # lazily: only writing needs it
 
     found, marks = summary.scaling, summary_marks(summary)
-    best = headline_level(summary.levels, found.reported_slots if found else None)
+    named = summary.answer.best_c if summary.answer else None
+    best = next(
+        (level for level in summary.levels if level.rate is None and level.c == named),
+        headline_level(summary.levels, found.reported_slots if found else None),
+    )
     return msgspec.structs.replace(
         _head_row(summary.session),
         state=summary.state,
@@ -404,6 +415,7 @@ def _head_row(session: Session) -> SessionRow:
         endpoint=endpoint.url + others if endpoint else "",
         model=endpoint.model if endpoint else "",
         goal=session.plan.goal,
+        max_tokens=session.plan.max_tokens,
         embedded=endpoint is not None and endpoint.embedded,
     )
 

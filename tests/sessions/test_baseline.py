@@ -1,10 +1,14 @@
-"""Which session another one is compared with, unless the user chooses: the last one before the change."""
+"""Which session another one is compared with, the last one before the change, and what the list says of one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from swarmtui.sessions.index import SessionRow, baseline_of, compared_with, session_beside
+import msgspec
+
+from swarmtui.model.answer import Answer, AnswerSentence
+from swarmtui.sessions.index import SessionRow, baseline_of, compared_with, index_json, session_beside
+from tests.analysis.level_builders import level, summary
 
 URL = "http://127.0.0.1:8080"
 
@@ -66,7 +70,7 @@ def test_the_choice_of_the_user_counts_even_if_it_is_in_doubt_or_of_the_same_fla
 def test_other_endpoints_kinds_workloads_and_unfinished_runs_are_no_baseline() -> None:
     others = [
         row(1, endpoint="http://127.0.0.1:9090"), row(2, goal="sweep"), row(3, workload="chat"), row(4, model="n"),
-        row(5, state="interrupted"), row(6, levels=()), row(9),
+        row(5, state="interrupted"), row(6, levels=()), row(7, max_tokens=128), row(9),
     ]  # fmt: skip
     assert baseline_of(others, row(8, 4)) == ""
 
@@ -86,6 +90,14 @@ def test_one_level_is_no_baseline_unless_it_is_repeated() -> None:
     assert baseline_of([single], again(3, 4, single)) == single.id
 
 
+def test_a_repeated_run_that_has_no_level_is_no_baseline() -> None:
+    """A restart of the server ended it."""
+    two = row(1, 2)
+    aborted = again(2, 2, two, state="stopped", levels=())
+    assert baseline_of([two, aborted], again(3, 4, aborted)) == two.id
+    assert baseline_of([aborted], again(3, 4, aborted)) == ""
+
+
 def test_a_verdict_is_about_the_baseline_of_a_repeated_run_or_the_one_that_was_chosen() -> None:
     two = row(1, 2)
     four = again(2, 4, two)
@@ -93,3 +105,11 @@ def test_a_verdict_is_about_the_baseline_of_a_repeated_run_or_the_one_that_was_c
     rows = [two, four, same, row(4, 4)]
     assert [compared_with(rows, one) for one in rows] == ["", two.id, two.id, ""]
     assert compared_with(rows, row(5, 4, previous=four.id)) == four.id
+
+
+def test_the_best_level_of_the_list_is_that_of_the_answer() -> None:
+    """The answer takes the fewest agents where more give hardly any more."""
+    answer = Answer(headline=AnswerSentence(code="best_level", sentence="best with 2 agents"), best_c=2)
+    found = summary([level(2, tps=618.0), level(4, tps=637.0)], answer=answer)
+    best = msgspec.json.decode(index_json(found, 0))["row"]
+    assert (best["best_c"], best["best_out_tps"]) == (2, found.levels[0].headline_tps)
