@@ -185,7 +185,11 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "measure_again", SEARCHED | {"disturbed": "the server froze"}, "measure again"),
     ("next", "one_agent_misses", SEARCHED | {"agents": 0, "low": 0, "high": 0, "one_tps": 22.04},
      "try a looser SLO, or a smaller model: one agent has 22.0 tok/s"),
-    ("next", "client_limit", {"client": "client CPU 98 %"},
+    ("next", "server_changed", {"server_changed": "after 3 s: --parallel 2 → 4"},
+     "repeat the plan: the server came back with other flags"),
+    ("next", "client_limit", {"client": "client CPU 98 %", "highest_c": 1},
+     "the client may be the bottleneck: use other cores before changing flags"),
+    ("next", "client_limit", {"client": "client CPU 98 %", "highest_c": 4},
      "the client may be the bottleneck: use other cores or fewer streams before changing flags"),
     ("next", "prefix_cache", {"cached": "40 % cached"},
      "prefix cache hits bring the first token sooner: use another --seed, or disable the cache for the measurement"),
@@ -229,12 +233,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots and a KV cache for more than "
      "12 agents"),
     ("next", "queue", CLIFF | FLAT | {"more_slots": "--parallel 8", "more_tps": 0.0},
-     "beyond C=4 requests only queue, and the server gives no more than 800 tok/s in total: send fewer at once"),
+     "beyond C=4 requests only queue, and the server gives hardly more than 800 tok/s in total: send fewer at once"),
     ("next", "throughput", AT_SLOTS | FLAT | {"missed": SLOW_STREAM},
-     "a smaller model, or weights of fewer bits: the server gives no more than 800 tok/s in total"),
+     "a smaller model, or weights of fewer bits: the server gives hardly more than 800 tok/s in total"),
     ("next", "throughput", AT_SLOTS | FLAT | {"rate_limit": 20.0},
-     "a smaller model, or weights of fewer bits: the server gives no more than 800 tok/s in total, and with more slots "
-     "agents would get less than 20 each"),
+     "a smaller model, or weights of fewer bits: the server gives hardly more than 800 tok/s in total, and with more "
+     "slots agents would get less than 20 each"),
     ("next", "narrow_kv",
      {"narrow_kv": 0.31, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "KV cache of 65,536 tokens with 16 bits"},
      "--kv-cache-dtype fp8: +31 % agents before the KV cache is full, as a token takes less of it (prediction)"),
@@ -335,6 +339,12 @@ def test_what_makes_an_answer_surer_comes_before_what_changes_the_server(
 ) -> None:
     facts = AnswerFacts(**(AT_SLOTS | {"more_slots": "--max-num-seqs 32"} | changed))
     assert [row.code for row in rows_said("next", facts)] == codes
+
+
+def test_requests_that_a_restart_failed_do_not_ask_for_the_log_of_the_server() -> None:
+    failing = {"failing": (4, 9, 9, "refused"), "server_changed": "after 3 s: --parallel 2 → 4", "host": "60 %"}
+    found = AnswerFacts(**(SWEEP | failing))
+    assert [one.code for one in rows_said("next", found)][:2] == ["server_changed", "quiet_host"]
 
 
 PREDICTED: dict[str, Any] = {

@@ -156,7 +156,13 @@ class _VirtualStages:
     def __init__(self, preset: Preset, load: PlannedLoad, factory: TaskFactory, seed: int) -> None:
         self.load, self._client = load, _VirtualClient(preset, seed=seed)
         slots = factory.slots = preset.slots * preset.replicas
-        self.state = SimpleNamespace(slots=SimpleNamespace(total=slots), levels=(), servers=(_discovered(preset),))
+        self.state = SimpleNamespace(
+            slots=SimpleNamespace(total=slots),
+            levels=(),
+            servers=(_discovered(preset),),
+            was_disturbed=False,
+            is_disturbed=lambda now: False,
+        )
         self.journal = SimpleNamespace(write=lambda entry: None, log_event=lambda kind, text: None)
         self.steering, self.records = SimpleNamespace(ends_goal=False), SimpleNamespace(answered=True)
         self.observers: list[Callable[[Record], None]] = []

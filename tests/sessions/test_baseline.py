@@ -109,7 +109,8 @@ def test_a_verdict_is_about_the_baseline_of_a_repeated_run_or_the_one_that_was_c
 
 def test_the_best_level_of_the_list_is_that_of_the_answer() -> None:
     """The answer takes the fewest agents where more give hardly any more."""
-    answer = Answer(headline=AnswerSentence(code="best_level", sentence="best with 2 agents"), best_c=2)
+    said = AnswerSentence(code="best_level", sentence="best with 2 agents")
+    answer = Answer(headline=said, limit=said, best_c=2)
     found = msgspec.structs.replace(summary([level(2, tps=618.0), level(4, tps=637.0)]), answer=answer)
     best = msgspec.json.decode(index_json(found, 0))["row"]
     assert (best["best_c"], best["best_out_tps"]) == (2, found.levels[0].headline_tps)

@@ -91,6 +91,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `grows`: tok/s still grew at the highest level.
     `at_highest`: a search was not allowed to try more than its highest level.
     `textless` is the number of answers if none of them had text.
+    `server_changed` says how a restart during the session changed the flags, which ended it.
     `failing` is the level at which most requests failed, with their number, all, and the error; null if few did.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
@@ -151,6 +152,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     prefill_s: float | None = None
     longest_part: tuple[str, str, str] | None = None
     client: str | None = None
+    server_changed: str | None = None
     host: str | None = None
     host_share: float | None = None
     cached: str | None = None
@@ -198,6 +200,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         one_tps=next((level.per_stream_tps.mean for level in measured if level.key == (1, None)), None),
         client="; ".join(f"{line.name} {line.value}" for line in _lines(quality, _CLIENT)) or None,
         host="; ".join(f"{doubt_text(line)}: {line.value}" for line in _lines(quality, _HOST)) or None,
+        server_changed=next((event.detail for event in summary.events if event.name == "server_changed"), None),
         cached=next((one.value for one in quality if one.code == "cold_cache" and one.state != "ok"), None),
         power=_power(levels),
         drafts=_drafts(counters),

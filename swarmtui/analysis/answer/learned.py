@@ -109,7 +109,7 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
             steps.append(_no_more(change))
     if any(step.code == "slots_tried" for step in steps) and change.no_more_output and len(steps) == 1:
         total = rate(change.after.at_capacity.out_tps) if change.after.at_capacity else ""
-        said = f"a smaller model, or weights of fewer bits: the server gives no more than {total} tok/s in total"
+        said = f"a smaller model, or weights of fewer bits: the server gives hardly more than {total} tok/s in total"
         steps.append(NextStep(code="throughput", sentence=said))
     return tuple(steps)
 

@@ -92,10 +92,16 @@ def _more_slots_text(facts: AnswerFacts) -> str:
     return f"{_setting(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
 
 
+def _or_fewer(facts: AnswerFacts) -> str:
+    return " or fewer streams" if (facts.highest_c or 0) > 1 else ""
+
+
 def _queue_text(facts: AnswerFacts) -> str:
     start = f"beyond C={facts.slots} requests only queue"
     if facts.flat is not None:
-        return f"{start}, and the server gives no more than {rate(facts.flat[3])} tok/s in total: send fewer at once"
+        return (
+            f"{start}, and the server gives hardly more than {rate(facts.flat[3])} tok/s in total: send fewer at once"
+        )
     room = facts.kv_fits if facts.kv_use is None else None
     cache = "" if room is None or room > (facts.slots or 0) else f" and a KV cache for more than {agents(room)}"
     return f"{start}: send fewer at once, or give the server more slots{cache}"
@@ -110,7 +116,7 @@ def _used_up(facts: AnswerFacts) -> bool:
 
 def _used_up_text(facts: AnswerFacts) -> str:
     assert facts.flat is not None
-    total = f"the server gives no more than {rate(facts.flat[3])} tok/s in total"
+    total = f"the server gives hardly more than {rate(facts.flat[3])} tok/s in total"
     then = ""
     if waits(facts) and facts.rate_limit is not None:
         then = f", and with more slots agents would get less than {short(facts.rate_limit)} each"
@@ -167,10 +173,13 @@ _WHY_EMPTY = "find out why answers are empty: the chat template, the stop words 
 STEPS = (
     AnswerRow("next", "no_text", ("textless",), lambda f: True, lambda f: _WHY_EMPTY,
         evidence=lambda f: f"none of {count_noun(f.textless or 0, 'answer')} had text"),
-    AnswerRow("next", "failures", ("failing",), lambda f: f.slo is None,
+    AnswerRow("next", "server_changed", ("server_changed",), lambda f: True,
+        lambda f: "repeat the plan: the server came back with other flags", evidence=lambda f: f.server_changed or ""),
+    AnswerRow("next", "failures", ("failing",), lambda f: f.slo is None and f.server_changed is None,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: "C={}: {} of {} requests failed ({})".format(*f.failing or ())),
-    AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"), errors_missed,
+    AnswerRow("next", "errors", ("c", "missed", "failed", "requests", "error"),
+        lambda f: errors_missed(f) and f.server_changed is None,
         lambda f: "find out why requests fail, in the log of the server",
         evidence=lambda f: f"C={f.c}: {f.failed} of {f.requests} requests failed ({f.error})"),
     AnswerRow("next", "empty_answers", ("c", "missed", "empty", "requests"), empty_missed,
@@ -179,7 +188,7 @@ STEPS = (
     AnswerRow("next", "quiet_host", ("host",), lambda f: True, lambda f: "measure again when the host is quiet",
         evidence=lambda f: f.host or ""),
     AnswerRow("next", "client_limit", ("client",), lambda f: True,
-        lambda f: "the client may be the bottleneck: use other cores or fewer streams before changing flags",
+        lambda f: f"the client may be the bottleneck: use other cores{_or_fewer(f)} before changing flags",
         evidence=lambda f: f.client or ""),
     AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
         lambda f: "measure again", evidence=lambda f: f.disturbed or ""),
