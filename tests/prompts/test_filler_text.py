@@ -96,8 +96,8 @@ def test_prompt_lengths_are_within_two_percent(
     source = TaskGenerator(random_text(tokens, system), seed=seed, calibration=calibration)
     for index in range(3):
         length = prompt_tokens(source.task(index, 1, index).messages, tokenizer, 11)
-        # In a vocabulary of single letters, code has longer words than prose.
-        rel, least = (0.03, 20) if tokenizer is by_bytes else (0.02, 0)
+        # In a vocabulary of single letters, code has longer words than prose. By hash, a word of code has few tokens.
+        rel, least = (0.03, 20) if tokenizer is by_bytes else (0.02, 12 if tokenizer is by_hash else 0)
         assert length == pytest.approx(tokens, rel=rel, abs=least)
 
 
