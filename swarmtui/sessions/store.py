@@ -17,9 +17,10 @@ import msgspec
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.judged_levels import Visit
 from swarmtui.analysis.capacity.scaling import scaling, server_slots
 from swarmtui.analysis.capacity.searched import leave_missed_open, searched_goodput
-from swarmtui.analysis.capacity.slo_search import Visit, search_state
+from swarmtui.analysis.capacity.slo_search import search_state
 from swarmtui.analysis.compare.pool import pool
 from swarmtui.analysis.levels.figures import task_figures
 from swarmtui.analysis.levels.flags import flag_outages

@@ -13,16 +13,9 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity, capacity_sentences, hit_texts, room_text
+from swarmtui.analysis.capacity.judged_levels import Visit, judge, visit_kept
 from swarmtui.analysis.capacity.searched import leave_missed_open, searched_goodput
-from swarmtui.analysis.capacity.slo_search import (
-    CONFIRMING,
-    MAX_VISITS,
-    Visit,
-    judge,
-    next_visit,
-    search_state,
-    visit_kept,
-)
+from swarmtui.analysis.capacity.slo_search import CONFIRMING, MAX_VISITS, next_visit, search_state
 from swarmtui.analysis.limits.shares import dispersion, is_kept, least_n
 from swarmtui.analysis.limits.slo import SloTally, goodput, parse_slo
 from swarmtui.model.findings import Capacity, SearchedLevel, SearchState

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.judged_levels import Visit, visit_kept
 from swarmtui.analysis.capacity.searched import leave_missed_open
-from swarmtui.analysis.capacity.slo_search import Visit, next_visit, search_end, search_state, visit_kept
+from swarmtui.analysis.capacity.slo_search import next_visit, search_end, search_state
 from swarmtui.analysis.capacity.words import doubt_words, end_text
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import parse_slo

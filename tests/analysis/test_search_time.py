@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from swarmtui.analysis.capacity.judged_levels import Visit
 from swarmtui.analysis.capacity.search_time import search_seconds
-from swarmtui.analysis.capacity.slo_search import Visit, next_visit
+from swarmtui.analysis.capacity.slo_search import next_visit
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
 from tests.seeds.virtual_session import simulate_time_left

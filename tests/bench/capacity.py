@@ -35,7 +35,8 @@ from typing import NamedTuple
 import msgspec
 
 from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
-from swarmtui.analysis.capacity.slo_search import Visit, next_visit, visit_kept
+from swarmtui.analysis.capacity.judged_levels import Visit, visit_kept
+from swarmtui.analysis.capacity.slo_search import next_visit
 from swarmtui.analysis.compare.agents import compare_agents
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from swarmtui.analysis.capacity.judged_levels import JudgedLevel, Visit, best_level, judge, level_margins, met_least
 from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, missed_by_far
-from swarmtui.analysis.capacity.slo_search import JudgedLevel, Visit, best_level, judge, level_margins, met_least
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.model.findings import Capacity, Finding, Findings, KvCliff

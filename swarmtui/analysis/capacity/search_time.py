@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log2
 
-from swarmtui.analysis.capacity.slo_search import MAX_VISITS, NextVisit, Visit, judge, next_visit
+from swarmtui.analysis.capacity.judged_levels import Visit, judge
+from swarmtui.analysis.capacity.slo_search import MAX_VISITS, NextVisit, next_visit
 from swarmtui.analysis.limits.slo import Slo
 
 # A visit that misses the SLO ends after about this many requests, if none like it was measured.

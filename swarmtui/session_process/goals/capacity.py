@@ -11,17 +11,10 @@ import msgspec
 
 from swarmtui.analysis.answer.answer import capacity_headline
 from swarmtui.analysis.capacity.agents import capacity
+from swarmtui.analysis.capacity.judged_levels import Visit, visit_kept
 from swarmtui.analysis.capacity.margins import FIRST_LOOK
 from swarmtui.analysis.capacity.search_time import search_seconds
-from swarmtui.analysis.capacity.slo_search import (
-    CONFIRMING,
-    NextVisit,
-    Visit,
-    next_visit,
-    search_end,
-    search_state,
-    visit_kept,
-)
+from swarmtui.analysis.capacity.slo_search import CONFIRMING, NextVisit, next_visit, search_end, search_state
 from swarmtui.analysis.limits.shares import least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
