@@ -278,40 +278,45 @@ _ANSWER: tuple[tuple[str, str], ...] = (
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),
 )  # fmt: skip
 
-# A figure, what it means, and the keys of the panels that show it; those of the levels in the order of their columns.
-_FIGURES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
-    ("C", "concurrency: the number of streams, each with one request in flight", (1, 2, 4, 5)),
-    ("rate, done/s", "requests per second that begin, whatever the server does, and that end (open loop)", (4,)),
-    ("output tok/s", "output tokens of all streams in the last second", (2, 5)),
-    ("n, err", "requests of a level that ended; those that failed", (4,)),
-    ("SLO met", "requests of a level that kept the hardest limit of the SLO", (4,)),
-    ("tok/s", "output tok/s of a level: of all requests while C were in flight (steady); of a barrier, a swarm or an "
-     "open loop, from the first request sent to the last token (wall)", (1, 4)),
-    ("±", "half-width of the 95 % interval of tok/s", (1, 4)),
-    ("baseline, change", "the same figure of the session that is compared with, and the change since", (4,)),
-    ("primary, side", "output tok/s of the primary task, and of the side tasks", (4,)),
-    ("per agent", "output tok/s of one agent while it writes, over the last 10 s; at a level: tokens after the first "
-     "chunk / their time", (2, 4, 5)),
-    ("TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; median, "
-     "with “(10 s)” and “now” of the last 10 s", (1, 2, 4, 5)),
-    ("p90", "the TTFT that 90 % of the requests of a level had at most; of 29 requests or more", (4,)),
-    ("room", "in a search for the number of agents: what is left to the nearest limit of the SLO, 27 % with a first "
-     "token after 1.46 s of 2 s; below 0 % it was missed; tok/s count as time per token", (4,)),
-    ("TPOT, e2e", "time between tokens of one answer (mean); time to the end of an answer (median)", (4,)),
-    ("send delay", "how much later than planned requests were sent: p99 or maximum", (4,)),
-    ("pass", "answers that passed their check", (4,)),
-    ("jobs/h", "recorded agent sessions that are played to their end in an hour", (4,)),
-    ("hit rate, at most", "prompt tokens from the prefix cache, and as many as it could have had", (4,)),
-    ("in flight", "mean number of requests in flight: sum of request times / window", (4,)),
-    ("slowdown", "1 - per agent(C) / per agent(1)", (4,)),
-    ("scaling", "tok/s(C) / tok/s(1)", (4,)),
-    ("speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
-    ("waiting", "agents without a first token", (2, 5)),
-    ("queued", "requests in the queue of the server, as it reports them; of a finished level the mean", (2, 5)),
-    ("░ ▒ ▓ █", "heat map: tok/s of a stream as usual, below 85 %, below 70 % and below 50 % of the median", (2,)),
-    ("~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
-    ("tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
-    ("● · ? ✖", "a check that passed, has a remark, makes a result not sure, or shows that figures are wrong", (6,)),
+# The ids of figures, how they are named, what they mean, and the keys of the panels that show them; those of the levels
+# in the order of their columns.
+_FIGURES: tuple[tuple[str, str, str, tuple[int, ...]], ...] = (
+    ("load", "C", "concurrency: the number of streams, each with one request in flight", (1, 2, 4, 5)),
+    ("load served", "rate, done/s", "requests per second that begin, whatever the server does, and that end (open "
+     "loop)", (4,)),
+    ("output", "output tok/s", "output tokens of all streams in the last second", (2, 5)),
+    ("n errors", "n, err", "requests of a level that ended; those that failed", (4,)),
+    ("slo", "SLO met", "requests of a level that kept the hardest limit of the SLO", (4,)),
+    ("steady wall", "tok/s", "output tok/s of a level: of all requests while C were in flight (steady); of a barrier, "
+     "a swarm or an open loop, from the first request sent to the last token (wall)", (1, 4)),
+    ("half_width", "±", "half-width of the 95 % interval of tok/s", (1, 4)),
+    ("baseline change", "baseline, change", "the same figure of the session that is compared with, and the change "
+     "since", (4,)),
+    ("primary side", "primary, side", "output tok/s of the primary task, and of the side tasks", (4,)),
+    ("stream", "per agent", "output tok/s of one agent while it writes, over the last 10 s; at a level: tokens after "
+     "the first chunk / their time", (2, 4, 5)),
+    ("ttft", "TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; "
+     "median, with “(10 s)” and “now” of the last 10 s", (1, 2, 4, 5)),
+    ("ttft_p90", "p90", "the TTFT that 90 % of the requests of a level had at most; of 29 requests or more", (4,)),
+    ("room", "room", "in a search for the number of agents: what is left to the nearest limit of the SLO, 27 % with a "
+     "first token after 1.46 s of 2 s; below 0 % it was missed; tok/s count as time per token", (4,)),
+    ("tpot e2e", "TPOT, e2e", "time between tokens of one answer (mean); time to the end of an answer (median)", (4,)),
+    ("send_delay", "send delay", "how much later than planned requests were sent: p99 or maximum", (4,)),
+    ("passed", "pass", "answers that passed their check", (4,)),
+    ("jobs_h", "jobs/h", "recorded agent sessions that are played to their end in an hour", (4,)),
+    ("hit max_hit", "hit rate, at most", "prompt tokens from the prefix cache, and as many as it could have had", (4,)),
+    ("in_flight", "in flight", "mean number of requests in flight: sum of request times / window", (4,)),
+    ("slowdown", "slowdown", "1 - per agent(C) / per agent(1)", (4,)),
+    ("scaling", "scaling", "tok/s(C) / tok/s(1)", (4,)),
+    ("speed_up wall_speedup", "speed-up", "wall time of the same tasks one after the other / wall time at C", (4,)),
+    ("waiting", "waiting", "agents without a first token", (2, 5)),
+    ("queued", "queued", "requests in the queue of the server, as it reports them; of a finished level the mean",
+     (2, 5)),
+    ("", "░ ▒ ▓ █", "heat map: tok/s of a stream as usual, below 85 %, below 70 % and below 50 % of the median", (2,)),
+    ("", "~", "tokens counted as chunks: an estimate, not suitable for publication", (1, 4)),
+    ("", "tokens/J", "output tok/s now / power of the server's GPUs now; sampled power lags by about 1 s", (3,)),
+    ("", "● · ? ✖", "a check that passed, has a remark, makes a result not sure, or shows that figures are wrong",
+     (6,)),
 )  # fmt: skip
 
 # The signs of levels, in the line of the plan, the curve and the table.
@@ -333,12 +338,16 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 )  # fmt: skip
 
 
-def panel_topic(key: int | None) -> HelpTopic:
-    """Explain the figures and signs of a panel, and the words of the result."""
+def panel_topic(key: int | None, pointed: str = "") -> HelpTopic:
+    """Explain the figures and signs of a panel, first the `pointed` one, and the words of the result."""
+    first = tuple((name, meaning) for ids, name, meaning, _ in _FIGURES if pointed in ids.split())
     if key == _RESULT:
-        return HelpTopic(_ANSWER_TITLE, _ANSWER)
-    rows = tuple((name, meaning) for name, meaning, panels in (*_FIGURES, *_SIGNS) if key in panels)
-    return HelpTopic(f"[{key}] {PANELS[key].label}", rows) if key is not None and rows else _NO_TOPIC
+        return HelpTopic(_ANSWER_TITLE, (*first, *_ANSWER))
+    of_panel = [*((name, meaning) for _, name, meaning, panels in _FIGURES if key in panels)]
+    of_panel += [(name, meaning) for name, meaning, panels in _SIGNS if key in panels]
+    rows = (*first, *(row for row in of_panel if row not in first))
+    title = f"[{key}] {PANELS[key].label}" if key in PANELS else "Figures"
+    return HelpTopic(title, rows) if rows else _NO_TOPIC
 
 
 def change_topic(*, with_curves: bool = False) -> HelpTopic:
@@ -375,7 +384,7 @@ def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOP
     explained = {meaning for _, meaning in topic.rows}
     for title, rows in (
         (_ANSWER_TITLE, _ANSWER),
-        ("Figures", [(name, meaning) for name, meaning, _ in _FIGURES]),
+        ("Figures", [(name, meaning) for _, name, meaning, _ in _FIGURES]),
         ("The signs of levels", [(name, meaning) for name, meaning, _ in _SIGNS]),
     ):
         lines += _meanings(title, [row for row in rows if row[1] not in explained], width)

@@ -136,6 +136,32 @@ async def test_help_of_a_run_has_each_key_once_with_what_it_does_now(until: Unti
         assert await explained() == ["c compare"]
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(
+    ("figure", "meaning"),
+    [
+        ("per agent  ", "output tok/s of one agent while it writes"),
+        ("TTFT  ", "time to first token"),
+        ("tok/s now", "output tokens of all streams"),
+        ("waiting", "agents without a first token"),
+    ],
+)
+async def test_help_begins_with_the_figure_under_the_mouse_pointer(
+    figure: str, meaning: str, size: tuple[int, int], until: Until
+) -> None:
+    source = RecordingSource()
+    source.live.apply(msgspec.structs.replace(frame(4), levels=(level(1), level(2))))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: "per agent" in screen_text(app))
+        y, line = next((y, line) for y, line in enumerate(screen_text(app).splitlines()) if figure in line)
+        await pilot.hover(offset=(line.index(figure) + 1, y))
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, HelpScreen))
+        first = " ".join(text_of(app.screen.query_one(Page).lines[1:3]).split())
+        assert meaning in first
+
+
 def test_every_registered_screen_can_be_imported() -> None:
     import importlib
 

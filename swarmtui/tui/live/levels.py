@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from swarmtui.analysis.capacity.marks import level_marks
@@ -232,6 +233,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
     # The first row that is shown beside other panels; None follows the newest level.
     _first: int | None = None
     _last_first = 0
+    # The rows and columns that were drawn last.
+    _drawn: Table | None = None
 
     def update_from(self, data: LiveData) -> None:
         self.alone = data.only_panel == self.key
@@ -253,6 +256,14 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         self._first = None if last else 0
         super().move_to_edge(last)
 
+    def figure_at(self, x: int, y: int) -> str:
+        """The column of the cell, from the first blank before it."""
+        if self.view is None or not y:
+            return ""
+        columns = fit(self._drawn or self.view.table, self.inner_size.width - 1, GAPS, WIDTHS)
+        ends = accumulate(columns.gap + width for width in columns.widths)
+        return next((column.id for column, end in zip(columns.columns, ends, strict=True) if x <= end), "")
+
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         if view is None or not view.table.rows:
@@ -261,7 +272,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         total, inside = len(view.table.rows), width - 1
         alarms, tasks = block_lines(view.alarms, width), table_lines(view.tasks, width) if view.tasks.rows else []
         if self.alone:
-            remarks, table = block_lines(view.remarks, width), view.table_for(range(total), inside)
+            remarks = block_lines(view.remarks, width)
+            table = self._drawn = view.table_for(range(total), inside)
             texts = _meanings(table, inside)
             meanings = [[], *block_lines([Sentence(text, "detail") for text in texts], width)]
             lines = [*table_lines(table, inside, GAPS, WIDTHS), *alarms, *remarks, *meanings]
@@ -272,7 +284,7 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         few = room <= _FEW_ROWS
         room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and total != room and not few))
         shown = self._visible_rows(total, room, view)
-        table = view.table_for(shown, inside)
+        table = self._drawn = view.table_for(shown, inside)
         titles, *rows = table_lines(table, inside, GAPS, WIDTHS)
         cut = part_text(shown, total)
         cut = f"{cut}, all: {self.keys_alone}" if cut else ""

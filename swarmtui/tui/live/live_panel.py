@@ -101,6 +101,10 @@ class LivePanel(LineWidget):
     def fit_view(self) -> None:
         self.update_from(cast(HasLiveData, self.screen).live_data())
 
+    def figure_at(self, x: int, y: int) -> str:
+        """Return the id of the figure in this cell, for help; empty if there is none."""
+        return ""
+
     @property
     def keys_alone(self) -> str:
         """The keys that show this panel alone: the first press goes to it."""

@@ -47,6 +47,9 @@ _SIGNS = {
 _LEAST_BAR = 3
 
 
+# The figures by their ids in help, during a run and after it.
+_IDS = ("output", "stream", "ttft", "waiting")
+_ENDED_IDS = ("steady", "stream", "ttft", "queued")
 # One value for each column of a sparkline.
 Course = tuple[float | None, ...]
 
@@ -270,6 +273,14 @@ class NowPanel(LivePanel, Panel[NowView]):
 
     def update_from(self, data: LiveData) -> None:
         self.show(now_view(data, self._columns - self._axis))
+
+    def figure_at(self, x: int, y: int) -> str:
+        if self.view is None:
+            return ""
+        ids, beside = _IDS if self.view.is_tall else _ENDED_IDS, self._boxes
+        row = (y - self.framed) * len(ids) // beside // max(1, self.size.height - 2 * self.framed)
+        number = row * beside + min(x // (self._columns + _GAP), beside - 1)
+        return ids[number] if 0 <= number < len(ids) else ""
 
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view

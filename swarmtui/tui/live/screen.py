@@ -281,10 +281,13 @@ class LiveScreen(PanelScreen):
     # keys
 
     def help_topic(self) -> HelpTopic:
-        """Explain the figures of the panel in focus, or the words of the result."""
+        """Explain the figure under the mouse pointer, then the panel in focus or the words of the result."""
         from swarmtui.tui.dialogs import panel_topic
 
-        return panel_topic(next((panel.key for panel in self.panels if panel.in_focus), None))
+        at = self.app.mouse_position
+        below = (panel for panel in self.panels if panel.display and panel.region.contains_point(at))
+        pointed = next((panel.figure_at(*(at - panel.region.offset)) for panel in below), "")
+        return panel_topic(next((panel.key for panel in self.panels if panel.in_focus), None), pointed)
 
     def movable(self) -> Movable:
         """The panel in focus if it can be moved, else the result or the agents."""
