@@ -18,7 +18,7 @@ from swarmtui.cli.progress import Progress, open_progress
 from swarmtui.client.follow import GRACE_S, describe_unmeasured, follow_session
 from swarmtui.client.session_client import StopControl
 from swarmtui.model import client_protocol
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.endpoint import AUTO, PATHS
 from swarmtui.model.plan import Plan
@@ -40,6 +40,7 @@ from swarmtui.text import count_noun, echo, fold
 if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
     from swarmtui.cli.events import EventWriter
+    from swarmtui.cli.metrics_server import MetricsAddress
     from swarmtui.report.table import Block, Sentence
 
 _EXIT_CODES: dict[str, int] = {
@@ -57,16 +58,20 @@ class Outputs(NamedTuple):
     progress: Progress
     as_json: bool = False
     events: EventWriter | None = None
-    metrics_address: str | None = None
+    metrics_address: MetricsAddress | None = None
 
 
-def make_outputs(options: dict[str, Any], *, as_json: bool, quiet: bool) -> Outputs:
-    events = None
+def make_outputs(options: dict[str, Any], mistakes: Mistakes, *, as_json: bool, quiet: bool) -> Outputs:
+    events = address = None
     if options["events"] is not None:
         from swarmtui.cli.events import open_events
 
-        events = open_events(as_json=as_json)
-    return Outputs(open_progress(sys.stderr, quiet), as_json, events, options["metrics_port"])
+        events = mistakes.catch(open_events, as_json=as_json)
+    if options["metrics_port"] is not None:
+        from swarmtui.cli.metrics_server import parse_metrics_address
+
+        address = mistakes.catch(parse_metrics_address, options["metrics_port"])
+    return Outputs(open_progress(sys.stderr, quiet), as_json, events, address)
 
 
 def follow_run(

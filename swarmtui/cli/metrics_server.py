@@ -20,6 +20,9 @@ from swarmtui.model.session import Session
 from swarmtui.report.metrics import CONTENT_TYPE, render_live
 from swarmtui.text import write_text
 
+# Host and port.
+MetricsAddress = tuple[str, int]
+
 _LOCAL = "127.0.0.1"
 _OPTION = "--metrics-port"
 _TIMEOUT_S = 5.0
@@ -43,7 +46,7 @@ class LiveMetrics:
         return render_live(self._session, self._frame)
 
 
-def parse_metrics_address(text: str) -> tuple[str, int]:
+def parse_metrics_address(text: str) -> MetricsAddress:
     """Parse PORT, which listens on 127.0.0.1, or HOST:PORT; port 0 is a free one."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or len(port) > 5 or int(port) > 65535 or (":" in text and not host):
@@ -52,7 +55,7 @@ def parse_metrics_address(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def serve_metrics(address: str) -> Iterator[tuple[LiveMetrics, str]]:
+def serve_metrics(address: MetricsAddress) -> Iterator[tuple[LiveMetrics, str]]:
     """Serve `/metrics` in a thread; yields what to show messages to, and the URL."""
     live = LiveMetrics()
 
@@ -73,9 +76,9 @@ def serve_metrics(address: str) -> Iterator[tuple[LiveMetrics, str]]:
         def log_message(self, format: str, *args: object) -> None:
             """Write nothing: stderr shows the progress."""
 
-    host, port = parse_metrics_address(address)
+    host, port = address
     try:
-        server = _Server((host, port), Handler)
+        server = _Server(address, Handler)
     except OSError as error:
         raise BadInput(f"cannot listen on {host}:{port}: {error.strerror or error}", key=_OPTION) from None
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)

@@ -258,8 +258,8 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
     mistakes = mistakes_of(context)
     limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
     detect = mistakes.catch(parse_share, options["detect"]) or DETECT
+    outputs, fail_unsure = make_outputs(options, mistakes, as_json=as_json, quiet=quiet), options["fail_unsure"]
     request = build_run_request(chosen_endpoints(context), options, mistakes)
-    outputs, fail_unsure = make_outputs(options, as_json=as_json, quiet=quiet), options["fail_unsure"]
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 
 

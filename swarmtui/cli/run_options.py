@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from swarmtui.cli.app import session_root
 from swarmtui.model.base import BadInput, Mistakes
+from swarmtui.model.parsing import suggest
+from swarmtui.processes.exits import redact_given
 from swarmtui.text import echo
 
 _MISTAKES = "swarmtui.mistakes"
 _ANY_ADDRESS = "http://127.0.0.1:1"
 
 
-def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mistakes: Mistakes | None = None) -> Any:
-    """Check all options before any request to the endpoint; `mistakes` are those that were found before."""
+def build_run_request(
+    endpoints: tuple[str, ...],
+    options: dict[str, Any],
+    mistakes: Mistakes | None = None,
+    *,
+    find_endpoint: Callable[[], str] | None = None,
+) -> Any:
+    """Check all options before any request to the endpoint; `mistakes` are those that were found before.
+
+    `find_endpoint` returns the endpoint if none is given; by default the only one on this host.
+    """
     from swarmtui.client.choices import RunChoices
     from swarmtui.client.config_file import find_endpoints
     from swarmtui.client.request_builder import build_request
@@ -25,7 +37,10 @@ def build_run_request(endpoints: tuple[str, ...], options: dict[str, Any], mista
     found = ((name, options.get(name)) for name in RunChoices.__struct_fields__)
     given = {name: as_option(name, value) for name, value in found if value is not None}
     given |= {"plan": "cliff"} if options["find_cliff"] else {}
-    named = mistakes.catch(lambda: find_endpoints(endpoints or (only_endpoint(),)))
+    # An unknown option may have taken the ENDPOINT for its value: then none is searched for.
+    searched = endpoints or not any(error.unknown for error in mistakes.found)
+    find = find_endpoint or only_endpoint
+    named = mistakes.catch(lambda: find_endpoints(endpoints or (find(),))) if searched else None
     # The others are checked with any address if this one is wrong.
     known = named or [EndpointConfig(url=_ANY_ADDRESS)]
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
@@ -72,7 +87,8 @@ OPTION_GROUPS = {
 class CheckedCommand(click.Command):
     """Shows its options in groups.
 
-    It leaves out options whose values are wrong, which its function finds in `mistakes_of(context)` and must raise.
+    It leaves out options that are not known or whose values are wrong, which its function finds in
+    `mistakes_of(context)` and must raise.
     """
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -91,12 +107,13 @@ class CheckedCommand(click.Command):
                     formatter.write_dl(shown)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = list(args)
+        ctx.meta[_MISTAKES] = found = self._take_out_unusable(ctx, args)
         try:
             return super().parse_args(ctx, list(args))
         except click.BadParameter:
             options, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.params.clear()
-        found = []
         for param in self.get_params(ctx):
             try:
                 param.handle_parse_result(ctx, options, [])
@@ -106,8 +123,35 @@ class CheckedCommand(click.Command):
         # Click has a value of its own for an option without a default.
         unset = click.Option(["--unset"]).default
         ctx.params |= {name: None for name, value in ctx.params.items() if value is unset}
-        ctx.meta[_MISTAKES] = found
         return []
+
+    def _take_out_unusable(self, ctx: click.Context, args: list[str]) -> list[BadInput]:
+        """Remove options that are not known, that lack a value or that have one although they take none."""
+        found: list[BadInput] = []
+        known = [name.lstrip("-") for param in self.get_params(ctx) for name in param.opts]
+        while True:
+            try:
+                self.make_parser(ctx).parse_args(list(args))
+            except click.NoSuchOption as error:
+                name = error.option_name
+                place = next(at for at, word in enumerate(args) if _is_option(word, name))
+                hint = suggest(name.lstrip("-"), known, "; ") or f"; see {ctx.command_path} --help"
+                found.append(BadInput(f"no such option{hint}", key=redact_given(name), unknown=True))
+                # What follows it is its value, unless it looks like an option.
+                valued = "=" not in args[place] and args[place + 1 : place + 2] and args[place + 1][:1] != "-"
+                del args[place : place + (2 if valued else 1)]
+            except click.BadOptionUsage as error:
+                name = error.option_name
+                given = next((at for at, word in enumerate(args) if word.startswith(f"{name}=")), None)
+                found.append(BadInput("needs a value" if given is None else "takes no value", key=name))
+                del args[-1 if given is None else given]
+            else:
+                return found
+
+
+def _is_option(word: str, name: str) -> bool:
+    """Tell whether a word of the command line is this option: `--name`, `--name=VALUE`, or `-n` among others."""
+    return word.partition("=")[0] == name or (word[:2] != "--" and word[:1] == "-" and name[1:] in word)
 
 
 def mistakes_of(context: click.Context) -> Mistakes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,10 +74,7 @@ def quick(context: click.Context, /, as_json: bool, quiet: bool, **options: Any)
     swarmtui quick
     swarmtui quick http://127.0.0.1:8000 --slo ttft_p90=1s,stream_p10=30
     """
-    chosen = chosen_endpoints(context)
-    _search(
-        context, chosen or (_found_endpoint(),), options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True
-    )
+    _search(context, options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True)
 
 
 @commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, "requests"))
@@ -99,17 +97,11 @@ def capacity(context: click.Context, /, as_json: bool, quiet: bool, **options: A
     prompts are evicted from the KV cache. ENDPOINT is a URL, a name in config.toml, or sim:PRESET; without one, it is
     the server found on this host. Exit code 1: not even one agent keeps the SLO.
     """
-    _search(context, chosen_endpoints(context), options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
+    _search(context, options | {"plan": "capacity"}, as_json=as_json, quiet=quiet)
 
 
 def _search(
-    context: click.Context,
-    endpoints: tuple[str, ...],
-    options: dict[str, Any],
-    *,
-    as_json: bool,
-    quiet: bool,
-    brief: bool = False,
+    context: click.Context, options: dict[str, Any], *, as_json: bool, quiet: bool, brief: bool = False
 ) -> None:
     from swarmtui.processes.spawn import start_session_process
 
@@ -119,19 +111,28 @@ def _search(
 
     defaults = run.make_context("run", [], default_map=config_defaults(str(context.info_name))).params
     unset = dict.fromkeys(_NOT_FOR_QUICK, None) if brief else {}
-    request: RunRequest = build_run_request(endpoints, defaults | unset | options, mistakes_of(context))
+    mistakes = mistakes_of(context)
+    outputs = make_outputs(options, mistakes, as_json=as_json, quiet=quiet)
+    # Questions are for people who read the answer on the screen.
+    ask = brief and not mistakes.found and not as_json and outputs.events is None and is_terminal()
+    request: RunRequest = build_run_request(
+        chosen_endpoints(context),
+        defaults | unset | options,
+        mistakes,
+        find_endpoint=partial(_found_endpoint, ask=ask) if brief else only_endpoint,
+    )
     if not quiet:
         from swarmtui.analysis.limits.slo import parse_slo
 
         echo(fold(f"SLO: {parse_slo(request.plan.slo).words()}", sys.stderr), err=True)
-    sys.exit(follow_run(request, process, make_outputs(options, as_json=as_json, quiet=quiet), brief=brief))
+    sys.exit(follow_run(request, process, outputs, brief=brief))
 
 
-def _found_endpoint() -> str:
-    """Return the one server on this host; with none, offer the simulator."""
+def _found_endpoint(*, ask: bool) -> str:
+    """Return the one server on this host; with none, name the simulator or, with `ask`, offer to use it."""
     try:
         return only_endpoint()
     except NoServerFound as error:
-        if not is_terminal() or not click.confirm(f"no server found on this host; try the simulator {_SIMULATOR}?"):
+        if not ask or not click.confirm(f"no server found on this host; try the simulator {_SIMULATOR}?"):
             raise NoServerFound(f"no server found on this host; try `swarmtui quick {_SIMULATOR}`") from error
         return _SIMULATOR

@@ -81,7 +81,9 @@ def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) 
         return EndpointConfig(url=text)
     text = MASK if looks_like_key(text) else text
     known = f" (configured: {', '.join(endpoints)})" if endpoints else ""
-    guess = suggest(text, list(endpoints), "; ") or f"; write a host as http://{text}"
+    port = text.isdecimal() and 0 < int(text) < 65536
+    address = f"; write a port of this host as http://127.0.0.1:{text}" if port else f"; write a host as http://{text}"
+    guess = suggest(text, list(endpoints), "; ") or address
     raise BadInput(f"no endpoint named {text!r} in {source}{known}{guess}", key="--endpoint")
 
 

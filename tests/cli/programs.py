@@ -192,7 +192,9 @@ def _read_all(pipe: int, into: bytearray) -> None:
 class TerminalProgram:
     """A command on a pseudo-terminal, whose screen a terminal emulator keeps up to date."""
 
-    def __init__(self, sandbox: Sandbox, *arguments: str, columns: int = 80, rows: int = 24) -> None:
+    def __init__(
+        self, sandbox: Sandbox, *arguments: str, columns: int = 80, rows: int = 24, before: tuple[str, ...] = ()
+    ) -> None:
         import pyte
 
         self._screen = pyte.Screen(columns, rows)
@@ -201,7 +203,17 @@ class TerminalProgram:
         self._master, terminal = os.openpty()
         termios.tcsetwinsize(terminal, (rows, columns))
         self.process = subprocess.Popen(
-            ["env", "--default-signal=HUP,INT", "setsid", "--ctty", sys.executable, "-m", "swarmtui", *arguments],
+            [
+                "env",
+                "--default-signal=HUP,INT",
+                "setsid",
+                "--ctty",
+                *before,
+                sys.executable,
+                "-m",
+                "swarmtui",
+                *arguments,
+            ],
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,

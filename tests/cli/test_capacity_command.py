@@ -68,7 +68,7 @@ def test_exit_codes_and_a_trace(sandbox: Sandbox) -> None:
         ),
         ("--slo", "ttft_p95=2s,speed=3"): (2, "--slo: unknown figure 'speed'; use one of ttft, ttfo, tpot, e2e"),
         ("--slo", "stream_p95=20"): (2, "--slo: stream_p95 is not the slow end of stream; use p1 to p50"),
-        ("--slo", "ttft=1s", "--levels", "1,2"): (2, "No such option"),
+        ("--slo", "ttft=1s", "--levels", "1,2"): (2, "--levels: no such option"),
         ("--slo", "ttft=1s", "--workload", "orchestrator-dag"): (2, "--workload"),
     }
     ran = sandbox.run_each(*(capacity(*words, "--session-dir", str(sandbox.sessions)) for words in cases))

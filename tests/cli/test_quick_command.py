@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ from swarmtui.cli.run_options import NoServerFound
 from swarmtui.model.client_protocol import Ended
 from swarmtui.sessions import store
 from swarmtui.tui.app import AppResult
-from tests.cli.programs import Sandbox
+from tests.cli.programs import Sandbox, TerminalProgram
 from tests.cli.scripted_server import respond_with_words, scripted_server
 
 # One slot: with a second agent, each request waits for a whole answer of about 240 ms.
@@ -95,14 +96,27 @@ def test_without_a_server_it_offers_the_simulator(
         return answers
 
     monkeypatch.setattr(search, "only_endpoint", no_server)
-    monkeypatch.setattr(search, "is_terminal", lambda: terminal)
     monkeypatch.setattr(click, "confirm", confirm)
     if terminal and answers:
-        assert search._found_endpoint() == "sim:moe-tp1"
+        assert search._found_endpoint(ask=True) == "sim:moe-tp1"
     else:
         with pytest.raises(NoServerFound, match="try `swarmtui quick sim:moe-tp1`"):
-            search._found_endpoint()
+            search._found_endpoint(ask=terminal)
     assert len(asked) == terminal
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare(1) for a network without servers")
+def test_with_json_it_asks_nothing_where_no_server_is_found(sandbox: Sandbox) -> None:
+    alone = ("unshare", "--user", "--map-root-user", "--net")
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a network of its own is not permitted")
+    ran = sandbox.run("quick", "--json", before=[*alone])
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "swarmtui: no server found on this host; try `swarmtui quick sim:moe-tp1`\n"
+    for option in ("--json", "--events=jsonl"):
+        terminal = TerminalProgram(sandbox, "quick", option, before=alone)
+        assert terminal.wait() == 2
+        assert "try `swarmtui quick sim:moe-tp1`" in terminal.text() and "[y/N]" not in terminal.text()
 
 
 def test_after_the_app_the_answer_is_printed_in_a_few_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

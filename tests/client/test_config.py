@@ -70,6 +70,10 @@ def test_endpoint_is_found_by_name_or_address() -> None:
         assert find_endpoint(text, known, "c.toml") == EndpointConfig(url=text)
     with pytest.raises(BadInput, match=r"no endpoint named 'bxo' in c\.toml \(configured: box\); did you mean box\?"):
         find_endpoint("bxo", known, "c.toml")
+    with pytest.raises(BadInput, match=r"write a port of this host as http://127\.0\.0\.1:8080"):
+        find_endpoint("8080", known, "c.toml")
+    with pytest.raises(BadInput, match="write a host as http://gpu-1"):
+        find_endpoint("gpu-1", known, "c.toml")
 
 
 def test_endpoints_with_different_keys_cannot_be_merged() -> None:
