@@ -229,6 +229,23 @@ async def test_the_field_of_the_slo_explains_its_words_while_it_has_the_cursor(
         await until(lambda: "● Enter asks" in screen_text(app))
 
 
+async def test_another_server_has_the_default_slo_before_its_address_is_typed(tmp_path: Path, until: Until) -> None:
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "how many agents? about a minute" in screen_text(app))
+        endpoints = app.screen.query_one("#endpoints", PickList)
+        await until(lambda: endpoints.has_focus and "14 simulators" in screen_text(app))
+        await pilot.press("g")
+        await until(lambda: "type the URL of a server" in screen_text(app))
+        slo, answers = app.screen.query_one("#slo", Input), app.screen.query_one("#max_tokens", Input)
+        assert (slo.placeholder, answers.placeholder) == ("ttft_p90=2s,stream_p10=20", "at most 128 tokens")
+        app.screen.query_one("#url", Input).value = "nope://"
+        await until(lambda: "unsupported scheme" in screen_text(app))
+        assert slo.placeholder == "ttft_p90=2s,stream_p10=20"
+        await pilot.press("4", *["down"] * 5)
+        await until(lambda: slo.placeholder == "none, or ttft_p90=2s,…")
+
+
 async def test_enter_asks_how_many_agents_with_the_default_slo_or_a_typed_one(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:

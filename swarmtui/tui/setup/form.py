@@ -9,11 +9,13 @@ import msgspec
 
 from swarmtui.client import catalogue
 from swarmtui.client.choices import PlanKind, RunChoices
+from swarmtui.client.plan_builder import build_plan
 from swarmtui.files import make_private_directory, read_file, state_directory
 from swarmtui.model.base import BadInput, Stored
 from swarmtui.model.config import Config
 from swarmtui.model.endpoint import show_url
 from swarmtui.model.load import Closed, Load
+from swarmtui.model.plan import Plan
 
 PlanField = Literal[
     "levels", "rate", "runs", "requests", "precision", "slo", "max_tokens", "warmup", "canaries", "too_long"
@@ -53,6 +55,12 @@ class _SavedSetup(Stored, frozen=True, kw_only=True):
 
     choices: dict[str, Any] = {}
     recent: tuple[str, ...] = ()
+
+
+def default_plan(workload: str, kind: PlanKind) -> Plan:
+    """Return the plan that empty fields stand for, whatever the endpoint; an open loop has one request per second."""
+    rate = "1" if kind == "open" else None
+    return build_plan(catalogue.load_workload(workload).workload, RunChoices(plan=kind, rate=rate))
 
 
 def plan_fields(plan: PlanKind, load: Load) -> tuple[PlanField, ...]:

@@ -40,6 +40,7 @@ from swarmtui.tui.setup.endpoint import (
 from swarmtui.tui.setup.form import (
     LastSetup,
     applicable,
+    default_plan,
     error_text,
     parse_max_tokens,
     plan_fields,
@@ -306,21 +307,23 @@ class SetupScreen(Screen[None]):
         request = None if missing else mistakes.catch(self._request, choices)
         if request is None:
             text, bad = missing or f"✖ {sanitize(error_text(mistakes.found[0]))}", not missing
-            self._update_fields(choices.plan, workload, workload.plan if workload is not None else None)
+            plan = Mistakes().catch(default_plan, choices.workload, choices.plan)
+            plan = plan or (workload.plan if workload is not None else None)
         else:
             server = self._endpoint_part.server
             bad = server is not None and not server.reachable
             text = ready_text(request, bad, width)
             if self.focused is not None and self.focused.id == "slo":
                 text = longest_fit(tuple(f"● {hint}" for hint in SLO_HINTS), width - 1)
-            self._update_fields(choices.plan, workload, request.plan)
+            plan = request.plan
+        self._update_fields(choices.plan, workload, plan)
         status.update(ljust(f" {shorten(text, width - 1)}", width))
         status.set_class(bad, "-bad")
         preview = self.query_one("#preview", Description)
         fit_list(
             self.query_one("#workload-part", VerticalScroll), self._pick_list("workloads"), preview, _LEAST_PREVIEW
         )
-        limit = None if request is None else request.plan.max_tokens
+        limit = None if plan is None else plan.max_tokens
         preview.show(lambda width, height: workload_lines(workload, width, max(4, height), limit) if workload else [])
 
     def _update_fields(self, kind: PlanKind, workload: catalogue.WorkloadInfo | None, plan: Plan | None) -> None:
