@@ -302,7 +302,7 @@ def _addresses(summary: Summary) -> tuple[str, ...]:
         if MASK in endpoint.url:
             raise BadInput("a part of its address is not stored: type it on the setup screen")
         if not is_listening(endpoint.url):
-            raise BadInput(f"nothing answers at {endpoint.url}: start the server, then press R")
+            raise BadInput(f"nothing answers at {endpoint.url}: start the server first")
     return tuple(endpoint.url for endpoint in session.endpoints)
 
 

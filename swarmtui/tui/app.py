@@ -283,6 +283,9 @@ class SwarmApp(PatchedApp[AppResult]):
         """Repeat a saved session with it as the baseline, if its server answers; `surer`: without a limit of time."""
         from swarmtui.client.request_builder import repeat_request
 
+        if surer and not summary.session.plan.is_quick:
+            self.toast("only a quick search can be asked again, 99 % sure; R runs the same plan again")
+            return
         try:
             request = await asyncio.to_thread(repeat_request, summary, self.config, self.session_root)
         except BadInput as problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import socket
 import threading
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,11 @@ import pytest
 from textual.events import MouseScrollDown
 from textual.widgets import Input, Static
 
+from swarmtui.client.catalogue import load_workload
 from swarmtui.experiments.store import add_change
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.model.journal import SearchEntry, entry_encoder
+from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.prompts import library
@@ -157,6 +160,39 @@ async def test_enter_opens_the_result_of_a_session_from_which_it_can_be_replayed
         assert not started
         await pilot.press("escape")
         await until(lambda: isinstance(app.screen, SessionsScreen))
+
+
+async def test_a_surer_search_of_a_saved_result_starts_or_says_why_it_cannot(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = read_summary(saved_sessions(tmp_path), "last")
+    app = SwarmApp(session_root=tmp_path)
+    started: list[RunRequest] = []
+    texts: list[str] = []
+    monkeypatch.setattr(app, "open_run", started.append)
+    monkeypatch.setattr(app, "toast", texts.append)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        endpoint = msgspec.structs.replace(summary.session.endpoints[0], url=url, embedded=False)
+        quick = Plan(goal="capacity", slo="ttft_p90=1s", alpha=0.2, budget_s=60.0)
+        digest = library.workload_digest(load_workload("coding"))
+        session = msgspec.structs.replace(
+            summary.session, endpoints=(endpoint,), plan=quick, workload="coding", workload_digest=digest
+        )
+        search = msgspec.structs.replace(summary, session=session)
+        async with app.run_test(size=(120, 40)) as pilot:
+            app.open_screen("result", SavedSource(summary, str(tmp_path)))
+            await until(lambda: isinstance(app.screen, SavedScreen) and "R run again" in screen_text(app))
+            await pilot.press("N")
+            await until(lambda: "only a quick search can be asked again" in " ".join(texts))
+            app.open_screen("result", SavedSource(search, str(tmp_path)))
+            await until(lambda: "N surer search" in screen_text(app))
+            await pilot.press("N")
+            await until(lambda: bool(started))
+            server.close()
+            await pilot.press("N")
+            await until(lambda: f"cannot run it again: nothing answers at {url}: start the" in " ".join(texts))
+    assert [(request.plan.alpha, request.plan.budget_s) for request in started] == [(0.01, None)]
 
 
 @pytest.mark.parametrize("slo", ["ttft_p90=2s", "of another version"])

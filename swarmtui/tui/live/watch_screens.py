@@ -87,5 +87,4 @@ class SavedScreen(LiveScreen):
         run_in_background(self, partial(self.app.repeat_saved, self._saved.summary), group="open")
 
     def action_find_capacity(self) -> None:
-        if self._may_be_surer:
-            run_in_background(self, partial(self.app.repeat_saved, self._saved.summary, surer=True), group="open")
+        run_in_background(self, partial(self.app.repeat_saved, self._saved.summary, surer=True), group="open")

@@ -213,17 +213,14 @@ class CompareScreen(PanelScreen):
         run_in_background(self.app, partial(self._run_again, "again"))
 
     def action_find_capacity(self) -> None:
-        if self._newest.session.plan.is_quick:
-            run_in_background(self.app, partial(self._run_again, "find_capacity"))
-        else:
-            self.app.toast("only a quick search can be a surer one")
+        run_in_background(self.app, partial(self._run_again, "find_capacity"))
 
     async def _run_again(self, action: Literal["again", "find_capacity"]) -> None:
         """Repeat the newest session: on its result below this screen, which knows its credentials, else as saved."""
         newest, app = self._newest, self.app
         below = app.screen_stack[-2]
         session = below.source.live.session if isinstance(below, RunScreen) else None
-        if session and session.id == newest.session.id:
+        if session and session.id == newest.session.id and (action == "again" or session.plan.is_quick):
             await app.pop_screen()
             await app.run_action(f"screen.{action}")
         else:
