@@ -39,8 +39,9 @@ from swarmtui.model.config import Config  # noqa: E402
 from swarmtui.model.telemetry import DiscoveredServer  # noqa: E402
 from swarmtui.sessions.replay import open_replay  # noqa: E402
 from swarmtui.sessions.store import write_summary  # noqa: E402
-from swarmtui.tui.app import SwarmApp, make_screen  # noqa: E402
+from swarmtui.tui.app import SwarmApp  # noqa: E402
 from swarmtui.tui.frame_source import ReplaySource  # noqa: E402
+from swarmtui.tui.screens import make_screen  # noqa: E402
 
 END_S = 100_000.0
 WIDTH = 1200

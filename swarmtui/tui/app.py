@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from textual.app import SystemCommand
@@ -22,7 +21,7 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
 
-from swarmtui.client.session_client import start_session
+from swarmtui.client.session_client import SessionClient, attach, start_session
 from swarmtui.model.base import BadInput
 from swarmtui.model.client_protocol import Ended, Stop, Subscribe
 from swarmtui.model.config import Config
@@ -30,7 +29,8 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.processes.exits import exit_if_stuck
 from swarmtui.text import sanitize
 from swarmtui.tui.frame_source import LiveSource, ReplaySource, SavedSource
-from swarmtui.tui.keys import Action, KeyContext, Keymap, bindings, keymap
+from swarmtui.tui.keys import Action, Keymap, bindings, keymap
+from swarmtui.tui.screens import SCREENS, ScreenName, key_context, make_screen
 from swarmtui.tui.textual_patches import PatchedApp
 from swarmtui.tui.themes import SWARM, SWARM_LIGHT, kept_theme, line_styles
 
@@ -38,40 +38,6 @@ if TYPE_CHECKING:
     from swarmtui.model.session import Summary
     from swarmtui.model.tuning import ExperimentStatus
     from swarmtui.tui.live_model import LiveModel
-
-ScreenName = Literal[
-    "run", "replay", "result", "stream", "setup", "sessions", "checklist", "compare", "log", "probes", "tune", "tunes",
-    "tune_watch", "server_log", "failure", "help", "palette", "save", "export", "share", "theme", "quit",
-    "too_small",
-]  # fmt: skip
-
-# Module and class of each screen. A module is imported when its screen is first opened, so that the first paint waits
-# for one screen only. Screens open each other through this table; they import the app for its type alone.
-SCREENS: dict[ScreenName, str] = {
-    "run": "live.run_screen:RunScreen",
-    "replay": "live.watch_screens:ReplayScreen",
-    "result": "live.watch_screens:SavedScreen",
-    "stream": "live.stream_screen:StreamScreen",
-    "setup": "setup.screen:SetupScreen",
-    "sessions": "sessions.screen:SessionsScreen",
-    "checklist": "sessions.page_screens:ChecklistScreen",
-    "compare": "sessions.compare_screen:CompareScreen",
-    "log": "log_screen:LogScreen",
-    "probes": "probes_screen:ProbesScreen",
-    "tune": "tune.screen:TuneScreen",
-    "tunes": "tune.list_screen:TuneListScreen",
-    "tune_watch": "live.watch_screens:WatchScreen",
-    "server_log": "tune.screen:ServerLogScreen",
-    "failure": "tune.screen:FailureScreen",
-    "help": "dialogs:HelpScreen",
-    "palette": "dialogs:Palette",
-    "save": "dialogs:SaveDialog",
-    "export": "export_dialog:ExportDialog",
-    "share": "sessions.page_screens:ShareScreen",
-    "theme": "dialogs:ThemeDialog",
-    "quit": "dialogs:QuitDialog",
-    "too_small": "dialogs:TooSmallScreen",
-}
 
 SMALLEST = Size(60, 16)
 _LIVE_CONTEXTS = ("live", "replay", "watch")
@@ -85,18 +51,6 @@ class AppResult(msgspec.Struct, frozen=True):
     ended: tuple[Ended, ...] = ()
     running_id: str = ""
     detached: bool = False
-
-
-def make_screen(name: ScreenName, *args: Any) -> Screen[Any]:
-    module, _, class_name = SCREENS[name].partition(":")
-    screen: Screen[Any] = getattr(importlib.import_module(f"swarmtui.tui.{module}"), class_name)(*args)
-    return screen
-
-
-def key_context(screen: Screen[Any]) -> KeyContext:
-    """The row of the key table that applies to this screen."""
-    context: KeyContext = getattr(screen, "key_context", "live")
-    return context
 
 
 class SwarmApp(PatchedApp[AppResult]):
@@ -243,12 +197,32 @@ class SwarmApp(PatchedApp[AppResult]):
 
     def open_run(self, request: RunRequest) -> None:
         """Start a session process and show its run in place of the current live screen or result."""
-        self._close_source()
         from swarmtui.sessions.marked import marked_session
 
+        self._close_source()
         if marked := marked_session(self.session_root):
             request = msgspec.structs.replace(request, previous=marked, repeats=False)
-        self._source = LiveSource(start_session(request, Subscribe(hz=self.hz, rows=True)))
+        self._show_run(start_session(request, self._subscription), request)
+
+    def attach(self, session_id: str) -> None:
+        """Show a run that another program started; that of this app is already below the current screen."""
+        if session_id == self.running_id:
+            while key_context(self.screen) != "live":
+                super().pop_screen()
+        elif self._is_running:
+            self.toast(f"another run is in progress here; elsewhere: swarmtui attach {session_id}")
+        else:
+            with self.toasting():
+                client = attach(session_id, self._subscription)
+                self._close_source()
+                self._show_run(client, None)
+
+    @property
+    def _subscription(self) -> Subscribe:
+        return Subscribe(hz=self.hz, rows=True)
+
+    def _show_run(self, client: SessionClient, request: RunRequest | None) -> None:
+        self._source = LiveSource(client)
         for screen in self.screen_stack:
             if key_context(screen) in _LIVE_CONTEXTS:
                 # Stops the server watch of an earlier run: it must not send requests while this run is measured.
@@ -337,7 +311,7 @@ class SwarmApp(PatchedApp[AppResult]):
     def resumed(self) -> None:
         super().resumed()
         if isinstance(self._source, LiveSource):  # for the history of the time in which the app was stopped
-            self._source.send(Subscribe(hz=self.hz, rows=True))
+            self._source.send(self._subscription)
 
     # quitting
 

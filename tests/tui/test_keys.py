@@ -19,7 +19,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.report.levels import level_table
 from swarmtui.report.table import Cell
-from swarmtui.tui.app import SCREENS, SwarmApp
+from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import HelpTopic, Page
 from swarmtui.tui.dialogs import HelpScreen, Palette, change_topic, help_lines, panel_topic
 from swarmtui.tui.keys import ACTIONS, GROUPS, KeyContext, Keymap, bindings, keymap, known_ids
@@ -32,6 +32,7 @@ from swarmtui.tui.live.watch_screens import ReplayScreen, SavedScreen, WatchScre
 from swarmtui.tui.log_screen import LogScreen
 from swarmtui.tui.pick_list import PickList
 from swarmtui.tui.probes_screen import ProbesScreen
+from swarmtui.tui.screens import SCREENS
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.setup.screen import SetupScreen
 from swarmtui.tui.tune.list_screen import TuneListScreen

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
+from swarmtui.client.session_client import SessionClient, running_sessions, start_session
+from swarmtui.model.client_protocol import Frame, Subscribe
+from swarmtui.model.load import Closed
+from swarmtui.model.plan import Plan
+from swarmtui.model.run_request import RunRequest
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.base_screens import Page
 from swarmtui.tui.live.run_screen import RunScreen
@@ -46,6 +53,59 @@ async def test_a_session_run_again_from_the_list_leads_back_to_the_list_with_the
         await until(lambda: isinstance(app.screen, SessionsScreen) and len(app.screen.query_one(TableList).ids) == 2)
         new, sessions = run.source.live.session, app.screen.query_one(TableList)
         await until(lambda: new is not None and sessions.selected == new.id)
+
+
+def start_elsewhere(root: Path) -> SessionClient:
+    """Start a run that this app does not know; return once a request of it has ended."""
+    plan = Plan(goal="manual", load=Closed(levels=(1,)), max_tokens=20)
+    request = RunRequest(endpoints=("sim:moe-tp1?speed=4",), workload="coding", plan=plan, session_root=str(root))
+    client = start_session(request, Subscribe(hz=10))
+    while not (isinstance(message := client.receive(60.0), Frame) and message.done):
+        assert message is not None, "the run has not started"
+    return client
+
+
+async def test_enter_on_a_running_session_attaches_to_it(tmp_path: Path, until: Until) -> None:
+    root = tmp_path / "sessions"
+    client = start_elsewhere(root)
+    app = SwarmApp(session_root=root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("L")
+        await until(lambda: "enter attach" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, RunScreen))
+        run = app.screen
+        assert isinstance(run, RunScreen)
+        await until(lambda: run.source.live.frame is not None and run.source.live.frame.done > 0)
+        (running,) = running_sessions()
+        assert app.running_id == running
+        await pilot.press("L")
+        await until(lambda: isinstance(app.screen, SessionsScreen) and "enter attach" in screen_text(app))
+        await pilot.press("enter")  # it is already attached
+        await until(lambda: app.screen is run)
+        await pilot.press("x", "x")
+        await until(lambda: run.source.live.ended is not None)
+    client.close()
+
+
+async def test_another_session_does_not_replace_the_run_of_this_app(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "sessions"
+    app = SwarmApp(session_root=root)
+    texts: list[str] = []
+    monkeypatch.setattr(app, "toast", texts.append)
+    async with app.run_test(size=(120, 40)) as pilot:
+        own = await start_run(app, pilot, until)
+        client = await asyncio.to_thread(start_elsewhere, root)
+        await pilot.press("L")
+        await until(lambda: isinstance(app.screen, SessionsScreen) and len(app.screen.query_one(TableList).ids) == 2)
+        await pilot.press("g")
+        await until(lambda: "enter attach" in screen_text(app))
+        await pilot.press("enter")
+        await until(lambda: f"elsewhere: swarmtui attach {max(running_sessions())}" in " ".join(texts))
+        assert own.ended is None and app.running_id == min(running_sessions())
+    client.close()
 
 
 async def test_the_oldest_result_is_compared_with_another_session_and_leads_to_the_list(

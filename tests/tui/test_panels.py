@@ -13,12 +13,13 @@ import pytest
 from swarmtui.model.client_protocol import Ended
 from swarmtui.model.session import Spread, TaskFigures
 from swarmtui.tui import live
-from swarmtui.tui.app import SwarmApp, make_screen
+from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.keys import ACTIONS
 from swarmtui.tui.live.layout import live_layout
 from swarmtui.tui.live.live_panel import LivePanel, load_panels
 from swarmtui.tui.live.panels import PANELS
 from swarmtui.tui.live.screen import LiveScreen
+from swarmtui.tui.screens import make_screen
 from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame

@@ -169,6 +169,8 @@ class SessionsScreen(PanelScreen):
         elif row is not None and not self._marked:
             others = [id for id in self._to_compare() if id != row.id]
             labels = {"compare": f"compare with {'older' if others[0] < row.id else 'newer'}"} if others else {}
+            selected = self._selected
+            labels |= {"open": "attach"} if selected is not None and session_state(selected) == "running" else {}
             actions = relabel(actions, labels)
         # If not all fit, those first that need no other session or a deleted one.
         order = ("open", "mark", "compare", "export", "back", "share", "sort", "filter", "replay", "delete")
@@ -316,12 +318,12 @@ class SessionsScreen(PanelScreen):
         return True
 
     def action_open(self) -> None:
-        """Show the result of the session under the cursor, or the sessions of an experiment."""
+        """Show the result of the session under the cursor, the run if it is running, or those of an experiment."""
         if self._opened_or_closed():
             return
         row = self._selected
         if row is not None and session_state(row) == "running":
-            self.app.toast(f"it is running and has no result yet; swarmtui attach {row.id} shows it")
+            self.app.attach(row.id)
         elif selected := self._selected_id():
             run_in_background(self, partial(self.app.open_result, self._root, selected), group="open")
 
