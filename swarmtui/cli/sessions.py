@@ -147,14 +147,21 @@ def rm(session: tuple[str, ...], root: Path) -> None:
 @shared.json
 @shared.root
 def advice(session: str, as_json: bool, root: Path) -> None:
-    """Suggest what to try next, with the evidence found in the session."""
+    """Suggest what to try next, with the evidence found in the session.
+
+    --json has the session as `session` and what to try as `next`.
+    """
     from swarmtui.experiments.baseline import use_baseline
     from swarmtui.report.answer import advice_blocks
+    from swarmtui.sessions.index import live_row
     from swarmtui.sessions.store import read_session
 
     summary = read_session(root, session)
     summary = use_baseline(root, root / summary.session.id, summary)
-    print_result(summary.answer.next if summary.answer else (), advice_blocks(summary), as_json=as_json)
+    row = live_row(summary.session, None)
+    named = {name: getattr(row, name) for name in ("id", "label", "endpoint", "kind", "model", "workload")}
+    found = {"session": named, "next": summary.answer.next if summary.answer else ()}
+    print_result(found, advice_blocks(summary), as_json=as_json)
 
 
 @sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")

@@ -19,7 +19,7 @@ def advice(sandbox: Sandbox, endpoint: str, *arguments: str) -> dict[str, tuple[
     ran = sandbox.run_benchmark(endpoint, "--warmup", "1", "--seed", "1", "--quiet", *arguments)
     assert ran.code == 0, ran
     found = sandbox.json("sessions", "advice", "--json", "--session-dir", str(sandbox.sessions))
-    return {one["code"]: (one["sentence"], one["evidence"]) for one in found}
+    return {one["code"]: (one["sentence"], one["evidence"]) for one in found["next"]}
 
 
 def test_more_streams_than_slots_only_queue(sandbox: Sandbox) -> None:
@@ -96,6 +96,12 @@ def test_tensor_parallel_size_that_does_not_divide_the_heads(sandbox: Sandbox) -
     assert found["tensor_parallel"][0].startswith("TP=3 does not divide 40 heads")
     shown = sandbox.run("sessions", "advice", "--session-dir", str(sandbox.sessions))
     assert shown.out.startswith(f"session {sandbox.session.name} · first try · qwen3-coder-30b-a3b · coding")
+    document = sandbox.json("sessions", "advice", "--json", "--session-dir", str(sandbox.sessions))
+    (row,) = sandbox.list_sessions()
+    assert document["session"] == {
+        "id": sandbox.session.name, "label": "first try", "endpoint": row["endpoint"], "kind": "run",
+        "model": "qwen3-coder-30b-a3b", "workload": "coding",
+    }  # fmt: skip
 
 
 def test_ordinary_run_gives_no_advice_on_the_server(sandbox: Sandbox) -> None:
