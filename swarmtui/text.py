@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TextIO
 
@@ -121,6 +121,11 @@ def _escaped(char: str) -> str:
 def count_noun(number: int, one: str, many: str = "") -> str:
     """`1 request`, `2 requests`; `many` is the plural where it is not the noun with an s."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def name_errors(counts: Mapping[str, int]) -> str:
+    """Name the kinds of errors of requests, the commonest first: `12 idle_timeout, 3 refused`."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items(), key=lambda kind: -kind[1]))
 
 
 def brief_flags(text: str) -> str:

@@ -11,7 +11,7 @@ from swarmtui.model.client_protocol import Frame, WarningCode
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Level
 from swarmtui.numbers import rate, seconds
-from swarmtui.text import count_noun, fold, sanitize, truncate, write_text
+from swarmtui.text import count_noun, fold, name_errors, sanitize, truncate, write_text
 
 _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
@@ -126,8 +126,7 @@ def describe_frame(frame: Frame, columns: int | None = None) -> str:
     if frame.in_flight:
         parts["waiting"] = f"{frame.waiting} of {frame.in_flight} waiting"
     if frame.errors:
-        worst = max(frame.error_counts, key=lambda name: frame.error_counts[name])
-        parts["errors"] = f"{count_noun(frame.errors, 'error')} ({worst})"
+        parts["errors"] = _count_errors(frame.errors, frame.error_counts)
     else:
         parts["no errors"] = "0 errors"
     parts["left"] = left_text(frame)
@@ -176,8 +175,12 @@ def _phase(frame: Frame) -> str:
     return f"{frame.status} {level}" if frame.c and frame.status in ("draining", "pausing", "paused") else frame.status
 
 
+def _count_errors(number: int, kinds: dict[str, int]) -> str:
+    return count_noun(number, "error") + (f" ({name_errors(kinds)})" if kinds else "")
+
+
 def _describe_level(level: Level) -> str:
-    parts = [f"{level.name}: {level.ok} ok, {count_noun(level.errors, 'error')}"]
+    parts = [f"{level.name}: {level.ok} ok, {_count_errors(level.errors, level.error_counts)}"]
     approximate = "~" if level.tokens_estimated else ""
     if level.out_tps_steady is not None:
         parts.append(f"{approximate}{rate(level.out_tps_steady, level.half_width)} tok/s steady")

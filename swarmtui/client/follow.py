@@ -16,6 +16,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.session import Summary
 from swarmtui.processes.spawn import StartedProcess
+from swarmtui.text import name_errors
 
 # How long requests in flight may take after a stop.
 GRACE_S = 5.0
@@ -120,7 +121,7 @@ def describe_unmeasured(summary: Summary | None, plan: Plan) -> str:
     errors = Counter[str]()
     for level in empty:
         errors.update(level.error_counts)
-    failed = ", ".join(f"{name} {count}" for name, count in errors.most_common())
+    failed = name_errors(errors)
     why = f"every request failed: {failed}" if failed else "no request ended in time; give it a longer --duration"
     where = f" at {', '.join(level.name for level in empty)}" if empty else ""
     return f"nothing was measured{where}: {why}"

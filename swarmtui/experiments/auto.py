@@ -33,6 +33,7 @@ from swarmtui.model.plan import Plan
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.tuning import POWER, Start, TuneFile, configuration_key, configuration_text
 from swarmtui.numbers import percent
+from swarmtui.text import name_errors
 
 # A server has this many times as long to become ready as the unchanged command took, and at least these seconds.
 _READY_FACTOR, _READY_S = 5.0, 60.0
@@ -177,9 +178,9 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
 
 def answer_problem(start: Start, level: Level, base: Start | None) -> str:
     """Say why the answers of a start are not those of a server that works; empty if they are."""
-    if level.errors > _MAX_ERRORS * (level.n + level.errors):
-        named = ", ".join(f"{name} {count}" for name, count in level.error_counts.items())
-        return f"{level.errors} of {level.n} requests failed at C={level.c}: {named}"
+    if level.errors > _MAX_ERRORS * level.attempts:
+        kinds = name_errors(level.error_counts)
+        return f"{level.errors} of {level.attempts} requests failed at C={level.c}: {kinds}"
     if base is None:
         return ""
     if start.alarms and not base.alarms:

@@ -351,6 +351,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
         return self.complete or any(run.complete for run in self.by_run)
 
     @property
+    def attempts(self) -> int:
+        """The requests that `errors` are a part of."""
+        return self.ok + self.errors
+
+    @property
     def half_width(self) -> float | None:
         """The half-width of the steady rate as a share of it."""
         known = self.out_tps_steady_hw is not None and self.out_tps_steady

@@ -94,7 +94,7 @@ def test_failed_and_cancelled_requests_are_in_no_latency() -> None:
     assert level.per_stream_tps.max == pytest.approx(100.0)
     assert level.tokens_out == 20
     assert level.wall_s == pytest.approx(2.001)
-    assert "3 of 5 requests failed: connect 1, http_429 1, reset 1" in map(str, level.flags)
+    assert "3 of 5 requests failed: 1 connect, 1 http_429, 1 reset" in map(str, level.flags)
 
 
 def test_timed_out_request_occupied_a_stream() -> None:
@@ -296,7 +296,7 @@ def test_failed_pre_roll_and_fillers_are_in_the_error_count() -> None:
     assert (level.n, level.ok, level.errors, level.error_counts) == (16, 16, 4, {"http_500": 4})
     assert level.ttft_s.n == 16
     assert (level.by_run[0].n, level.by_run[0].errors) == (16, 4)
-    text = "4 of 20 requests failed (4 unmeasured: pre-roll or fillers): http_500 4"
+    text = "4 of 20 requests failed (4 unmeasured: pre-roll or fillers): 4 http_500"
     assert Finding(code="errors", text=text) in level.flags
     (level,) = level_figures([r for r in records if r.phase == "preroll"], [stage(c=4)], [end(complete=False)])
     assert (level.n, level.ok, level.errors, level.runs) == (0, 0, 4, 0), "no request was measured"
@@ -321,7 +321,7 @@ def test_errors_of_a_repeated_attempt_stay_in_the_level() -> None:
     (level,) = level_figures(records, [stage(1, 2), stage(2, 2)], [end(1, complete=False), end(2)])
     assert (level.runs, level.n, level.ok, level.errors) == (1, 6, 6, 1)
     assert level.error_counts == {"refused": 1}
-    assert level.complete and "1 of 7 requests failed: refused 1" in map(str, level.flags)
+    assert level.complete and "1 of 7 requests failed: 1 refused" in map(str, level.flags)
 
 
 def test_request_across_a_change_of_c_is_in_no_latency_but_its_tokens_count() -> None:

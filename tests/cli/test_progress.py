@@ -59,11 +59,11 @@ def test_unknown_values_are_left_out() -> None:
 
 
 def test_most_frequent_error_is_shown() -> None:
-    assert "5 errors (reset)" in describe_frame(frame(errors=5, error_counts={"http_503": 1, "reset": 4}))
+    assert "5 errors (4 reset, 1 http_503)" in describe_frame(frame(errors=5, error_counts={"http_503": 1, "reset": 4}))
 
 
 def test_single_error_is_singular() -> None:
-    assert "· 1 error (reset)" in describe_frame(frame(errors=1, error_counts={"reset": 1}))
+    assert "· 1 error (1 reset)" in describe_frame(frame(errors=1, error_counts={"reset": 1}))
 
 
 @pytest.mark.parametrize(

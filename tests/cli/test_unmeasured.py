@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from swarmtui.processes.exits import BAD_INPUT, DONE, UNUSABLE
-from tests.cli.programs import Sandbox
+from tests.cli.programs import SIM, Sandbox
 from tests.cli.scripted_server import (
     ReceivedRequest,
     ScriptedHandler,
@@ -66,4 +66,20 @@ def test_a_level_without_an_answer_is_no_result(sandbox: Sandbox) -> None:
     with scripted_server(serve_one_agent) as server:
         options = ("--requests", "5", "--warmup", "none", "--no-gpu", "--quiet")
         ran = sandbox.run_benchmark(server.url, "--levels", "1,2", *options)
-    assert "nothing was measured at C=2: every request failed: http_400" in ran.error_line(UNUSABLE)
+    error = ran.error_line(UNUSABLE)
+    assert "nothing was measured at C=2: every request failed: " in error and error.endswith(" http_400")
+
+
+def test_what_failed_is_counted_by_kind_alike_during_the_run_and_in_its_result(sandbox: Sandbox) -> None:
+    failing = f"{SIM}&failures.http_503=0.2&failures.reset=0.1"
+    ran = sandbox.run_benchmark(failing, "--levels", "4", "--requests", "20", "--max-tokens", "8", "--seed", "1")
+    summary = sandbox.show_session()
+    (level,) = summary["levels"]
+    counts = level["error_counts"]
+    assert {"http_503", "reset"} <= set(counts) and sum(counts.values()) == level["errors"]
+    kinds = ", ".join(f"{counts[name]} {name}" for name in sorted(counts, key=lambda name: -counts[name]))
+    assert f"C=4: {level['ok']} ok, {level['errors']} errors ({kinds})" in ran.err
+    failed = f"{level['errors']} of {level['ok'] + level['errors']} requests failed"
+    assert any(flag["code"] == "errors" and flag["text"].startswith(failed) for flag in level["flags"])
+    assert f"{failed} ({kinds})" in summary["answer"]["limit"]["sentence"]
+    assert kinds in " ".join(ran.out.split())

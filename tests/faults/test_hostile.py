@@ -135,7 +135,7 @@ def test_run_with_all_cases_counts_errors_by_name(sandbox: Sandbox) -> None:
     assert (level["n"], level["ok"]) == (64, expected[None])
     assert level["error_counts"] == {name: count for name, count in expected.items() if name}
     table = sandbox.run("sessions", "show", "last", "--session-dir", str(sandbox.sessions)).out
-    assert all(f"{name} {count}" in table for name, count in level["error_counts"].items()), table
+    assert all(f"{count} {name}" in table for name, count in level["error_counts"].items()), table
     tokens = Counter(record.tokens_out for record in records if record.ok)
     contradicting = sum(case == "usage contradicts" for case in server.cases.values())
     assert tokens == {WORDS: expected[None] - contradicting} | ({1: contradicting} if contradicting else {})

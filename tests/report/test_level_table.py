@@ -45,7 +45,7 @@ def level(c: int, **fields: Any) -> Level:
     return Level(**(made | fields))
 
 
-FAILED = Finding(code="errors", text="1 of 16 requests failed: reset 1")
+FAILED = Finding(code="errors", text="1 of 16 requests failed: 1 reset")
 BELOW = Finding(code="in_flight", text="mean in flight 3.7, planned 4")
 ALONE = level(
     1,
@@ -103,7 +103,7 @@ def test_level_table() -> None:
         "  sure: the rate with one agent is not known well. ▸: best, the lowest C with 95 % of the most tok/s\n"
         "  before a cliff; ▼: past it.\n"
         "\n"
-        "C=4: 1 of 16 requests failed: reset 1\n"
+        "C=4: 1 of 16 requests failed: 1 reset\n"
         "C=4,8: mean in flight 3.7, planned 4\n"
     )
 

@@ -241,7 +241,7 @@ def test_the_best_of_several_levels_is_large_without_an_slo() -> None:
 
 def test_remarks_are_grouped_by_kind_with_a_count() -> None:
     flag = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
-    failed = Finding(code="errors", text="1 of 8 requests failed: http_500 1")
+    failed = Finding(code="errors", text="1 of 8 requests failed: 1 http_500")
     flagged = tuple(msgspec.structs.replace(one, flags=(flag,)) for one in LEVELS)
     flagged = (*flagged[:2], msgspec.structs.replace(flagged[2], flags=(flag, failed)))
     text = result_text(ended_frame(levels=flagged), None)

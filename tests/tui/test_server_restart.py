@@ -167,5 +167,5 @@ def test_a_restart_that_halves_the_context_says_so_in_a_narrow_terminal(flags: d
     notice = server_notice(None, server_change_texts(before, after))
     shown = msgspec.structs.replace(frame(4), status="ended")
     view = header_view(hello().session, shown, Ended("done", "", "/saved"), None, "", notice)
-    line = "".join(text for text, _ in status_line(view._replace(progress="", errors=""), 80))
+    line = "".join(text for text, _ in status_line(view._replace(progress="", errors=()), 80))
     assert len(line) <= 80 and line.endswith(said), line

@@ -35,7 +35,7 @@ from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline, changed_flags, find_baseline
 from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
-from swarmtui.tui.live.header import HeaderPanel, header_view, phase
+from swarmtui.tui.live.header import HeaderPanel, header_view, phase, status_line
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
 from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
 from swarmtui.tui.live.machine import MachinePanel, MachineView
@@ -302,6 +302,17 @@ def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
         line = text_of(panel.draw(width, 3)).splitlines()[0]
         assert view.title[-1] in line and "127.0.0.1:8000" in line and "? " in line
     assert "the host was busy and 1 more" in line
+
+
+def test_the_header_names_what_failed_as_the_result_does() -> None:
+    counts = {"refused": 3, "idle_timeout": 12}
+    view = header_view(*manual(errors=15, error_counts=counts), None, None)
+    assert view.errors == ("✖ 15 failed: 12 idle_timeout, 3 refused", "✖ 15 failed: 12 idle_timeout …", "✖ 15 failed")
+    wide, narrow = ("".join(text for text, _ in status_line(view, width)) for width in (120, 60))
+    assert "12 idle_timeout, 3 refused" in wide and "✖ 15 failed" in narrow and len(narrow) <= 60
+    one = header_view(*manual(errors=2, error_counts={"reset": 2}), None, None)
+    assert one.errors == ("✖ 2 failed: 2 reset", "✖ 2 failed")
+    assert header_view(*manual(errors=0, error_counts={}), None, None).errors == ()
 
 
 def test_the_header_says_what_a_new_goal_waits_for() -> None:

@@ -24,6 +24,7 @@ from swarmtui.model.record import Waterfall
 from swarmtui.model.session import Level, Spread, Summary
 from swarmtui.model.telemetry import QualityLine, ServerState
 from swarmtui.numbers import percent, short
+from swarmtui.text import name_errors
 
 # The KV cache is full from this share on.
 KV_FULL = 0.95
@@ -92,7 +93,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `at_highest`: a search was not allowed to try more than its highest level.
     `textless` is the number of answers if none of them had text.
     `server_changed` says how a restart during the session changed the flags, which ended it.
-    `failing` is the level at which most requests failed, with their number, all, and the error; null if few did.
+    `failing` is the level at which most requests failed, with their number, all, and what failed; null if few did.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
@@ -238,11 +239,11 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
 
 
 def _failing(levels: Sequence[Level]) -> tuple[int, int, int, str] | None:
-    """Return the level with the largest share of failed requests, with their number and the commonest error."""
-    worst = max(levels, key=lambda level: level.errors / max(1, level.n))
-    if worst.errors <= _FEW_FAIL * worst.n:
+    """Return the level with the largest share of failed requests, with their number and the kinds of errors."""
+    worst = max(levels, key=lambda level: level.errors / max(1, level.attempts))
+    if worst.errors <= _FEW_FAIL * worst.attempts:
         return None
-    return worst.c, worst.errors, worst.n, _commonest_error(worst) or "unknown"
+    return worst.c, worst.errors, worst.attempts, name_errors(worst.error_counts) or "unknown"
 
 
 def _textless(levels: Sequence[Level]) -> int | None:
@@ -250,10 +251,6 @@ def _textless(levels: Sequence[Level]) -> int | None:
     answers = sum(level.ok for level in levels)
     empty = answers == sum(level.degenerate for level in levels) and not any(level.ttft_s.n for level in levels)
     return answers if answers and empty else None
-
-
-def _commonest_error(level: Level) -> str | None:
-    return max(level.error_counts, key=lambda name: level.error_counts[name], default=None)
 
 
 def _best(levels: Sequence[Level], scaling: Scaling) -> dict[str, object]:
@@ -374,8 +371,8 @@ def _add_limit(facts: AnswerFacts, level: Level, seen: ServerState | None, kv: K
         hits=hit_texts(kv) if kv and evicts else None,
         failed=level.errors,
         empty=level.empty,
-        requests=level.n,
-        error=_commonest_error(level),
+        requests=level.attempts,
+        error=name_errors(level.error_counts) or None,
         ttft_s=split.ttft_s if split else None,
         prefill_s=split.prefill_s if split else None,
         longest_part=_longest_part(level.waterfall),

@@ -23,7 +23,7 @@ from swarmtui.model.load import traits
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Event, Level
 from swarmtui.numbers import short, short_percent
-from swarmtui.text import count_noun
+from swarmtui.text import count_noun, name_errors
 
 # Steady excludes ramp-up and drain, so it is below wall only by chance, with few answers.
 _STEADY_SHARE = 0.95
@@ -51,8 +51,8 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int, synchronised: b
         yield "incomplete", f"incomplete: it ended early, after {count_noun(level.n, 'request')}"
     if level.errors:
         unmeasured = f" ({unmeasured_errors} unmeasured: pre-roll or fillers)" if unmeasured_errors else ""
-        names = ", ".join(f"{name} {count}" for name, count in level.error_counts.items())
-        yield "errors", f"{level.errors} of {level.ok + level.errors} requests failed{unmeasured}: {names}"
+        kinds = name_errors(level.error_counts)
+        yield "errors", f"{level.errors} of {level.attempts} requests failed{unmeasured}: {kinds}"
     if level.c_held is not None and IN_FLIGHT.grade(1.0 - level.c_held / level.c) != "ok":
         yield "c_held", f"C held {short(level.c_held)}, planned {level.c}"
     if level.headline_is_steady and (level.out_tps_steady or 0.0) < _STEADY_SHARE * (level.out_tps_wall or 0.0):

@@ -14,7 +14,7 @@ from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import clock, percent, rate, seconds
-from swarmtui.text import count_noun, sanitize
+from swarmtui.text import count_noun, name_errors, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.plan_line import (
@@ -43,9 +43,9 @@ _NARROW = 100
 class HeaderView(NamedTuple):
     """`share` is the completed part of this run, or of the plan after its end; None if it has no fixed length.
 
-    `title`, `detail`, `clock`, `quality` and `notice` come in several versions, from long to short. `detail` is the
-    step of a search, what only some loads have, or where an ended session is saved; a notice takes its place, never
-    that of the phase.
+    `title`, `detail`, `clock`, `quality`, `errors` and `notice` come in several versions, from long to short. `detail`
+    is the step of a search, what only some loads have, or where an ended session is saved; a notice takes its place,
+    never that of the phase.
     """
 
     title: tuple[str, ...]
@@ -60,7 +60,7 @@ class HeaderView(NamedTuple):
     detail: tuple[str, ...] = ()
     plan: PlanView = PlanView()
     frozen: bool = False
-    errors: str = ""
+    errors: tuple[str, ...] = ()
 
 
 class ReplayClock(NamedTuple):
@@ -242,11 +242,14 @@ def _stage_texts(frame: Frame) -> tuple[str, ...]:
     return (" · ".join(parts), *parts[:1])
 
 
-def _errors(frame: Frame) -> str:
+def _errors(frame: Frame) -> tuple[str, ...]:
+    """Count the requests that failed, with the kinds of errors, or the commonest one, where there is room."""
     if not frame.errors:
-        return ""
-    worst = max(frame.error_counts, key=lambda name: frame.error_counts[name]) if frame.error_counts else ""
-    return f"✖ {frame.errors} failed" + (f": {sanitize(worst)}" if worst else "")
+        return ()
+    failed = f"✖ {frame.errors} failed"
+    kinds = sanitize(name_errors(frame.error_counts))
+    commonest, _, others = kinds.partition(", ")
+    return (*(f"{failed}: {text}" for text in (kinds, f"{commonest} …" if others else "") if text), failed)
 
 
 def _notice(frame: Frame, ended: Ended | None, server: tuple[str, ...]) -> tuple[tuple[str, ...], StatusStyle]:
@@ -326,7 +329,9 @@ def status_line(view: HeaderView, width: int) -> Line:
     if view.frozen:
         line += [("   DISPLAY FROZEN, space resumes", "warn")]
     if view.errors:
-        line += [(f"   {view.errors}", "bad")]
+        used = sum(cell_width(text) for text, _ in line) + 3
+        # What is said beside them keeps half of the room.
+        line += [(f"   {longest_fit(view.errors, (width - used) // 2)}", "bad")]
     if view.plan.name:
         room = width - sum(cell_width(text) for text, _ in line) - 4
         # What a stage is for is not cut: a shorter text says it, or none.
