@@ -30,12 +30,15 @@ class _ShowByDefault(click.Group):
         return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
 
 
-@commands.group(cls=_ShowByDefault)
-def traces() -> None:
+@commands.group(cls=_ShowByDefault, invoke_without_command=True)
+@click.pass_context
+def traces(context: click.Context) -> None:
     """Describe recorded agent sessions, or record them from the logs of your coding agent.
 
     `swarmtui traces TRACE...` means `traces show TRACE...`.
     """
+    if context.invoked_subcommand is None:
+        echo(context.get_help())
 
 
 @traces.command()

@@ -165,6 +165,13 @@ def test_help_and_version(sandbox: Sandbox) -> None:
     assert "..." not in text.partition("Commands")[2], "each line fits"
 
 
+def test_a_group_without_arguments_is_no_error(sandbox: Sandbox) -> None:
+    """Those that have a list print it, `traces` its help."""
+    for ran in sandbox.run_each(("traces",), ("sessions",), ("workloads",)):
+        assert ran.code == 0 and ran.out and not ran.err, ran
+    assert "record  Make traces" in sandbox.run("traces").out
+
+
 def test_misspelt_command_suggests_a_similar_one(sandbox: Sandbox) -> None:
     error = sandbox.run("sesions")
     assert error.code == 2 and "Did you mean 'sessions'?" in error.err
