@@ -14,7 +14,7 @@ from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.by_level import level_counters
 from swarmtui.analysis.machine.server_counters import counter_change
-from swarmtui.analysis.quality.doubts import find_doubts, temper
+from swarmtui.analysis.quality.doubts import add_doubts, disturbed_runs, find_biases, find_chances
 from swarmtui.experiments.grid import launch_command
 from swarmtui.experiments.managed_server import free_port
 from swarmtui.experiments.runner import Runner, Trial
@@ -53,11 +53,15 @@ class AbRun(Stored, frozen=True, kw_only=True):
 
 
 class AbResult(Stored, frozen=True, kw_only=True):
-    """The runs so far. `problem` says why the test ended early; `decision` is of the last checkpoint, if any."""
+    """The runs so far. `problem` says why the test ended early; `decision` is of the last checkpoint, if any.
+
+    `note` names what disturbed some of its runs.
+    """
 
     test: AbTest
     runs: tuple[AbRun, ...] = ()
     decision: Decision | None = None
+    note: str = ""
     header: HeaderEffect | None = None
     problem: str = ""
     stopped: bool = False
@@ -106,7 +110,12 @@ class AbRunner(Runner[AbTest]):
         if test.agent_header:
             used = cache_use(Path(self.request.session_root), start.session, summary.levels[-1])
             start = msgspec.structs.replace(start, cache=used)
-        start = msgspec.structs.replace(start, doubts=find_doubts(summary.quality))
+        quality = summary.quality
+        start = msgspec.structs.replace(
+            start,
+            doubts=find_biases(quality, of_cache=test.agent_header is not None),
+            disturbances=find_chances(quality),
+        )
         if self._first is None:
             self._first = summary
         elif index == 1:  # the first two runs are of both sides
@@ -124,12 +133,15 @@ def ab_result(experiment: Experiment[AbTest]) -> AbResult:
     a, b = ([start for start in done if start.side == side] for side in ("A", "B"))
     n = max((checkpoint for checkpoint in CHECKPOINTS if checkpoint <= min(len(a), len(b))), default=0)
     decision = header = None
+    note = ""
     if n:
         values = [[getattr(start, test.figure) for start in side[:n]] for side in (a, b)]
         better = AB_FIGURES[test.figure][1]
-        decision = evaluate(*values, detect=test.detect, max_runs=test.max_runs, better=better)
-        doubts = tuple(dict.fromkeys(doubt for start in (*a[:n], *b[:n]) for doubt in start.doubts))
-        decision = msgspec.structs.replace(decision, sentence=temper(decision.sentence, doubts))
+        counted = (*a[:n], *b[:n])
+        doubts = tuple(dict.fromkeys(doubt for start in counted for doubt in start.doubts))
+        note = disturbed_runs(tuple(dict.fromkeys(found for start in counted for found in start.disturbances)))
+        decision = evaluate(*values, detect=test.detect, max_runs=test.max_runs, better=better, doubted=bool(doubts))
+        decision = msgspec.structs.replace(decision, sentence=add_doubts(decision.sentence, doubts))
         if test.agent_header:
             header = header_effect(test.agent_header, *([start.cache for start in side[:n]] for side in (a, b)))
     return AbResult(
@@ -138,6 +150,7 @@ def ab_result(experiment: Experiment[AbTest]) -> AbResult:
             copy_fields(AbRun, start, value=getattr(start, test.figure), errors=start.errors or 0) for start in done
         ),
         decision=decision,
+        note=note,
         header=header,
         problem=experiment.problem,
         stopped=experiment.status.ended == "stopped",

@@ -25,7 +25,7 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
 # Notes that are lines of the answer.
-_SAID_FIRST = ("machine_changed", "disturbed_level")
+_SAID_FIRST = ("machine_changed", "disturbed_level", "disturbed_runs")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 # A rate of each agent that falls by this much is part of the price of more agents.
 _SLOWER = 0.1
@@ -140,7 +140,7 @@ def _same_load(pair: Pair) -> AnswerLine:
     )
     kept = lead.rate is None and lead.c <= min(pair.agents.before, pair.agents.after)
     name = f"Both at {lead.c}" if kept else f"At {lead.c}"
-    return AnswerLine(name, "; ".join(filter(None, parts)), "unsure" if pair.doubts else row_code(lead))
+    return AnswerLine(name, "; ".join(filter(None, parts)), row_code(lead))
 
 
 def _price(pair: Pair) -> AnswerLine:

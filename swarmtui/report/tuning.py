@@ -223,8 +223,10 @@ def ab_blocks(result: AbResult) -> list[Block]:
     decision = result.decision
     blocks: list[Block] = [Sentence(f"A  {test.a}"), Sentence(f"B  {test.b}{same}")]
     blocks += [tabulate("", runs, columns)] if runs else []
-    said = decision.sentence if decision else f"{verdict_text(None)} of each"
+    said = decision.sentence if decision else f"not sure yet: {verdict_text(None)} of each"
     blocks.append(Sentence(f"B compared with A, {name}: {said}", "lead"))
+    if result.note:
+        blocks.append(Sentence(f"note: {result.note}", "note"))
     if result.header:
         blocks.append(Sentence(result.header.sentence))
     if test.aa and decision and (spread := decision.spread) is not None:

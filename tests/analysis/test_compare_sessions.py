@@ -17,7 +17,7 @@ from swarmtui.analysis.compare.differences import (
 )
 from swarmtui.analysis.compare.leaderboard import leaderboard
 from swarmtui.analysis.compare.pool import pool
-from swarmtui.analysis.compare.sessions import Comparison, compare, compare_pair, headline_row
+from swarmtui.analysis.compare.sessions import Comparison, Pair, compare, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import likely_change
 from swarmtui.analysis.machine.energy import gpu_names, session_gpus
 from swarmtui.model.answer import Answer, AnswerSentence, NextStep
@@ -27,10 +27,12 @@ from swarmtui.model.findings import Capacity, Finding
 from swarmtui.model.load import Closed, Sessions
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import ClientInfo, Spread, Summary
+from swarmtui.model.session_tags import Series
 from swarmtui.model.telemetry import DiscoveredServer, Energy, Gpu, HostUse, QualityLine, Telemetry, TtftSplit
 from swarmtui.report.comparison import answer_lines, comparison_blocks, comparison_tables, unlike_text
 from swarmtui.report.levels import level_table
 from swarmtui.report.table import Facts, Sentence
+from swarmtui.report.text import paint
 from tests.analysis.level_builders import level, summary
 from tests.bench.verdicts import Count
 from tests.bench.verdicts import session as drawn_session
@@ -150,13 +152,14 @@ def test_a_level_that_was_disturbed_in_one_run_is_named_beside_its_figures() -> 
         assert {line.name: line.text for line in answer_lines(compare_pair(a, b))}.get("Note") == said
 
 
-def test_a_doubted_comparison_does_not_say_how_sure_it_is() -> None:
+def test_a_doubted_comparison_has_no_verdict_wherever_it_is_shown() -> None:
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     a, b = (summary([level(4, tps=runs[0], runs=runs)], name) for name, runs in (("a", BEFORE), ("b", AFTER)))
     found = compare_pair(a, msgspec.structs.replace(b, quality=(busy,)))
-    assert found.sentence.startswith("faster with 4 agents: ") and found.verdict == "not sure yet"
-    assert found.sentence.endswith("; not sure: the host was busy in the later run")
-    assert found.sentence.count("sure") == 1
+    assert found.sentence.startswith("not sure yet with 4 agents: ") and found.verdict == "not sure yet"
+    assert found.sentence.endswith("; the host was busy in the later run")
+    shown = paint(comparison_blocks(Comparison(sessions=("a", "b"), pairs=(found,), leaderboard=()), {}))
+    assert "not sure yet" in shown and "faster" not in shown and "95 % sure" not in shown
     assert answer_lines(found)[0].code == "unsure" and answer_lines(compare_pair(a, b))[0].code == "faster"
 
 
@@ -346,6 +349,28 @@ def test_pooled_sessions_are_replicates() -> None:
     row = by_sessions.rows[0]
     assert row.before == pytest.approx(100.0)
     assert row.after == pytest.approx(101.25)
+
+
+def test_a_busy_host_does_not_undo_the_verdict_of_an_ab_test() -> None:
+    """`compare` of its sessions says what the test says; elsewhere the busy run is a doubt."""
+    busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
+    miscounted = msgspec.structs.replace(busy, code="token_counts")
+
+    def side(name: str, values: list[float], line: QualityLine, *, in_turn: bool) -> Summary:
+        runs = [summary([level(4, tps=tps)], f"{name}{at}") for at, tps in enumerate(values)]
+        if in_turn:
+            series = Series(kind="ab", name="ab-1", side=name)
+            runs = [
+                msgspec.structs.replace(run, session=msgspec.structs.replace(run.session, series=series))
+                for run in runs
+            ]
+        return pool([*runs[:3], msgspec.structs.replace(runs[3], quality=(line,))])
+
+    def found(line: QualityLine, *, in_turn: bool) -> Pair:
+        return compare_pair(*(side(*one, line, in_turn=in_turn) for one in (("A", BEFORE), ("B", AFTER))))
+
+    assert found(busy, in_turn=True).verdict == "faster" and "in some runs" in found(busy, in_turn=True).notes[0].text
+    assert found(busy, in_turn=False).verdict == found(miscounted, in_turn=True).verdict == "not sure yet"
 
 
 def test_pool_refuses_unlike_sessions_and_comparison_with_runs() -> None:

@@ -64,7 +64,7 @@ def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float],
 @pytest.mark.parametrize(("n_a", "n_b", "count"), [(1, 1, "1 v 1"), (3, 3, "3 v 3"), (9, 3, "9 v 3")])
 def test_fewer_than_four_runs_give_no_word_but_say_how_many_are_needed(n_a: int, n_b: int, count: str) -> None:
     found = verdict([100.0 + k for k in range(n_a)], [900.0 + k for k in range(n_b)])
-    assert found.word is None and verdict_text(found.word) == "needs --runs 4"
+    assert found.word is None and verdict_text(found.word) == "after 4 runs"
     assert found.sentence.endswith(f" % may be noise: {count} runs, 4 of each are needed")
     assert found.change is not None and found.change > 5
 

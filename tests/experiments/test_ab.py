@@ -13,6 +13,8 @@ from swarmtui.experiments.store import write_experiment
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import AbTest, CacheUse, Experiment, Side, Start
+from swarmtui.report.text import paint
+from swarmtui.report.tuning import ab_blocks
 from tests.analysis.level_builders import level, summary
 from tests.experiments.tune_builders import tune_status
 
@@ -46,15 +48,25 @@ def test_runs_are_evaluated_at_the_last_checkpoint() -> None:
     assert ab_result(experiment(early[:-1])).decision is None
 
 
-def test_a_verdict_says_that_the_host_was_busy_in_a_run_that_counts() -> None:
+def test_nothing_is_decided_if_a_run_that_counts_is_in_doubt() -> None:
     early = runs([100.0, 101.0, 100.0, 101.0], [120.0, 121.0, 120.0, 121.0])
-    busy = msgspec.structs.replace(early[0], doubts=("the host was busy",))
-    found = ab_result(experiment((busy, *early[1:]))).decision
-    assert found is not None and found.word == "faster"
-    assert found.sentence.startswith("faster: ") and found.sentence.endswith("; not sure: the host was busy")
-    later = msgspec.structs.replace(start("A", 5.0), doubts=("the host was busy",))
+    doubt = "token counts contradict each other"
+    found = ab_result(experiment((msgspec.structs.replace(early[0], doubts=(doubt,)), *early[1:]))).decision
+    assert found is not None and found.word == "not sure yet" and found.done
+    assert found.sentence == f"not sure yet: +20 % (+18 % to +21 %; 4 v 4 runs); {doubt}"
+    later = msgspec.structs.replace(start("A", 5.0), doubts=(doubt,))
     quiet = ab_result(experiment((*early, later))).decision
     assert quiet is not None and quiet.sentence.startswith("faster: ")
+
+
+def test_a_busy_host_is_noted_beside_the_verdict() -> None:
+    """It slows runs of both sides in turn, so that the interval includes it."""
+    early = runs([100.0, 101.0, 100.0, 101.0], [120.0, 121.0, 120.0, 121.0])
+    busy = msgspec.structs.replace(early[0], disturbances=("the host was busy",))
+    found = ab_result(experiment((busy, *early[1:])))
+    assert found.decision is not None and found.decision.word == "faster" and "95 % sure" in found.decision.sentence
+    shown = paint(ab_blocks(found))
+    assert "note: the host was busy in some runs; A and B took turns" in shown and "not sure" not in shown
 
 
 def test_shorter_first_token_is_faster() -> None:

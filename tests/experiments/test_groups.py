@@ -75,7 +75,7 @@ def test_columns_that_do_not_differ_are_named_once() -> None:
 def test_an_ab_test_with_too_few_runs_says_after_how_many(tmp_path: Path) -> None:
     rows = ab_sessions(tmp_path, runs=2)
     (group,) = group_sessions(rows, describe_groups(tmp_path, rows))
-    assert isinstance(group, SessionGroup) and group.result == "needs --runs 4"
+    assert isinstance(group, SessionGroup) and group.result == "after 4 runs"
 
 
 def test_a_tune_is_one_line_with_its_best_configuration(tmp_path: Path) -> None:

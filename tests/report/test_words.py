@@ -49,7 +49,7 @@ def test_no_other_word_for_a_verdict_is_shown(package: str) -> None:
 def test_words_of_verdicts() -> None:
     words: tuple[VerdictWord, ...] = ("faster", "slower", "same", "not sure yet")
     assert [verdict_text(word) for word in words] == list(words)
-    assert verdict_text(None) == "needs --runs 4" and verdict_cell("refused").text == "✗ not comparable"
+    assert verdict_text(None) == "after 4 runs" and verdict_cell("refused").text == "✗ not comparable"
     standings: tuple[Standing, ...] = ("best", "tied", "behind", "leads so far", "")
     shown = [standing_text(standing, "out_tps") for standing in standings]
     assert shown == ["", "not sure yet", "slower", "leads so far", ""]

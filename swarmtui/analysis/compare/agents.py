@@ -19,7 +19,7 @@ from math import ceil, floor
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
-from swarmtui.analysis.quality.doubts import name_doubts
+from swarmtui.analysis.quality.doubts import add_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
 from swarmtui.numbers import short_percent
@@ -74,7 +74,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 
     def sentence(self, doubts: Sequence[str] = ()) -> str:
         """Say what was found, then how sure it is, or why it is not."""
-        return "; ".join((self.headline(doubted=bool(doubts)), *([name_doubts(doubts)] if doubts else [])))
+        return add_doubts(self.headline(doubted=bool(doubts)), doubts)
 
 
 class _Side(NamedTuple):

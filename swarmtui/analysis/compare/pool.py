@@ -10,6 +10,7 @@ from swarmtui.analysis.compare.differences import comparison_refusals
 from swarmtui.analysis.levels.stats import mean, median
 from swarmtui.model.base import BadInput
 from swarmtui.model.session import Level, RateSummary, RunFigures, Spread, Summary
+from swarmtui.model.telemetry import QualityLine
 
 
 def pool(summaries: Sequence[Summary]) -> Summary:
@@ -22,14 +23,25 @@ def pool(summaries: Sequence[Summary]) -> Summary:
             raise BadInput(f"cannot be pooled: {'; '.join(map(str, refused))}", key=names)
     by_key = [{level.key: level for level in summary.levels} for summary in summaries]
     shared = [key for key in by_key[0] if all(key in levels for levels in by_key)]
+    series = list(dict.fromkeys(summary.session.series for summary in summaries))
     return msgspec.structs.replace(
         first,
-        session=msgspec.structs.replace(first.session, id=names),
+        session=msgspec.structs.replace(first.session, id=names, series=series[0] if len(series) == 1 else None),
+        quality=_quality(summaries),
         pooled_sessions=len(summaries),
         levels=tuple(_level([levels[key] for levels in by_key]) for key in shared),
         checks=(),
         scaling=None,
     )
+
+
+def _quality(summaries: Sequence[Summary]) -> tuple[QualityLine, ...]:
+    """Return each line once, that of a doubtful session if there is one."""
+    lines: dict[str, QualityLine] = {}
+    for line in (line for summary in summaries for line in summary.quality):
+        if line.code not in lines or (line.state == "doubtful" and lines[line.code].state != "doubtful"):
+            lines[line.code] = line
+    return tuple(lines.values())
 
 
 def is_pooled(summary: Summary) -> bool:

@@ -72,10 +72,12 @@ def evaluate(
     detect: float = EQUIVALENT,
     max_runs: int = CHECKPOINTS[-1],
     better: Literal["higher", "lower"] = "higher",
+    doubted: bool = False,
 ) -> Decision:
     """Evaluate a checkpoint, with equally many runs of both sides; changes smaller than `detect` are the same.
 
     The test is done at a verdict, after `max_runs` of each side, or if `detect` would have been found with 80 % power.
+    If the runs are `doubted`, it ends as early, but without a verdict: more runs would not take the doubt away.
     """
     n = len(a)
     alpha = alpha_at(n)
@@ -94,7 +96,9 @@ def evaluate(
     after = next((checkpoint for checkpoint in CHECKPOINTS if checkpoint > n), None)
     enough = needed is not None and n >= needed
     done = word != "not sure yet" or after is None or after > max_runs or enough
-    detail = _detail(word, n, interval, detect, needed, enough)
+    if doubted:
+        word = "not sure yet"
+    detail = _detail(word, n, interval, detect, needed, enough, doubted=doubted)
     return Decision(
         word=word, done=done, n=n, n_a=n, n_b=n, alpha=alpha, detect=detect, change=interval.middle, interval=interval,
         p=estimate.p, spread=spread, needed=needed, detail=detail, sentence=f"{word}: {detail}",
@@ -110,14 +114,16 @@ def interleaved_sides(count: int, seed: int) -> list[Side]:
     return order[:count]
 
 
-def _detail(word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool) -> str:
+def _detail(
+    word: VerdictWord, n: int, interval: Interval, detect: float, needed: int | None, enough: bool, *, doubted: bool
+) -> str:
     """`+5.1 % (95 % sure: +3.2 % to +7.0 %; 4 v 4 runs)`"""
     sure = word != "not sure yet"
     verdict = change_text(interval.middle, interval, f"{n} v {n} runs", sure=sure)
     target = short_percent(detect, 2)
     if word == "same":
         return f"{verdict}: within ±{target}"
-    if sure:
+    if sure or doubted:
         return verdict
     if enough:
         return f"{verdict}: a difference of {target} would very likely have been seen"

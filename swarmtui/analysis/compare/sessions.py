@@ -26,9 +26,9 @@ from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
-from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text
+from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text, turn_notes
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
-from swarmtui.analysis.quality.doubts import temper
+from swarmtui.analysis.quality.doubts import add_doubts
 from swarmtui.model.answer import AnswerSentence, NextStep
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Finding, Findings
@@ -90,10 +90,10 @@ class Pair(Stored, frozen=True, kw_only=True):
         """The verdict wherever the pair is shown in one word or sign; null if there are too few runs for one."""
         if self.refused:
             return "refused"
-        if self.doubts:
-            return "not sure yet"
+        if self.agents:
+            return "not sure yet" if self.doubts else self.agents.word
         row = headline_row(self)
-        return self.agents.word if self.agents else row.word if row else None
+        return row.word if row else None
 
     @property
     def likely(self) -> Literal["faster", "slower"] | None:
@@ -165,6 +165,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         refused=refused,
         notes=(
             *_notes(a, b),
+            *turn_notes(a, b),
             *(_machine_note(rows) if slots or unchanged else ()),
             *(
                 Finding(code="disturbed_level", text=said)
@@ -193,7 +194,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         and any(is_same_configuration(one, newer) for one in (a, b, *history) if one.session.id < newer.session.id),
         since=since_text(a, b),
         left_out=left_out(a, b, history),
-        sentence=agents.sentence(doubts) if agents else temper(throughput, doubts),
+        sentence=agents.sentence(doubts) if agents else add_doubts(throughput, doubts),
     )
 
 

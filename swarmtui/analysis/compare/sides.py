@@ -4,18 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts, judge_host, name_doubts
+from swarmtui.analysis.compare.pool import is_pooled
+from swarmtui.analysis.quality.doubts import (
+    disturbed_runs,
+    find_biases,
+    find_chances,
+    find_disturbances,
+    find_doubts,
+    judge_host,
+    name_doubts,
+)
+from swarmtui.model.findings import Finding, Findings
 from swarmtui.model.plan import LevelKey
 from swarmtui.model.session import Summary
 from swarmtui.numbers import local_time
 
 
+def take_turns(a: Summary, b: Summary) -> bool:
+    """Return whether these are the runs of both sides of one A/B test."""
+    of_a, of_b = a.session.series, b.session.series
+    return of_a is not None and of_b is not None and of_a.kind == of_b.kind == "ab" and of_a.name == of_b.name
+
+
 def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
     """Return why either measurement may be wrong: `the host was busy in the earlier run`
 
-    Which programs made it busy, the result of each says.
+    Which programs made it busy, the result of each says. What runs in turn even out is no doubt.
     """
-    of_a, of_b = doubts_of(a, named=False), doubts_of(b, named=False)
+    if is_pooled(a) and take_turns(a, b):
+        of_cache = any(side.session.plan.agent_header for side in (a, b))
+        of_a, of_b = (find_biases(side.quality, of_cache=of_cache) for side in (a, b))
+    else:
+        of_a, of_b = doubts_of(a, named=False), doubts_of(b, named=False)
     both = [doubt for doubt in of_a if doubt in of_b]
     earlier = min(a.session.id, b.session.id)
     groups = [(both, "both runs")]
@@ -27,6 +47,13 @@ def side_doubts(a: Summary, b: Summary) -> tuple[str, ...]:
         for summary, found in ((a, of_a), (b, of_b))
     ]
     return tuple(f"{name_doubts(doubts)} in {where}" for doubts, where in groups if doubts)
+
+
+def turn_notes(a: Summary, b: Summary) -> Findings:
+    """Note what disturbed some runs of an A/B test."""
+    slowed = (found for side in (a, b) for found in find_chances(side.quality))
+    text = disturbed_runs(tuple(dict.fromkeys(slowed))) if is_pooled(a) and take_turns(a, b) else ""
+    return (Finding(code="disturbed_runs", text=text),) if text else ()
 
 
 def level_doubts(a: Summary, b: Summary, key: LevelKey) -> tuple[str, ...]:

@@ -211,12 +211,14 @@ def decide(
 ) -> Verdict:
     """Decide by the interval at `alpha`, or by that of 90 % if it shows that the change is within ±2 %.
 
-    The sentence does not say how sure a `doubted` measurement is. A search that has `searched` the
-    levels decides itself how often each is run: more runs cannot be asked for.
+    A `doubted` measurement decides nothing, and more runs would not help. A search that has `searched` the levels
+    decides itself how often each is run: more runs cannot be asked for.
     """
     word, interval = _word(evidence, alpha)
     needed = None
-    if evidence.decides and evidence.spread is not None and not searched:
+    if doubted and word is not None and evidence.estimate is not None:
+        word, interval = "not sure yet", evidence.estimate.interval(alpha)
+    elif evidence.decides and evidence.spread is not None and not searched:
         needed = replicates_needed(evidence.spread, detect, alpha)
     if searched and word in (None, "not sure yet") and evidence.change is not None:
         word, detail = "not sure yet", signed_percent(evidence.change)
@@ -224,8 +226,8 @@ def decide(
         detail = _describe_missing(evidence)
     else:
         decided = word != "not sure yet"
-        detail = change_text(evidence.change, interval, evidence.replicates(claim), sure=decided and not doubted)
-        detail += "" if decided else f"; {_describe_needed(evidence, detect, needed)}"
+        detail = change_text(evidence.change, interval, evidence.replicates(claim), sure=decided)
+        detail += "" if decided or doubted else f"; {_describe_needed(evidence, detect, needed)}"
     return Verdict(
         word=word,
         claim=claim,
@@ -310,8 +312,8 @@ def interval_text(interval: Interval, between: str) -> str:
 
 
 def verdict_text(word: VerdictWord | None) -> str:
-    """Return the word, or the option that makes as many runs as there must be for one."""
-    return word or f"needs --runs {MIN_RUNS}"
+    """Return the word, or when there will be one."""
+    return word or f"after {MIN_RUNS} runs"
 
 
 def _describe_missing(evidence: Evidence) -> str:

@@ -16,6 +16,8 @@ from swarmtui.text import count_noun
 # It is measured which share of the CPU time these took.
 _MEASURED = ("host_pressure", "host_steal")
 _MAX_DOUBTS = 2
+# What is counted wrongly stays wrong in every run.
+_BIASED = ("token_source", "token_counts", "decode_rate", "cold_cache")
 _DOUBTS = {rule.code: rule.doubt for rule in RULES if rule.doubt}
 _SLOWING = {rule.code for rule in RULES if rule.slows}
 
@@ -34,6 +36,24 @@ def find_disturbances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
     return find_doubts(line for line in lines if line.code in _SLOWING)
 
 
+def find_biases(lines: Iterable[QualityLine], *, of_cache: bool = False) -> tuple[str, ...]:
+    """Return the doubts that runs of two sides in turn do not even out; a test `of_cache` expects hits."""
+    biased = (line for line in lines if line.code in _BIASED and not (of_cache and line.code == "cold_cache"))
+    return find_doubts(biased, named=False)
+
+
+def find_chances(lines: Iterable[QualityLine]) -> tuple[str, ...]:
+    """Return the other doubts, which meet runs of both sides by chance."""
+    return find_doubts((line for line in lines if line.code not in _BIASED), named=False)
+
+
+def disturbed_runs(chances: Sequence[str]) -> str:
+    """Say why a verdict on runs in turn stays what it is; empty if nothing disturbed any."""
+    if not chances:
+        return ""
+    return f"{name_doubts(chances)} in some runs; A and B took turns, so that the interval includes it"
+
+
 def has_known_share(lines: Iterable[QualityLine]) -> bool:
     """Return whether nothing but other work on the host, or on its hypervisor, disturbed a measurement."""
     slowing = (line for line in lines if line.code in _SLOWING and line.state == "doubtful")
@@ -48,6 +68,11 @@ def doubt_text(line: QualityLine, *, brief: bool = False) -> str:
 def temper(sentence: str, doubts: Sequence[str]) -> str:
     """Say after a result why it is uncertain: `sweet spot C=4 …; not sure: the host was busy`"""
     return f"{sentence}; not sure: {name_doubts(doubts)}" if doubts and sentence else sentence
+
+
+def add_doubts(sentence: str, doubts: Sequence[str]) -> str:
+    """Name the doubts that leave a verdict open after it: `not sure yet: +9 %; the host was busy`"""
+    return f"{sentence}; {name_doubts(doubts)}" if doubts else sentence
 
 
 def name_doubts(doubts: Sequence[str]) -> str:
