@@ -90,6 +90,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
         return self.series.kind if self.series else "capacity" if self.goal == "capacity" else "run"
 
     @property
+    def in_experiment(self) -> bool:
+        """Whether it is a run of an A/B test or a start of a tune, which say something only together."""
+        return self.kind in ("ab", "tune")
+
+    @property
     def alike(self) -> tuple[str, str, str, int | None]:
         """What two sessions have in common if their figures can be compared."""
         return self.model, self.workload, self.kind, self.max_tokens

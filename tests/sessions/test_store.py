@@ -240,6 +240,16 @@ def test_before_the_last_are_complete_sessions_of_the_same_endpoint_and_kind(tmp
         load_session(tmp_path, "last~3")
 
 
+def test_runs_of_an_experiment_are_the_last_session_only_if_there_are_no_others(tmp_path: Path) -> None:
+    """They are one line of the list, and single ones say little."""
+    own, a, b, tuned = (f"20261115-00000{number}-aaaa" for number in range(4))
+    ab, tune = ({"series": {"kind": kind, "name": "x"}} for kind in ("ab", "tune"))
+    save_copies(tmp_path, {a: ab, b: ab})
+    assert [load_session(tmp_path, name).directory.name for name in ("last", "last~1")] == [b, a]
+    save_copies(tmp_path, {own: {}, tuned: tune})
+    assert load_session(tmp_path, "last").directory.name == own
+
+
 def test_only_embedded_simulators_are_one_endpoint_whatever_their_address() -> None:
     served = SessionRow(id="a", endpoint="http://127.0.0.1:8000", model="m", simulated=True)
     embedded = msgspec.structs.replace(served, embedded=True)
