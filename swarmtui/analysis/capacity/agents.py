@@ -171,8 +171,12 @@ def predict_kv_cliff(context_tokens: float | None, servers: Sequence[DiscoveredS
     )
 
 
-def capacity_sentences(answer: Capacity) -> list[str]:
-    """Return levels that contradict others, what was predicted for the KV cache, and the agents per GPU and kW."""
+def capacity_sentences(answer: Capacity, *, beside_border: bool = False) -> list[str]:
+    """Return levels that contradict others, what was predicted for the KV cache, and the agents per GPU and kW.
+
+    `beside_border`: by how much runs vary is said by the sentence about the levels at the capacity.
+    """
+    findings = (found for found in answer.findings if not (beside_border and found.code == "runs_vary"))
     per = [
         f"{short(value)} agent{'' if value == 1 else 's'} per {unit}"
         for value, unit in ((answer.agents_per_gpu, "GPU"), (answer.agents_per_kw, "kW"))
@@ -181,7 +185,7 @@ def capacity_sentences(answer: Capacity) -> list[str]:
     if answer.price_per_million is not None:
         per.append(f"{short(answer.price_per_million)} per million output tokens")
     kv = [kv_sentence(answer.kv, answer.next_c)] if answer.kv else []
-    return [*map(str, answer.findings), *kv, *(["; ".join(per)] if per else [])]
+    return [*map(str, findings), *kv, *(["; ".join(per)] if per else [])]
 
 
 def kv_sentence(kv: KvCliff, missed_c: int | None = None) -> str:
