@@ -25,10 +25,13 @@ def render_csv(sessions: Sequence[SessionData]) -> bytes:
     """Write one row per level and one per run of it.
 
     `run` is empty in the row of a level; `c` is empty in an open loop, which has a `rate`. What was not measured is an
-    empty cell; replicas are in JSON and Markdown.
+    empty cell; replicas are in JSON and Markdown. The number of agents that a search has found is in every row.
     """
     summary = sessions[0].summary
-    head = {"schema": summary.schema, "session": summary.session.id}
+    head: dict[str, Any] = {"schema": summary.schema, "session": summary.session.id}
+    if summary.answer is not None and summary.answer.agents is not None:
+        found = summary.answer
+        head |= {"agents": found.agents, "agents_low": found.low, "agents_high": found.high}
     flat = level_rows(summary.levels, head, runs=True)
     rows = [{column: _cell(value) for column, value in row.items()} for row in flat]
     columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import wrap
 
 from swarmtui.model.base import BadInput
 from swarmtui.report.chart import Chart
@@ -58,12 +59,23 @@ def _sheet(sessions: Sequence[SessionData], chart: str | None) -> str:
         f'<text x="{_MARGIN}" y="{_MARGIN + 28}">{escape(subtitle)}</text>'
     ]
     y = _MARGIN + 52
+    for line in (line for session in sessions for line in wrap(_answer(session, len(sessions) > 1), int(width / 8.5))):
+        parts.append(f'<text x="{_MARGIN}" y="{y}" class="value">{escape(line)}</text>')
+        y += _LINE
     for start in range(0, len(charts), columns):
         panels = [_panel(chart) for chart in charts[start : start + columns]]
         for column, (panel, _) in enumerate(panels):
             parts.append(f'<g transform="translate({_MARGIN + column * (WIDTH + _MARGIN)} {y})">{panel}</g>')
         y += max(height for _, height in panels) + _MARGIN
     return svg_file(width, y, LIGHT_PAGE, _STYLE, parts)
+
+
+def _answer(session: SessionData, several: bool) -> str:
+    """Return what was found, with the name of the session if there are several."""
+    found = session.summary.answer
+    if found is None or not session.summary.levels:
+        return ""
+    return f"{session.name}: {found.headline.sentence}" if several else found.headline.sentence
 
 
 def _panel(chart: Chart) -> tuple[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Literal
 
 import msgspec
@@ -19,6 +21,11 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import Summary
 from swarmtui.model.telemetry import HostUse, QualityFacts
 from swarmtui.report.answer import answer_rows, point_text
+from swarmtui.report.charts import SessionData
+from swarmtui.report.data import render_csv
+from swarmtui.report.html import render_html
+from swarmtui.report.images import render_svg
+from swarmtui.report.markdown import render_markdown
 from swarmtui.report.session import finding_sentences
 from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import request
@@ -167,6 +174,25 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
     said = answer(asked, slo, "ttft_p90=2s", {})
     assert said.headline.sentence.startswith("18 agents (17–19) with ")
     assert said.border == f"18 kept (confirmed), 19 missed; {why}"
+    report = render_markdown([SessionData("", msgspec.structs.replace(asked, answer=said))]).decode()
+    assert report.count(why) == 1
+
+
+def test_exports_of_a_search_carry_the_number_of_agents() -> None:
+    slo = parse_slo("ttft_p90=2s")
+    search = SearchState(goal="capacity", levels=(searched(18, "kept", 2), searched(20, "missed")))
+    found = Capacity(
+        slo="ttft_p90=2s", agents=18, low=18, high=19, next_c=20, alpha=0.2, visits=3, requests=48
+    )  # fmt: skip
+    asked = msgspec.structs.replace(summary([level(c, tps=100) for c in (1, 18, 20)]), search=search, capacity=found)
+    one = SessionData("", msgspec.structs.replace(asked, answer=answer(asked, slo, "ttft_p90=2s", {})))
+    rows = list(csv.DictReader(io.StringIO(render_csv([one]).decode())))
+    assert {(row["agents"], row["agents_low"], row["agents_high"]) for row in rows} == {("18", "18", "19")}
+    for page in (render_markdown([one]), render_html([one]), render_svg([one], None), render_svg([one], "throughput")):
+        assert "18 agents, perhaps up to 19, with a first token within 2 s" in " ".join(page.decode().split())
+    sweep = msgspec.structs.replace(asked, search=None, capacity=None)
+    plain = SessionData("", msgspec.structs.replace(sweep, answer=answer(sweep, None, "", {})))
+    assert "agents" not in render_csv([plain]).decode().partition("\n")[0]
 
 
 @pytest.mark.parametrize(
