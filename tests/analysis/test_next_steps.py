@@ -182,7 +182,10 @@ def test_slots_are_advised_up_to_the_contexts_that_fit() -> None:
     kv = KvCliff(pool_tokens=6000, context_tokens=1000.0, predicted=6.0)
     found = Capacity(slo="", agents=4, low=4, high=7, next_c=8, alpha=0.2, visits=4, requests=99, kv=kv)
     facts = add_slots(SEARCHED, msgspec.structs.replace(full_server(780.0), capacity=found), parse_slo("ttft_p90=2s"))
-    assert (facts.kv_fits, facts.more_slots) == (6, "--parallel 6")
+    assert (facts.kv_fits, facts.more_slots, facts.kv_limit) == (6, "--parallel 6", True)
+    roomy = msgspec.structs.replace(found, kv=KvCliff(pool_tokens=90_000, context_tokens=1000.0, predicted=90.0))
+    facts = add_slots(SEARCHED, msgspec.structs.replace(full_server(780.0), capacity=roomy), parse_slo("ttft_p90=2s"))
+    assert (facts.more_slots, facts.kv_limit) == ("--parallel 8", False)
 
 
 def two_slots(*levels: tuple[int, float, float]) -> Summary:

@@ -97,8 +97,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
-    ends that. `shared_stream` is what each agent gets with them if the total stays `full_tps`, and `shared_agents` how
-    many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
+    ends that, or the KV cache (`kv_limit`). `shared_stream` is what each agent gets with them if the total stays
+    `full_tps`, and `shared_agents` how many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
     that does, as is `full_stream`. `flat` are two
     levels, each with its tok/s in total, between which that does not grow: the second one takes all slots, or is the
     last that was measured.
@@ -169,6 +169,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     full_stream: float | None = None
     flat: tuple[int, float, int, float] | None = None
     rate_limit: float | None = None
+    kv_limit: bool = False
     enough_slots: int | None = None
     step_law: str | None = None
     queue_evidence: str | None = None

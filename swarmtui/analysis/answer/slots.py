@@ -109,6 +109,7 @@ def _add_more(
         most = min(most, per * KV_FULL / facts.kv_use)
     elif facts.kv_fits is not None:
         most = min(most, facts.kv_fits / slots.replicas)
+    by_kv = most < _MORE_SLOTS * per
     fastest = None
     if limit and facts.flat is not None and stream is not None:
         fastest = per * stream / limit
@@ -121,6 +122,7 @@ def _add_more(
         full_half_width=full.half_width if full is not None else None,
         full_stream=stream,
         rate_limit=limit if fastest is not None and fastest < most else None,
+        kv_limit=by_kv and not (fastest is not None and fastest < most),
     )
     if more <= per:
         return facts

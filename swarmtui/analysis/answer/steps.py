@@ -34,12 +34,22 @@ def _agents_with_more_slots(facts: AnswerFacts) -> str:
     then = "" if facts.rate_limit is None else f", then {short(facts.rate_limit)} tok/s each is the limit"
     found = _forecast(facts)
     assert found is not None
-    return f"{found.setting}: {forecast_agents(found)}{_price(facts)[0]}{then} (prediction)"
+    start = _start(facts, rate_said=True)
+    return f"{start}: {forecast_agents(found)}{_price(facts)[0]}{then} (prediction)"
 
 
 def _setting(facts: AnswerFacts) -> str:
     """`slots=4 on each of 2 replicas`"""
     return f"{facts.more_slots}{f' on each of {facts.replicas} replicas' if facts.replicas > 1 else ''}"
+
+
+def _start(facts: AnswerFacts, *, rate_said: bool = False) -> str:
+    """`slots=235 (as many as the KV cache holds)`: a number that is not twice that of today says where it is from."""
+    why = (
+        f"the most with {short(facts.rate_limit)} tok/s each" if facts.rate_limit is not None and not rate_said else ""
+    )
+    why = "as many as the KV cache holds" if facts.kv_limit else why
+    return f"{_setting(facts)}{f' ({why})' if why else ''}"
 
 
 def _forecast(facts: AnswerFacts) -> SlotsForecast | None:
@@ -88,8 +98,8 @@ def _more_slots_text(facts: AnswerFacts) -> str:
     if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
     if found is not None and found.agents_shared is not None:
-        return f"{found.setting}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
-    return f"{_setting(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
+        return f"{_start(facts)}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
+    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
 
 
 def _or_fewer(facts: AnswerFacts) -> str:
@@ -203,7 +213,7 @@ STEPS = (
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots_tps", ("slots", "more_slots", "more_tps"),
         lambda f: f.more_agents is None and (f.more_tps or 0.0) >= MIN_GAIN and not f.doubts and _more_slots_help(f),
-        lambda f: f"{_setting(f)}: about {percent(f.more_tps)} more tok/s in total{_price(f)[0]} (prediction), as a "
+        lambda f: f"{_start(f)}: about {percent(f.more_tps)} more tok/s in total{_price(f)[0]} (prediction), as a "
         "step serves more requests",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
