@@ -291,6 +291,16 @@ def test_run_without_an_end_is_not_advised_shorter_prompts() -> None:
     assert "shorter_prompts" not in {step.code for step in answer(made, None, "", {}).next}
 
 
+@pytest.mark.parametrize(("n", "tokens"), [(1, 500), (2, 500), (16, 4)])
+def test_few_answers_do_not_say_that_prompts_take_most_of_the_time(n: int, tokens: int) -> None:
+    """Neither one or two long ones nor tokens for a sentence in all of them."""
+    few = msgspec.structs.replace(
+        decoding(8, 0.06, prompt=8000, tps=80.0, n=16), ok=n, tokens_in=8000 * n, tokens_out=tokens
+    )
+    found = session_limits([decoding(1, prompt=8000, ttft=1.0), few], [served()], [GPU], None, {}, None)
+    assert found.levels[-1].binds != "prefill"
+
+
 def test_eager_server_is_advised_to_use_cuda_graphs() -> None:
     small = msgspec.structs.replace(DENSE_8B, dense_bytes=0.5e9, dense_parameters=0.25e9, attention=())
     levels = [decoding(1, 2.5e-3), decoding(2, 2.5e-3)]

@@ -42,6 +42,8 @@ _MAX_FIT_ERROR = 0.15
 _MOST_SHARE = 1.02
 # The TTFT of shorter prompts says nothing about the speed at which prompts are read.
 _MIN_PROMPT = 256
+# Nor do fewer answers, or fewer tokens of all answers together, say which share of the time prompts take.
+_MIN_ANSWERS, _MIN_OUTPUT = 3, 64
 _MODEL_BITS = 16.0
 # Bits of a number in the KV cache by the start of the name that flags give them.
 _KV_BITS = (("fp8", 8.0), ("q8_0", 8.5), ("int8", 8.0), ("q5", 5.5), ("q4", 4.5), ("iq4", 4.5), ("f32", 32.0))
@@ -204,6 +206,8 @@ def _typical_step(level: Level, tokens: float | None, output: float | None) -> f
 def _prefill(level: Level, single: Level | None) -> tuple[float | None, tuple[float, float] | None]:
     """Return the share of time that prompts take: their rate over that of one agent that waits for its first token."""
     if single is None or level.tokens_in is None or single.ttft_s.mean is None or not level.output_s:
+        return None, None
+    if any(one.ok < _MIN_ANSWERS or (one.tokens_out or 0) < _MIN_OUTPUT for one in (level, single)):
         return None, None
     fresh = ratio((single.tokens_in or 0) - (single.cached_tokens or 0), single.ok) or 0.0
     alone_s = single.ttft_s.mean - (single.tpot_s.mean or 0.0)
