@@ -98,10 +98,9 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
     ends that, or the KV cache (`kv_limit`). `shared_stream` is what each agent gets with them if the total stays
-    `full_tps`, and `shared_agents` how many there are then; `full_tps` is that of the capacity or the best level if it takes all slots, else of the first
-    that does, as is `full_stream`. `flat` are two
-    levels, each with its tok/s in total, between which that does not grow: the second one takes all slots, or is the
-    last that was measured.
+    `full_tps`, and `shared_agents` how many there are then; `full_tps` is that of the capacity or the best level if it
+    takes all slots, else of the first that does, as is `full_stream`. `flat` are two levels, each with its tok/s in
+    total, between which that does not grow: the second one takes all slots, or is the last that was measured.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
