@@ -55,3 +55,12 @@ def test_without_an_slo_the_best_level_is_marked() -> None:
     for answer, search in ((answered(None, None), None), (None, SearchState(goal="cliff", low=3, high=16))):
         found = level_marks(LEVELS, answer=answer, search=search)
         assert not found.by_slo and found.best == 2
+
+
+def test_a_sweep_that_runs_marks_no_level_of_few_requests() -> None:
+    """One request of each level decides nothing; once the session has ended, the answer says what it says."""
+    figures = ((1, 20.0, 0.1), (2, 40.0, 0.1), (4, 41.0, 3.0), (8, 41.0, 9.0))
+    few, enough = ([level(c, tps=tps, ttft=ttft, n=n) for c, tps, ttft in figures] for n in (1, 16))
+    assert level_marks(few) == LevelMarks(False, None, None)
+    assert level_marks(enough) == level_marks(few, answer=answered(None, None)) == LevelMarks(False, 2, 4)
+    assert level_marks([*enough[:2], *few[2:]]) == LevelMarks(False, 2, None)

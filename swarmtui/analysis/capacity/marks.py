@@ -11,6 +11,10 @@ from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Level, Summary
 
 
+# Fewer requests of a level, or fewer than it has agents, mark nothing while the session runs.
+_FEWEST = 3
+
+
 class LevelMarks(NamedTuple):
     """The load of the level to choose, and of the first one past it; null where there is none.
 
@@ -29,7 +33,10 @@ class LevelMarks(NamedTuple):
 def level_marks(
     levels: Sequence[Level], slots: Slots | None = None, answer: Answer | None = None, search: SearchState | None = None
 ) -> LevelMarks:
-    """Mark what the answer says; before there is one, what a search for the capacity has found so far."""
+    """Mark what the answer says; before there is one, what a search for the capacity has found so far.
+
+    The levels of a sweep that runs are marked once they have enough requests to be more than chance.
+    """
     if answer is not None and answer.agents is not None:
         disturbed, missed = bool(answer.disturbed), answer.missed_c
         # A level that is missed by far is past the range, whatever slowed the server down.
@@ -38,6 +45,8 @@ def level_marks(
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
         return _by_slo(search.low, search.high)._replace(doubted=unsure)
+    if answer is None:
+        levels = [level for level in levels if level.n >= max(_FEWEST, level.c)]
     best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
     return LevelMarks(False, best.offered_load if best else None, cliff.c if cliff else None)
 
