@@ -10,7 +10,6 @@ from swarmtui.model.answer import Answer
 from swarmtui.model.findings import SearchState, Slots
 from swarmtui.model.session import Level, Summary
 
-
 # Fewer requests of a level, or fewer than it has agents, mark nothing while the session runs.
 _FEWEST = 3
 
