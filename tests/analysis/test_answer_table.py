@@ -133,6 +133,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "more_slots_agents",
      AT_SLOTS | {"more_slots": "slots=16", "more_at_once": 32, "more_agents": 40, "replicas": 2},
      "slots=16 on each of 2 replicas: 32 to 40 agents (prediction)"),
+    ("limit", "server_gone", SEARCHED | {"c": None, "gone_c": 32},
+     "not known: the server went away or restarted with 32 agents"),
     ("limit", "not_reached", SEARCHED | {"c": None}, "not reached: no level had more than 32 agents"),
     ("limit", "not_reached", SWEEP | {"grows": True}, "not reached: no level had more than 32 agents"),
     ("limit", "errors", AT_SLOTS | {"failed": 15, "requests": 40, "error": "http_503"},

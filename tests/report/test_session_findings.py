@@ -178,6 +178,32 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
     assert report.count(why) == 1
 
 
+def test_a_server_that_went_away_does_not_end_the_range() -> None:
+    """The failures say nothing about how many agents it carries; they are counted of all that were sent."""
+    gone = Finding(code="server_gone", text="the server went away or restarted during this level")
+    failed = level(
+        8,
+        by_run=(),
+        n=9,
+        ok=0,
+        errors=16,
+        error_counts={"closed_early": 8, "refused": 8},
+        complete=False,
+        flags=(gone,),
+    )
+    search = SearchState(goal="capacity", levels=(searched(1, "kept"), searched(4, "unsure"), searched(8, "missed")))
+    found = Capacity(slo="ttft_p90=2s", agents=4, low=1, high=7, next_c=8, alpha=0.2, visits=3, requests=48)
+    made = msgspec.structs.replace(
+        summary([level(1, tps=50), level(4, tps=150), failed]), search=search, capacity=found
+    )  # fmt: skip
+    said = answer(made, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {})
+    assert (said.agents, said.high, said.missed_c) == (1, None, None)
+    assert said.headline.sentence.startswith("at least 1 agent with ") and "missed" not in said.headline.sentence
+    assert said.limit.sentence == "not known: the server went away or restarted with 8 agents"
+    plain = answer(msgspec.structs.replace(made, search=None, capacity=None), None, "", {})
+    assert "16 of 16 requests failed" in plain.limit.sentence
+
+
 def test_exports_of_a_search_carry_the_number_of_agents() -> None:
     slo = parse_slo("ttft_p90=2s")
     search = SearchState(goal="capacity", levels=(searched(18, "kept", 2), searched(20, "missed")))

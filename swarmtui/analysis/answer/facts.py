@@ -94,6 +94,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `textless` is the number of answers if none of them had text.
     `server_changed` says how a restart during the session changed the flags, which ended it.
     `failing` is the level at which most requests failed, with their number, all, and what failed; null if few did.
+    `gone_c` is the lowest level that ended as the server went away or restarted: its failures say nothing about agents.
     `running`, `queued`, `kv_use` and `preemptions` are those of the server at `c`; `kv_fits` is how many contexts of
     agents the KV cache holds. `more_slots` is the setting for more slots, which is `more_at_once`; `more_agents` (at
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
@@ -147,6 +148,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     requests: int | None = None
     error: str | None = None
     failing: tuple[int, int, int, str] | None = None
+    gone_c: int | None = None
     textless: int | None = None
     ttft_s: float | None = None
     prefill_s: float | None = None
@@ -226,6 +228,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         inferred=bool(slots and slots.inferred),
         failing=_failing(measured),
         textless=_textless(measured),
+        gone_c=_gone(measured),
         **_best(levels, scaling),
     )
     if slo is not None:
@@ -238,12 +241,32 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
     return facts if at is None else _add_limit(facts, at, counters.get(at.c), session_kv(summary))
 
 
+# Errors of requests whose server went away.
+_CONNECTION = ("closed_early", "refused", "reset")
+
+
 def _failing(levels: Sequence[Level]) -> tuple[int, int, int, str] | None:
     """Return the level with the largest share of failed requests, with their number and the kinds of errors."""
     worst = max(levels, key=lambda level: level.errors / max(1, level.attempts))
     if worst.errors <= _FEW_FAIL * worst.attempts:
         return None
     return worst.c, worst.errors, worst.attempts, name_errors(worst.error_counts) or "unknown"
+
+
+def _gone(levels: Sequence[Level]) -> int | None:
+    """Return the lowest level that ended early because the server was away: its connections were closed or refused.
+
+    The server may be missed at the level after it first.
+    """
+    if not any(flag.code == "server_gone" for level in levels for flag in level.flags):
+        return None
+    lost = (
+        level.c
+        for level in levels
+        if not level.has_complete_run
+        and 2 * sum(level.error_counts.get(name, 0) for name in _CONNECTION) > max(level.errors, 1)
+    )
+    return min(lost, default=None)
 
 
 def _textless(levels: Sequence[Level]) -> int | None:
@@ -282,6 +305,8 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
         # The search ended before, and the user has set a level that misses it.
         high = by_levels.high if by_levels.high is not None and by_levels.high >= (found.agents or 0) else None
         found = msgspec.structs.replace(found, c=by_levels.c, high=high)
+    if facts.gone_c is not None and found.c is not None and found.c >= facts.gone_c:
+        found = msgspec.structs.replace(found, c=None, high=None)
     high = found.high
     if facts.disturbed is not None:
         far = summary.capacity.far_c if summary.capacity and has_known_share(summary.quality) else None

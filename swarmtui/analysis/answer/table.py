@@ -56,7 +56,8 @@ def _open_capacity(facts: AnswerFacts) -> str:
     number = facts.agents or 0
     only = facts.low == number
     said = f"at least {agents(number)}" if only else f"{agents(number)}{range_clause(number, facts.low, None)}"
-    return f"{said} with {facts.slo}{_sure(facts)}; no level missed it"
+    ended = "" if facts.gone_c is not None else "; no level missed it"
+    return f"{said} with {facts.slo}{_sure(facts)}{ended}"
 
 
 def _best_rate(facts: AnswerFacts) -> str:
@@ -207,6 +208,8 @@ _LIMITS = (
         lambda f: "with {} agents {} of {} requests failed ({})".format(*f.failing or ())),
     AnswerRow("limit", "no_text", ("textless",), lambda f: True,
         lambda f: f"the model ended all {count_noun(f.textless or 0, 'answer')} at once, without text"),
+    AnswerRow("limit", "server_gone", ("gone_c", "agents"), lambda f: f.c is None,
+        lambda f: f"not known: the server went away or restarted with {agents(f.gone_c or 0)}"),
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),
