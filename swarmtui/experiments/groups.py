@@ -12,7 +12,7 @@ from swarmtui.experiments.ab import ab_result, changed_sides
 from swarmtui.experiments.effects import summarise_tune
 from swarmtui.experiments.store import experiment_directory, read_experiment
 from swarmtui.model.base import BadInput, Stored
-from swarmtui.model.tuning import Tune, configuration_text, format_flags
+from swarmtui.model.tuning import DEFAULT_NAME, Tune, TuneFile, configuration_text, format_flags
 from swarmtui.numbers import rate, signed_percent
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun
@@ -97,13 +97,14 @@ def list_rows(entries: Sequence[Entry], opened: Collection[str] | None = ()) -> 
 def session_flags(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Return for each session the server flags that others do not have: what changed between two is said of the pair.
 
-    Only sessions of one model are compared.
+    Only sessions of one model and address, or of one experiment, are compared: flags of another server did not change.
     """
-    by_model: dict[str, list[SessionRow]] = {}
+    by_server: dict[tuple[str, str], list[SessionRow]] = {}
     for row in rows:
-        by_model.setdefault(row.model, []).append(row)
+        address = "" if row.embedded else row.endpoint.partition(" ")[0]
+        by_server.setdefault((row.model, group_id(row) if row.in_experiment else address), []).append(row)
     names: dict[str, str] = {}
-    for group in by_model.values():
+    for group in by_server.values():
         texts = varying_flags([row.flags for row in group])
         names |= {row.id: text for row, text in zip(group, texts, strict=True) if text}
     return names
@@ -132,7 +133,15 @@ def _describe(root: Path, newest: SessionRow) -> GroupText:
         word = verdict_text(decision.word if decision else None)
         change = f" {signed_percent(decision.change)}" if decision and decision.change is not None else ""
         return GroupText(changed_sides(found.definition), word + change)
-    return GroupText(found.definition.name, tune_result(found))
+    return GroupText(tune_name(found.definition), tune_result(found))
+
+
+def tune_name(tune: TuneFile) -> str:
+    """Name a tune by what it varies, `--parallel 2, 4, 8`, unless the user has named it, or it chooses the flags."""
+    if tune.name != DEFAULT_NAME:
+        return tune.name
+    varied = (f"{flag} {', '.join(map(str, values))}" for flag, values in tune.grid.items() if len(values) > 1)
+    return "; ".join(varied) or tune.name
 
 
 def tune_result(tune: Tune) -> str:

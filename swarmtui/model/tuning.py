@@ -24,6 +24,8 @@ AbFigure = Literal["out_tps", "per_stream_tps", "ttft_s"]
 Definition = TypeVar("Definition", "AbTest", "TuneFile")
 
 _MAX_CONFIGURATIONS = 10_000
+# The name of a tune that the user has not named.
+DEFAULT_NAME = "tune"
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 # The power limit among the flags of a configuration.
@@ -140,7 +142,7 @@ class TuneFile(InputStruct, frozen=True, kw_only=True):
     """
 
     command: Annotated[str, Meta(min_length=1)]
-    name: Annotated[str, Meta(min_length=1)] = "tune"
+    name: Annotated[str, Meta(min_length=1)] = DEFAULT_NAME
     url: str = "http://127.0.0.1:{port}"
     ready: str = "/v1/models"
     ready_within: str = "10m"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import msgspec
+
 from swarmtui.experiments.ab import changed_sides
 from swarmtui.experiments.groups import (
     Entry,
@@ -14,6 +16,7 @@ from swarmtui.experiments.groups import (
     group_sessions,
     list_rows,
     session_flags,
+    tune_name,
 )
 from swarmtui.experiments.store import experiment_directory, write_experiment
 from swarmtui.model.session_tags import Series
@@ -115,3 +118,15 @@ def test_a_session_is_named_by_its_flags_not_by_how_they_changed() -> None:
         row(1, flags={"parallel": "2", "port": "1"}, model="other"),
     ]
     assert list(session_flags(rows).values()) == ["--parallel 4", "--parallel 4", "--parallel 2"]
+
+
+def test_flags_of_another_server_did_not_change() -> None:
+    ports = ("http://a:1 m", "http://b:1 m")
+    rows = [row(at, endpoint=url, flags={"parallel": str(at + 2)}) for at, url in enumerate(ports)]
+    assert session_flags(rows) == {}
+
+
+def test_a_tune_is_named_by_what_it_varies() -> None:
+    tune = TuneFile(command="serve {port}", grid={"--parallel": (2, 4, 8), "--ctx": (8192,)})
+    assert tune_name(tune) == "--parallel 2, 4, 8"
+    assert tune_name(msgspec.structs.replace(tune, name="mine")) == "mine"
