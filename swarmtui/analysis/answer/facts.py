@@ -12,6 +12,7 @@ from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_
 from swarmtui.analysis.compare.change import ServerChange
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
+from swarmtui.analysis.levels.flags import level_without_server
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.shares import GOODPUT_ALPHA
 from swarmtui.analysis.limits.slo import RATE, Slo
@@ -228,7 +229,7 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
         inferred=bool(slots and slots.inferred),
         failing=_failing(measured),
         textless=_textless(measured),
-        gone_c=_gone(measured),
+        gone_c=level_without_server(measured),
         **_best(levels, scaling),
     )
     if slo is not None:
@@ -241,32 +242,12 @@ def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerS
     return facts if at is None else _add_limit(facts, at, counters.get(at.c), session_kv(summary))
 
 
-# Errors of requests whose server went away.
-_CONNECTION = ("closed_early", "refused", "reset")
-
-
 def _failing(levels: Sequence[Level]) -> tuple[int, int, int, str] | None:
     """Return the level with the largest share of failed requests, with their number and the kinds of errors."""
     worst = max(levels, key=lambda level: level.errors / max(1, level.attempts))
     if worst.errors <= _FEW_FAIL * worst.attempts:
         return None
     return worst.c, worst.errors, worst.attempts, name_errors(worst.error_counts) or "unknown"
-
-
-def _gone(levels: Sequence[Level]) -> int | None:
-    """Return the lowest level that ended early because the server was away: its connections were closed or refused.
-
-    The server may be missed at the level after it first.
-    """
-    if not any(flag.code == "server_gone" for level in levels for flag in level.flags):
-        return None
-    lost = (
-        level.c
-        for level in levels
-        if not level.has_complete_run
-        and 2 * sum(level.error_counts.get(name, 0) for name in _CONNECTION) > max(level.errors, 1)
-    )
-    return min(lost, default=None)
 
 
 def _textless(levels: Sequence[Level]) -> int | None:

@@ -31,6 +31,8 @@ _STEADY_SHARE = 0.95
 _MISFIT = 1.5
 
 # What events say about the level in which they are.
+# Errors of requests whose server went away.
+_CONNECTION = ("closed_early", "refused", "reset")
 _EVENT_FLAGS = {
     "server_gone": "the server went away or restarted during this level",
     "host_silent": "a host did not answer for a second or longer: its streams may have lacked tasks",
@@ -132,6 +134,22 @@ def flag_outages(levels: Sequence[Level], stages: Sequence[StageStart], events: 
             hit[begun[-1]][name] = None
     flags = {key: [Finding(code=name, text=_EVENT_FLAGS[name]) for name in names] for key, names in hit.items()}
     return _with_flags(levels, flags)
+
+
+def level_without_server(levels: Sequence[Level]) -> int | None:
+    """Return the lowest level that ended early because the server was away: its connections were closed or refused.
+
+    The server may be missed at the level after it first.
+    """
+    if not any(flag.code == "server_gone" for level in levels for flag in level.flags):
+        return None
+    lost = (
+        level.c
+        for level in levels
+        if not level.has_complete_run
+        and 2 * sum(level.error_counts.get(name, 0) for name in _CONNECTION) > max(level.errors, 1)
+    )
+    return min(lost, default=None)
 
 
 def _with_flags(levels: Sequence[Level], found: Mapping[LevelKey, Iterable[Finding]]) -> tuple[Level, ...]:
