@@ -226,6 +226,7 @@ def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
         min(_MOST_TICKS, 1 + max(1, (rows - 1) // 2)),
         may_log=not chart.linear and chart.kind == "levels",
         from_zero=chart.from_zero,
+        rows=rows,
     )
     levels = ({y for _, y in series.points} for series in chart.series if series.stroke == "sparse")
     limit = next((ys.pop() for ys in levels if len(ys) == 1), None)

@@ -41,10 +41,13 @@ class Axis(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
 
-def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, from_zero: bool = True) -> Axis:
-    """Return an axis with at most `most` ticks, at least 2, all at round numbers; the outer ones enclose the values.
+def value_axis(
+    values: Sequence[float], most: int, *, may_log: bool = False, from_zero: bool = True, rows: int | None = None
+) -> Axis:
+    """Return an axis with at most `most` ticks, at least 2, all at round numbers; its ends enclose the values.
 
-    It begins at 0, unless values are negative, it is logarithmic, or `from_zero` is false.
+    It begins at 0, unless values are negative, it is logarithmic, or `from_zero` is false. An axis from 0 that is drawn
+    in this number of `rows` has ticks that are the same number of rows apart; others end at ticks.
     """
     low, high = min(values, default=0.0), max(values, default=0.0)
     if max(abs(low), abs(high)) < _SMALLEST:
@@ -52,7 +55,7 @@ def value_axis(values: Sequence[float], most: int, *, may_log: bool = False, fro
     if may_log and low > 0 and high / low > _LOG_FROM:
         return _log_axis(low, high, most)
     if from_zero and low >= 0:
-        return _axis_from_zero(high or 1.0, max(2, most))
+        return _axis_from_zero(high or 1.0, max(2, most), rows)
     if high <= low:
         high = low + (abs(low) or 1.0) * 0.1
     return _enclosing_axis(low, high, max(2, most))
@@ -107,19 +110,24 @@ def _roundness(value: float) -> int:
     return sum(value % unit == 0 for unit in (5, 10, 50, 100, 500, 1000))
 
 
-def _axis_from_zero(high: float, most: int) -> Axis:
-    """Choose the step and the number of ticks that leave little of the axis unused."""
-    found: list[tuple[float, int, float]] = []
-    for parts in range(max(1, most // 2), most):
-        wanted = high / parts
+def _axis_from_zero(high: float, most: int, rows: int | None) -> Axis:
+    """Choose the step and the number of steps that leave little of the axis unused."""
+    choices: list[float] = [*range(max(1, most // 2), most)]
+    if rows is not None and rows > 1:
+        choices = [
+            (rows - 1) / apart for apart in range(1, rows) if max(2, most // 2) <= (rows - 1) / apart < most
+        ] or [1]
+    found: list[tuple[float, float, float]] = []
+    for steps in choices:
+        wanted = high / steps
         unit = 10.0 ** floor(log10(wanted))
-        for digit, avoided in _DIGITS if parts > 1 else [(end, 0.0) for end in _ENDS]:
+        for digit, avoided in _DIGITS if steps > 1 else [(end, 0.0) for end in _ENDS]:
             step = digit * unit
-            if step * parts >= high * (1 - 1e-9):
-                found.append((step * parts / high - 1 + avoided, -parts, step))
-    _, parts, step = min(found)
-    ticks = tuple(float(f"{step * part:.12g}") for part in range(-parts + 1))
-    return Axis(0.0, ticks[-1], ticks)
+            if step * steps >= high * (1 - 1e-9):
+                found.append((step * steps / high - 1 + avoided, -steps, step))
+    _, steps, step = min(found)
+    ticks = tuple(float(f"{step * number:.12g}") for number in range(floor(-steps + 1e-9) + 1))
+    return Axis(0.0, ticks[-1] if rows is None else -steps * step, ticks)
 
 
 def _enclosing_axis(low: float, high: float, most: int) -> Axis:

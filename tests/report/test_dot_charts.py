@@ -255,7 +255,8 @@ def test_a_point_beside_a_tick_has_about_its_value(last: float, height: int) -> 
     times = (0.3, 1.46, last)
     lines = text_of(paint_charts([first_token_chart(times, {}, "ttft=2s")[0]], 72, height))[1:-1]
     labels = [line[: re.search("[┤│]", line).start()].strip() for line in lines]  # type: ignore[union-attr]
-    row = float(labels[0] or 4.0) / (len(lines) - 1)
+    up = first_token_chart(times, {}, "ttft=2s")[0].ys
+    row = value_axis(up, min(7, 1 + (height - 3) // 2), rows=height - 2).high / (height - 3)
     rows = {column: at for at, line in enumerate(lines) for column, char in enumerate(line) if char == "●"}
     for time, column in zip(times, sorted(rows), strict=True):
         label = labels[rows[column]]
@@ -386,6 +387,16 @@ def test_ticks_are_round_and_enclose_the_values(values: list[float], most: int, 
         if tick:
             digits = tick / 10 ** (int(log10(abs(tick))) - 2)
             assert isclose(digits, round(digits), rel_tol=1e-6) or not from_zero
+
+
+@given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=20), st.integers(2, 12), st.integers(2, 60))
+def test_ticks_from_zero_are_the_same_number_of_rows_apart(values: list[float], most: int, rows: int) -> None:
+    axis = value_axis(values, most, rows=rows)
+    assert 2 <= len(axis.ticks) <= most and axis.ticks[0] == 0
+    assert all(0 <= axis.share(value) <= 1 + 1e-6 for value in values)
+    places = [axis.share(tick) * (rows - 1) for tick in axis.ticks]
+    assert all(isclose(place, round(place), abs_tol=1e-6) for place in places)
+    assert len({round(right - left) for left, right in pairwise(places)}) == 1
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
