@@ -10,13 +10,14 @@ from swarmtui.analysis.machine.energy import count_names
 from swarmtui.model.answer import Answer, AnswerPoint, NextStep
 from swarmtui.model.session import Summary
 from swarmtui.numbers import percent, rate, seconds
+from swarmtui.report.remarks import odd_answers
 from swarmtui.report.table import Block, Facts, Sentence
 from swarmtui.text import count_noun
 
 # Steps that change nothing about the server: they measure again, or say what was tried already.
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
-_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "narrow_kv")
+_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv")
 # The keys of the app that do what a step says.
 _KEYS = {"repeat_run": "R", "server_changed": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}
 
@@ -49,7 +50,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
-        ("Quality", (NOT_SURE if doubt_text(found) else quality_text(found)) if summary.levels else ""),
+        ("Quality", _quality_row(summary, found) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
 
@@ -60,6 +61,13 @@ def doubt_text(found: Answer) -> str:
     until = "" if found.high is None else f" up to {found.high} agents"
     proves = f", so missed levels{until} are not sure" if found.disturbed and missed_open else ""
     return f"{found.doubts}{proves}" if found.doubts and found.quality == "doubtful" else ""
+
+
+def _quality_row(summary: Summary, found: Answer) -> str:
+    """`ok; 15 of 132 answers were empty or made no sense`; the doubt has a row of its own."""
+    odd, of = odd_answers(summary.levels), sum(level.ok for level in summary.levels)
+    said = f"{odd} of {count_noun(of, 'answer')} were empty or made no sense" if odd else ""
+    return "; ".join(filter(None, (NOT_SURE if doubt_text(found) else quality_text(found), said)))
 
 
 def quality_text(found: Answer) -> str:

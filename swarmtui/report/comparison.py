@@ -147,7 +147,7 @@ def _price(pair: Pair) -> AnswerLine:
     """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents`: what more agents cost each of them."""
     stream = next((x for x in pair.rows if x.key == pair.headline and x.figure == "per_stream_tps"), None)
     slower = stream is not None and stream.change is not None and stream.change <= -_SLOWER
-    if pair.refused or not pair.agents or pair.doubts or not pair.flags:
+    if pair.refused or not pair.agents or not pair.flags:
         return AnswerLine("", "")
     each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}" if stream and slower else ""
     return AnswerLine("Price", each)

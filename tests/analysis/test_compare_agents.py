@@ -287,15 +287,45 @@ def test_the_output_of_two_searches_is_that_of_the_largest_level_that_both_kept(
     assert list(lines)[-1] == "Both at 12"
 
 
+def searched(
+    id: str, flags: str, agents: int, tps: float, stream: float, ttft: float, *, high: int = 0, width: float = 10.0
+) -> Summary:
+    """A quick search with levels 1 and 8, and one at the number of agents."""
+    e2e = Spread(n=20, p50=2 * ttft)
+    figures: dict[str, Any] = {"n": 20, "steady_s": 10.0, "out_tps_steady_hw": width, "e2e_s": e2e}
+    measured = [level(c, tps=tps, stream=stream, ttft=ttft, **figures) for c in (1, 8, agents)]
+    found = summary(measured, id, server_flags=flags, plan=Plan(goal="capacity", budget_s=60.0))
+    return msgspec.structs.replace(found, answer=answered(agents, agents, high or agents))
+
+
+def test_a_change_that_only_makes_each_agent_slower_is_to_be_taken_back() -> None:
+    before = searched("20261115-010000-aaaa", "--parallel 2", 12, 800.0, 400.0, 1.0, high=20)
+    slower = searched("20261115-020000-aaaa", "--parallel 4", 13, 800.0, 200.0, 1.0, high=20)
+    step = compare_pair(before, slower).next[0]
+    assert (step.code, step.command) == ("faster_before", "--parallel 2")
+    back = msgspec.structs.replace(before.session, id="20261115-030000-aaaa")
+    step = compare_pair(slower, msgspec.structs.replace(before, session=back)).next[0]
+    assert step.code == "faster_now" and "--parallel 2" in step.sentence
+    # An agent that writes slower, and has its answer sooner, is no worse off.
+    sooner = searched("20261115-020000-aaaa", "--parallel 4", 13, 800.0, 200.0, 0.6, high=20)
+    assert not {step.code for step in compare_pair(before, sooner).next} & {"faster_before", "faster_now"}
+
+
+def test_one_agent_alone_is_faster_only_if_the_intervals_are_apart() -> None:
+
+    def noted(widths: tuple[float, float]) -> list[str]:
+        ids = ("20261115-010000-aaaa", "20261115-020000-aaaa")
+        sides = zip(ids, (100.0, 235.0), widths, strict=True)
+        pair = compare_pair(
+            *(searched(id, "--parallel 2", 12, tps, 400.0, 1.0, width=width) for id, tps, width in sides)
+        )
+        return [note.text for note in pair.notes if note.code == "machine_changed"]
+
+    assert noted((90.0, 150.0)) == [] == noted((10.0, 150.0))
+    assert noted((10.0, 10.0)) == ["one agent alone was 135 % faster now: the machine was not the same"]
+
+
 def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
-
-    def searched(id: str, flags: str, agents: int, tps: float, stream: float, ttft: float) -> Summary:
-        e2e = Spread(n=20, p50=2 * ttft)
-        figures: dict[str, Any] = {"n": 20, "steady_s": 10.0, "out_tps_steady_hw": 10.0, "e2e_s": e2e}
-        measured = [level(c, tps=tps, stream=stream, ttft=ttft, **figures) for c in (1, 8, agents)]
-        found = summary(measured, id, server_flags=flags, plan=Plan(goal="capacity", budget_s=60.0))
-        return msgspec.structs.replace(found, answer=answered(agents, agents, agents))
-
     before = searched("20261115-010000-aaaa", "--parallel 2", 12, 800.0, 400.0, 1.0)
     pair = compare_pair(before, searched("20261115-020000-aaaa", "--parallel 4", 14, 900.0, 200.0, 0.6))
     (output,) = [row for row in pair.rows if row.leads and row.c == 8]

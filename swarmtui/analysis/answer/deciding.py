@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import EachAgent, ServerChange
 
 
 def _change(facts: AnswerFacts) -> ServerChange:
@@ -45,6 +45,23 @@ def _no_difference(facts: AnswerFacts) -> bool:
     return _change(facts).same or _is_open(facts)
 
 
+def _each(facts: AnswerFacts, word: EachAgent) -> bool:
+    """Whether each agent is faster, or slower, since a change without a known difference in agents."""
+    return _no_difference(facts) and _change(facts).each == word
+
+
+def _faster_before(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    if not found.before:
+        return "take the change back: each agent was faster without it, and no more agents show with it"
+    return f"go back to {found.before}: each agent is faster with it, and {found.after} does not show more agents"
+
+
+def _faster_now(facts: AnswerFacts) -> str:
+    keep = _change(facts).after or "the change"
+    return f"keep {keep}: each agent is faster with it, and no fewer agents show"
+
+
 def _either(facts: AnswerFacts) -> str:
     """Leave the choice to the user: neither is known to be better."""
     found = _change(facts)
@@ -62,6 +79,9 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
+    AnswerRow("change", "faster_before", ("change",), lambda f: _each(f, "slower"), _faster_before,
+        lambda f: _change(f).before),
+    AnswerRow("change", "faster_now", ("change",), lambda f: _each(f, "faster"), _faster_now),
     AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and _change(f).apart > 1
         and bool(_change(f).longer_command), _longer_searches, lambda f: _change(f).longer_command),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),

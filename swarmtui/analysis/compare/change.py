@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
@@ -17,15 +18,18 @@ from swarmtui.model.session import Summary
 # Lines of measurement quality that are about other programs on the host, or on its hypervisor.
 _HOST = ("host_pressure", "host_steal")
 
+EachAgent = Literal["faster", "slower"]
+
 
 class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
-    `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes `search_s`;
-    `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its flags, and
-    `longer_command` makes a surer one, empty if both are sure.
+    `each` is what every agent with as many of them is now, if that is no chance, and answers and first tokens do not
+    say the opposite. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
+    `search_s`; `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its
+    flags, and `longer_command` makes a surer one, empty if both are sure.
     """
 
     before: str = ""
@@ -35,6 +39,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     worse: bool = False
     same: bool = False
     no_limit: bool = False
+    each: EachAgent | None = None
     repeat_before: bool = False
     repeat_after: bool = False
     busy: bool = False
@@ -49,8 +54,12 @@ class ServerChange(Stored, frozen=True, kw_only=True):
         return abs(self.had[1] - self.had[0])
 
 
-def server_change(older: Summary, newer: Summary, found: AgentsChange, *, swapped: bool) -> ServerChange:
+def server_change(
+    older: Summary, newer: Summary, found: AgentsChange, each: EachAgent | None, *, swapped: bool
+) -> ServerChange:
     """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round."""
+    if swapped and each:
+        each = "slower" if each == "faster" else "faster"
     flags = flag_differences(older, newer)
     before, after = options_text(flags, "before"), options_text(flags, "after")
     if not (before and after):
@@ -67,6 +76,7 @@ def server_change(older: Summary, newer: Summary, found: AgentsChange, *, swappe
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
         no_limit=found.reason == "no_limit",
+        each=each,
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),
         busy=_was_busy((older, newer)),

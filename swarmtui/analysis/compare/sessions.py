@@ -10,7 +10,7 @@ from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
-from swarmtui.analysis.compare.change import server_change
+from swarmtui.analysis.compare.change import EachAgent, server_change
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -23,7 +23,7 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
-from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
+from swarmtui.analysis.compare.levels import TIMES, BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text, turn_notes
@@ -38,6 +38,8 @@ from swarmtui.numbers import percent, signed_percent
 
 # One agent alone that is this much faster or slower with other slots shows that the machine was not the same.
 _MACHINE_CHANGED = 0.2
+# Times that differ by less than this share do not weigh against agents that are faster or slower.
+_SAME_TIME = 0.1
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -157,7 +159,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
     if agents and not unchanged:
-        change = server_change(a if newer is b else b, newer, agents, swapped=newer is a)
+        change = server_change(a if newer is b else b, newer, agents, _each_agent(rows, headline), swapped=newer is a)
         steps = decide_first(change, steps)
     return Pair(
         a=a.session.id,
@@ -221,15 +223,29 @@ def _notes(a: Summary, b: Summary) -> Findings:
     return tuple(Finding(code=code, text=text) for code, text in found)
 
 
+def _each_agent(rows: Sequence[ComparisonRow], headline: Level | None) -> EachAgent | None:
+    """Return whether each agent is faster or slower with the same load; null if its answers or first tokens are not."""
+    at = {row.figure: row for row in rows if headline is not None and row.key == headline.key}
+    each = at["per_stream_tps"].likely if "per_stream_tps" in at else None
+    better = -1.0 if each == "faster" else 1.0
+    times = (at[figure].change for figure in TIMES if figure in at)
+    return None if any(better * (change or 0.0) < -_SAME_TIME for change in times) else each
+
+
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
-    """Note that one agent alone was faster or slower, where at most the slots of the server are another number."""
-    row = next((row for row in rows if row.leads and row.key == (1, None) and row.change is not None), None)
-    ratio = 1.0 if row is None or row.change is None else 1.0 + row.change
-    # The same either way round.
-    moved = max(ratio, 1.0 / ratio if ratio > 0.0 else 0.0) - 1.0
-    if moved < _MACHINE_CHANGED:
+    """Note that one agent alone was faster or slower, where at most the slots of the server are another number.
+
+    It was only if the intervals of both rates are apart.
+    """
+    row = next((row for row in rows if row.leads and row.key == (1, None)), None)
+    if row is None or not row.before or not row.after or None in row.half_widths:
         return ()
-    when = "now" if ratio > 1.0 else "before"
+    rates = sorted(zip((row.before, row.after), row.half_widths, strict=True))
+    (slower, below), (faster, above) = rates
+    moved = faster / slower - 1.0
+    if moved < _MACHINE_CHANGED or faster * (1.0 - (above or 0.0)) <= slower * (1.0 + (below or 0.0)):
+        return ()
+    when = "now" if row.after > row.before else "before"
     text = f"one agent alone was {percent(moved)} faster {when}: the machine was not the same"
     return (Finding(code="machine_changed", text=text),)
 
