@@ -36,6 +36,8 @@ _KINDS = {
     "host_steal": "other virtual machines took CPU time",
 }
 _NAMED = 3
+# Of all answers, this share that makes no sense is said beside the quality: what was measured is not what is meant.
+_ODD_SHARE = 0.05
 # A token limit is chosen, and mostly for all levels: it is no fault of any of them.
 AT_LIMIT = "cap_hits"
 
@@ -60,6 +62,12 @@ def at_limit(levels: Sequence[Level]) -> tuple[str, ...]:
     """Say once how many answers of all levels ended at the token limit; nothing if none did."""
     hits, ok = sum(level.cap_hits for level in levels), sum(level.ok for level in levels)
     return (f"{hits} of {ok} finished answers ended at the token limit",) if hits else ()
+
+
+def odd_answers(levels: Sequence[Level]) -> int:
+    """Count the answers that were empty or made no sense, if they are more than a few of all."""
+    odd, ok = sum(level.degenerate for level in levels), sum(level.ok for level in levels)
+    return odd if odd >= _ODD_SHARE * ok else 0
 
 
 def _remark(code: str, texts: dict[str, list[Level]], title: str) -> str:

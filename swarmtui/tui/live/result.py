@@ -27,6 +27,7 @@ from swarmtui.report.answer import (
     restart_clause,
     step_text,
 )
+from swarmtui.report.remarks import odd_answers
 from swarmtui.report.table import Sentence, Table
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.base_screens import Page
@@ -97,7 +98,7 @@ def result_view(
         number=number,
         unit=unit,
         style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.is_doubtful else "good",
-        quality=_quality(answer) if answer is not None else "",
+        quality=_quality(answer, odd_answers(frame.levels)) if answer is not None and frame is not None else "",
         quality_style=QUALITY_SIGNS[answer.quality][1] if answer is not None else "dim",
         rows=tuple(row for row in rows if row.text),
         problem=ending_text(ended) if ended and failed else "",
@@ -148,10 +149,11 @@ def _brief(answer: Answer) -> str:
     return f"{agents_clause(answer.agents, low, high).rstrip(',')}{sure}"
 
 
-def _quality(answer: Answer) -> str:
-    """Say how good the measurement is; panel 6 has the reasons, and a line of the answer a doubt."""
+def _quality(answer: Answer, odd: int) -> str:
+    """Say how good the measurement is, and how many answers were `odd`; panel 6 has the reasons of a doubt."""
     sign = QUALITY_SIGNS[answer.quality][0]
-    return f"{sign} quality ok" if answer.quality in ("ok", "note") else f"{sign} {NOT_SURE} (press 6)"
+    said = f"{sign} quality ok" if answer.quality in ("ok", "note") else f"{sign} {NOT_SURE} (press 6)"
+    return f"{said}, {count_noun(odd, 'odd answer')}" if odd else said
 
 
 def _finding(frame: Frame | None) -> str:
