@@ -247,7 +247,8 @@ def runs_by_level(
     """Return the runs of each level.
 
     A stage that the user left before it had enough requests is a run, an incomplete one, only of a level that has no
-    other and if a request succeeded in it.
+    other and if a request succeeded in it. One that ended before its first measured request is a run only if requests
+    failed, or if it is the first.
     """
     by_stage = group_by_stage(records)
     ended = {end.number: end for end in ends}
@@ -277,6 +278,9 @@ def runs_by_level(
         if traits(stage.load).by_rate:
             # Latencies count from when a request was due, so that a client that sends late does not hide queueing.
             finished = [msgspec.structs.replace(record, t_sent_ns=record.t_sched_ns) for record in sent]
+        failed = errors.get(attempt) or any(record.failed for record in unmeasured)
+        if not found and not failed and end is not None and runs:
+            continue
         same_level = (partial if stage.steered and not complete else runs)[stage.c, stage.rate]
         run = LevelRun(
             number=len(same_level) + 1,

@@ -27,6 +27,8 @@ from swarmtui.session_process.stages import Stages
 # quick search these requests may give the answer its lower end, so that it has this share of the budget first.
 _ROOM = 1.5
 _CLIMB_SHARE = 1 / 12
+# One agent alone, with which others are compared, has this time, and as many requests if they are short.
+_ALONE_S, _ALONE_REQUESTS = 3.0, 30
 # A visit ends early as missed if limits that are looser by this factor are missed, too: near the limit, a few seconds
 # in which the server is slower would decide it.
 _NEAR = 1.1
@@ -79,16 +81,19 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
             runs.append(run)
             number = 1 + sum(visit.c == c for visit in visits)
 
-            started = clock()
-            short = started if not quick else started + _CLIMB_SHARE * (goal.budget_s or 0.0)
+            started, alone = clock(), c == 1 and not visits
+            short = started + (_ALONE_S if alone else _CLIMB_SHARE * (goal.budget_s or 0.0))
 
-            def enough(run: VisitTally = run, step: SearchStep = following.step, short: float = short) -> bool:
+            def enough(
+                run: VisitTally = run, step: SearchStep = following.step, short: float = short, alone: bool = alone
+            ) -> bool:
                 run.begin(stages.last_number)
-                climbs = step == "climb" and run.has_room and clock() >= short
+                looked = run.visit.slo.n >= FIRST_LOOK if alone else run.has_room
+                climbs = step == "climb" and looked and clock() >= short
                 return run.missed or budget.ends(run) or climbs
 
             # One request per stream is cancelled at the end.
-            least = max(following.requests, c // _CYCLE) + c
+            least = max(following.requests, c // _CYCLE, _ALONE_REQUESTS if alone else 0) + c
             await stages.run_level((c, None), number, 1, least=least, enough=enough, jobs=slo.has_jobs)
             budget.add(run.visit, clock() - started)
             if stages.steering.ends_goal:
