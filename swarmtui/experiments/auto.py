@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.quality.doubts import find_doubts
+from swarmtui.analysis.quality.doubts import find_biases, find_chances
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.analysis.tuning.steps import Ask
 from swarmtui.client.session_client import StopControl
@@ -164,6 +164,7 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
     passed = sum(each.passed for each in canaries) + (canaries[0].alone_passed if canaries else 0)
     asked = sum(each.n for each in canaries) + (canaries[0].alone_n if canaries else 0)
     ok = sum(level.ok for level in summary.levels)
+    quality = [line for line in summary.quality if POWER not in start.flags or line.code not in _CAPPED]
     return msgspec.structs.replace(
         start,
         agents=answer.agents if answer else None,
@@ -171,7 +172,8 @@ def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:
         agents_high=answer.high if answer else None,
         degenerate=sum(level.degenerate for level in summary.levels) / ok if ok else None,
         canaries=(passed, asked) if asked else None,
-        doubts=find_doubts(line for line in summary.quality if POWER not in start.flags or line.code not in _CAPPED),
+        doubts=find_biases(quality),
+        disturbances=find_chances(quality),
         alarms=tuple(flag.text for flag in level.flags if flag.code in ALARMS) if level else (),
     )
 

@@ -29,6 +29,7 @@ def outcome_blocks(found: TuneOutcome) -> list[Block]:
         # Its words are about speed.
         said = found.decision.sentence if found.objective in ("out_tps", "ttft_s") else found.decision.detail
         blocks.append(Sentence(f"ab, {OBJECTIVES[found.objective]} compared with the command: {said}"))
+    blocks += [Sentence(f"note: {found.note}", "note")] if found.note else []
     recommended = found.code in ("confirmed", "not_sure", "not_tested", "running") and found.flags
     if recommended and found.command:
         blocks += [Sentence("start it:"), Sentence(found.command, "command")]

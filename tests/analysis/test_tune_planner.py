@@ -447,6 +447,20 @@ def test_outcome_says_what_to_change_what_did_not_matter_and_what_was_not_tried(
     assert (found.not_tried[0].what, found.not_tried[0].code) == ("--mode c", "vetoed")
 
 
+def test_what_disturbs_starts_in_turn_leaves_their_verdict_and_what_favours_one_does_not() -> None:
+    space = space_of(SLOTS, BATCH, MODE)
+
+    def outcome(**found: tuple[str, ...]) -> TuneOutcome:
+        starts, progress = run(space, peaked, RULES, session="s", **found)
+        return tune_outcome(space, progress, starts, "out_tps", budget_s=RULES.budget_s, command="c", given="g")
+
+    busy = outcome(disturbances=("the host was busy",))
+    assert busy.code == "confirmed" and "not sure" not in busy.sentence
+    assert busy.note.startswith("the host was busy in some runs")
+    cached = outcome(doubts=("the server's prefix cache was used",))
+    assert cached.code == "not_sure" and "confirmed" not in cached.sentence
+
+
 def test_values_without_a_start_did_not_gain_only_if_nearer_ones_did_not() -> None:
     short = outcome_of(lambda flags: 100.0, RULES._replace(budget_s=30.0), (SLOTS, BATCH))
     assert [(row.what, row.reason) for row in short.not_tried] == [

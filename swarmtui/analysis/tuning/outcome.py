@@ -13,7 +13,7 @@ from typing import Literal
 
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.sequential import Decision
-from swarmtui.analysis.quality.doubts import temper
+from swarmtui.analysis.quality.doubts import disturbed_runs, temper
 from swarmtui.analysis.tuning.figures import error_line, mean_value, objective_value, score
 from swarmtui.analysis.tuning.space import SearchSpace
 from swarmtui.analysis.tuning.steps import TuneProgress
@@ -105,9 +105,9 @@ class TuneOutcome(Versioned, frozen=True, kw_only=True):
     """The result of an automatic tune. `before` and `after` are the figures of both sides of the A/B test.
 
     Without one they are those of the starts that rank, or of the screening. `low` and `high` are the range of `after`
-    over its starts, `doubts` is why they are uncertain. `session` is the last session of the best configuration, a
-    baseline for later runs.
-    `front` is that of the objective and J/token. `recipe_gain` is what the flags of the recipe gained in its screening.
+    over its starts, `doubts` is why they are uncertain, and `note` names what disturbed the A/B test. `session` is the
+    last session of the best configuration, a baseline for later runs. `front` is that of the objective and J/token.
+    `recipe_gain` is what the flags of the recipe gained in its screening.
     """
 
     code: OutcomeCode
@@ -124,6 +124,7 @@ class TuneOutcome(Versioned, frozen=True, kw_only=True):
     given: str = ""
     session: str = ""
     doubts: tuple[str, ...] = ()
+    note: str = ""
     effects: tuple[KnobEffect, ...] = ()
     not_tried: tuple[NotTried, ...] = ()
     failed: tuple[FailedStart, ...] = ()
@@ -160,10 +161,14 @@ def tune_outcome(
     code = _code(progress, flags)
     sessions = [start.session for start in after if start.session]
     doubts = tuple(dict.fromkeys(doubt for start in (*before, *after) for doubt in start.doubts))
+    chances = tuple(dict.fromkeys(found for start in (*before, *after) for found in start.disturbances))
+    # Runs of an A/B test even them out.
+    note, uncertain = (disturbed_runs(chances), doubts) if progress.decision else ("", (*doubts, *chances))
     return TuneOutcome(
         code=code,
-        sentence=temper(_sentence(code, changes, first, shown, values, progress, starts, objective), doubts),
-        doubts=doubts,
+        sentence=temper(_sentence(code, changes, first, shown, values, progress, starts, objective), uncertain),
+        doubts=uncertain,
+        note=note,
         objective=objective,
         flags=flags,
         changes=changes,

@@ -414,10 +414,11 @@ class _Search:
         n = min(len(side) for side in sides.values())
         if checkpoint := max((point for point in CHECKPOINTS if point <= n), default=0):
             a, b = (compared_values(sides[side][:checkpoint], rules.objective) for side in "AB")
+            doubted = any(start.doubts for side in sides.values() for start in side[:checkpoint])
             better: Literal["higher", "lower"] = "higher" if higher_is_better(rules.objective) else "lower"
             # Less than one agent is no change.
             detect = max(EQUIVALENT, 1.0 / median(a)) if rules.objective == "agents" else EQUIVALENT
-            decision = evaluate(a, b, detect=detect, max_runs=rules.max_runs, better=better)
+            decision = evaluate(a, b, detect=detect, max_runs=rules.max_runs, better=better, doubted=doubted)
             self.decision = bounded_decision(decision, sides["A"][:checkpoint], rules.objective)
             if self.decision.done and len(sides["A"]) == len(sides["B"]) == checkpoint:
                 self.ended = "done"
