@@ -18,7 +18,7 @@ from swarmtui.analysis.capacity.slo_search import CONFIRMING, NextVisit, next_vi
 from swarmtui.analysis.limits.shares import least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
-from swarmtui.model.findings import Capacity, SearchStep
+from swarmtui.model.findings import Capacity
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
@@ -27,8 +27,8 @@ from swarmtui.session_process.stages import Stages
 # quick search these requests may give the answer its lower end, so that it has this share of the budget first.
 _ROOM = 1.5
 _CLIMB_SHARE = 1 / 12
-# One agent alone, with which others are compared, has this time, and as many requests if they are short.
-_ALONE_S, _ALONE_REQUESTS = 3.0, 30
+# Such a level has at least these requests, or this time if they take longer: what a few short ones show is chance.
+_CLIMB_REQUESTS, _CLIMB_S = 16, 3.0
 # A visit ends early as missed if limits that are looser by this factor are missed, too: near the limit, a few seconds
 # in which the server is slower would decide it.
 _NEAR = 1.1
@@ -81,20 +81,12 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
             runs.append(run)
             number = 1 + sum(visit.c == c for visit in visits)
 
-            started, alone = clock(), c == 1 and not visits
-            short = started + (_ALONE_S if alone else _CLIMB_SHARE * (goal.budget_s or 0.0))
-
-            def enough(
-                run: VisitTally = run, step: SearchStep = following.step, short: float = short, alone: bool = alone
-            ) -> bool:
-                run.begin(stages.last_number)
-                looked = run.visit.slo.n >= FIRST_LOOK if alone else run.has_room
-                climbs = step == "climb" and looked and clock() >= short
-                return run.missed or budget.ends(run) or climbs
-
+            started = clock()
             # One request per stream is cancelled at the end.
-            least = max(following.requests, c // _CYCLE, _ALONE_REQUESTS if alone else 0) + c
-            await stages.run_level((c, None), number, 1, least=least, enough=enough, jobs=slo.has_jobs)
+            short = _CLIMB_REQUESTS if following.step == "climb" and not slo.has_jobs else 0
+            least = max(following.requests, c // _CYCLE, short) + c
+            ended = partial(is_enough, stages, run, following, budget, started)
+            await stages.run_level((c, None), number, 1, least=least, enough=ended, jobs=slo.has_jobs)
             budget.add(run.visit, clock() - started)
             if stages.steering.ends_goal:
                 return None
@@ -124,11 +116,24 @@ def count_request(runs: Sequence[VisitTally], record: Record) -> None:
         sent_by.add(record)
 
 
+def is_enough(stages: Stages, run: VisitTally, following: NextVisit, budget: Budget, started: float) -> bool:
+    """Return whether a visit that has `started` can end: its requests decide, or are enough to go on to more agents."""
+    run.begin(stages.last_number)
+    if run.missed or budget.ends(run):
+        return True
+    if following.step != "climb":
+        return False
+    since = stages.clock() - started
+    has_asked = run.visit.slo.n >= following.requests
+    return since >= _CLIMB_S and (has_asked or (run.has_room and since >= _CLIMB_SHARE * budget.seconds))
+
+
 class Budget:
     """The time of a quick search by its `clock`; without one, there is no `deadline`."""
 
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self.seconds = seconds or 0.0
         self.deadline = None if seconds is None else clock() + seconds
         self._request_s: dict[int, float] = {}
 
