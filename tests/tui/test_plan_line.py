@@ -169,11 +169,12 @@ def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: Search
         assert said in ("", *view.detail)
 
 
-def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
-    shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
-    assert words(shown, 140) == ("how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
-    assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
-    assert header_view(session(), shown, None, None).phase == "C=12 begins"
+def test_until_the_next_level_begins_none_of_its_agents_has() -> None:
+    shown = msgspec.structs.replace(searching((0, 0), 0), of=None, begun=0)
+    assert words(shown, 140) == (
+        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 ▸ 0 requests ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s"
+    )
+    assert header_view(session(), shown, None, None).phase == "warming up: 0 of 12 agents began"
 
 
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began_and_what_its_bar_will_count() -> None:
@@ -213,9 +214,6 @@ def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
     assert first_token_texts(over)[1] == "oldest wait 2.2 s, over 2 s"
     late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)
     assert first_token_texts(msgspec.structs.replace(shown, first_tokens=late)) == ("2 first tokens late",)
-    # The words before it are about another level until this one begins.
-    before = header_view(session(), msgspec.structs.replace(shown, c=8), None, None)
-    assert before.detail[0] == "halving the gap between 8 and 16 · step 7"
 
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
