@@ -107,10 +107,11 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "doubling until the SLO is missed · step 7"),
-        ("check", "16 missed, perhaps by chance: do more agents miss it, too? · step 7"),
+        ("climb", "doubling the agents until the SLO is missed · step 7"),
+        ("check", "16 missed, perhaps by chance: trying more agents · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),
+        ("beside", "a clearer level nearby, to narrow the range · step 7"),
         ("repeat", "the same level once more, to confirm it · step 7"),
     ],
 )
@@ -129,8 +130,8 @@ def test_a_level_beyond_one_that_missed_says_why_in_a_narrow_terminal() -> None:
     )
     warming = msgspec.structs.replace(measuring, begun=15)
     for shown, said in (
-        (measuring, "measuring 21 agents: 4 of at most 21 requests   do more than 16 miss it, too?"),
-        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   do more miss it?"),
+        (measuring, "measuring 21 agents: 4 of at most 21 requests   checking 16 with more agents"),
+        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   to check 16"),
     ):
         view = header_view(session(), shown, None, None)
         assert "".join(part for part, _ in status_line(view, 80)).strip() == said
@@ -390,10 +391,10 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
 def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:
     unsure = SearchedLevel(c=32, visits=1, n=9, good=7, state="unsure")
     search = SearchState(goal="capacity", low=16, high=32, visits=5, next_c=64, step="check", levels=(unsure,))
-    assert step_texts(search)[1] == "32 is not sure yet: do more agents miss it?"
+    assert step_texts(search)[1] == "32 is not sure yet: trying more agents"
     differs = msgspec.structs.replace(unsure, visits=2, kept_visits=1, missed_visits=1)
     again = msgspec.structs.replace(search, levels=(differs,))
-    assert step_texts(again)[1] == "32 was kept once, missed once: do more agents miss it?"
+    assert step_texts(again)[1] == "32 was kept once, missed once: trying more agents"
 
 
 def test_the_level_that_ends_the_range_stays_in_the_line() -> None:
