@@ -29,7 +29,7 @@ from swarmtui.model.shared import SHARED_SUFFIX
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time
 from swarmtui.report.chart import Chart, ChartSeries
-from swarmtui.report.charts import main_first
+from swarmtui.report.charts import drawn_half_widths, main_first
 from swarmtui.report.session_list import (
     IN_APP,
     common_values,
@@ -266,7 +266,10 @@ class SessionsScreen(PanelScreen):
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
             ChartSeries(
-                sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve, hue=hue
+                sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME),
+                row.curve,
+                half_widths=drawn_half_widths(row.curve_half_widths),
+                hue=hue,
             )
             for row, hue in zip(rows, main_first(len(rows), "throughput"), strict=True)
         )
